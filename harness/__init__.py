@@ -1,0 +1,1 @@
+"""The control plane: clusters, SSH, deployment, generators, the run loop, the store."""

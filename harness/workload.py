@@ -1,0 +1,103 @@
+"""What a workload is: operations to invoke, written without input or output.
+
+A workload never touches a socket. Its :meth:`Workload.invoke` is a coroutine that yields
+:class:`Call` (ask one node one thing) and is sent back a :class:`Answer`; the run loop on
+real hosts drives it with sockets and threads, the simulator with virtual messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from histories.operation import Op
+
+
+@dataclass(slots=True)
+class Call:
+    """Ask ``node`` one Kafka request and wait for the answer.
+
+    ``api`` is the schema name (``"CreateTopics"``), ``version`` the request version,
+    ``body`` the message as a dict with snake_case keys.
+    """
+
+    node: str
+    api: str
+    version: int
+    body: dict[str, Any]
+    timeout_ms: int = 5000
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came of a :class:`Call`.
+
+    ``refused``: the request certainly never reached the node (the connection was refused
+    or timed out before a byte was sent). ``lost``: sent, but no answer came in time or the
+    connection broke: nobody knows. ``ok``: ``body`` is the decoded response.
+    """
+
+    status: Literal["ok", "refused", "lost"]
+    body: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Planned:
+    """What the generator wants invoked next."""
+
+    f: str
+    key: Any = None
+    value: Any = None
+    node: str | None = None
+    """Set when the operation is for this node and no other."""
+    final: bool = False
+
+
+@dataclass(slots=True)
+class Completion:
+    """How an invocation ended; becomes the completion :class:`~histories.operation.Op`."""
+
+    type: Literal["ok", "fail", "info"]
+    value: Any = None
+    error: str | None = None
+    node: str | None = None
+
+
+Invocation = Generator[Call, Answer, Completion]
+
+
+@dataclass(slots=True)
+class ClientState:
+    """What one client thread remembers between operations.
+
+    ``nodes`` are all node names in a fixed order; ``ids`` maps Kafka node ids to names.
+    """
+
+    thread: int
+    nodes: Sequence[str]
+    ids: Mapping[int, str]
+    seed: int
+    leader: str | None = None
+    calls: int = 0
+
+
+class Workload(Protocol):
+    """What clients do. Stateless between calls except through what it is given."""
+
+    name: str
+    checkers: Sequence[str]
+    """Names of the checkers that judge it (see ``checkers.registry``)."""
+
+    def plan(self, seed: int, thread: int, count: int) -> Planned:
+        """Return the ``count``-th operation of client ``thread``; random choices by key."""
+        ...
+
+    def invoke(self, op: Op, client: ClientState) -> Invocation:
+        """Carry out ``op``."""
+        ...
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        """Return the operations to run, in order, after the last heal (final reads)."""
+        ...

@@ -1,0 +1,49 @@
+"""Faults as data: what was planned, and what was really done to whom, with the proof.
+
+A schedule is a list of :class:`Fault`; a run records one :class:`FaultEvent` when a fault
+starts and one when it ends. Times are nanoseconds since the start of the test.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Fault(msgspec.Struct, kw_only=True, frozen=True):
+    """One planned fault: when, what, whom, how long.
+
+    ``at`` and ``duration`` are nanoseconds. ``kind`` names the fault family
+    (``partition``, ``kill``, ``pause``), ``shape`` the variant (``one``, ``leader``,
+    ``halves``, ``bridge``, ``ring``, ``one-way`` …). ``targets`` are node names; empty
+    means they are chosen when the fault fires, from ``draw`` (a number that decides every
+    random choice of this fault, so that a replay chooses the same).
+    """
+
+    at: int
+    kind: str
+    shape: str
+    duration: int
+    draw: int
+    targets: tuple[str, ...] = ()
+
+
+class FaultEvent(msgspec.Struct, kw_only=True):
+    """A fault that started (``phase`` "start") or ended ("stop").
+
+    ``id`` joins the two. ``time``/``done`` bracket the change, in nanoseconds since the
+    start of the test. ``evidence`` holds measurements that prove the fault bit: packet
+    counters, process states, pids.
+    """
+
+    id: int
+    phase: Literal["start", "stop"]
+    kind: str
+    shape: str
+    targets: list[str]
+    time: int
+    done: int
+    detail: dict[str, Any] = {}
+    evidence: dict[str, Any] = {}
+    error: str | None = None

@@ -1,0 +1,1 @@
+"""Consensus as pure state machines: no socket, clock, file, thread or random call."""

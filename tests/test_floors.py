@@ -1,0 +1,68 @@
+"""Dependencies point one way: a module imports its own package and lower floors only."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FLOORS: list[set[str]] = [
+    {"histories", "nodes"},
+    {"checkers", "simulation"},
+    {"harness"},
+    {"nemesis", "systems", "workloads"},
+    {"pipeline", "reports"},
+    {"kraftwreck"},
+]
+PACKAGES = set().union(*FLOORS)
+FLOOR = {package: level for level, packages in enumerate(FLOORS) for package in packages}
+MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+
+
+def imported_names(source: str) -> set[str]:
+    """Top-level names of everything ``source`` imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+def forbidden(package: str, imported: set[str]) -> set[str]:
+    """The project packages that ``package`` may not import."""
+    ours = imported & PACKAGES - {package}
+    bad = {name for name in ours if FLOOR[name] >= FLOOR[package]}
+    if package == "nodes":
+        bad |= ours
+    return bad
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_only_go_down(module: Path) -> None:
+    package = module.relative_to(ROOT).parts[0]
+    assert not forbidden(package, imported_names(module.read_text()))
+
+
+def test_the_rule_itself_refuses_an_upward_import() -> None:
+    assert forbidden("nodes", {"histories"}) == {"histories"}
+    assert forbidden("checkers", {"harness"}) == {"harness"}
+    assert forbidden("nemesis", {"workloads"}) == {"workloads"}
+    assert forbidden("kraftwreck", {"nodes", "reports"}) == set()
+
+
+def test_nodes_need_only_the_standard_library() -> None:
+    import sys
+
+    allowed = set(sys.stdlib_module_names) | {"nodes", "crc32c"}
+    used = {
+        name
+        for module in (ROOT / "nodes").rglob("*.py")
+        for name in imported_names(module.read_text())
+    }
+    assert used <= allowed
