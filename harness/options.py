@@ -1,0 +1,74 @@
+"""What one test is asked to be: every choice that is needed to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT_FAULTS = ("partition", "kill", "pause")
+
+
+class OptionError(Exception):
+    """An option cannot be used; the message is one line: what, where, what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of one run. Equal options and equal code make equal schedules.
+
+    ``faults`` are fault families (empty: none), ``time_limit_s`` is how long clients and
+    faults run in seconds (healing and final reads come on top), ``rate`` is the number of
+    operations per second of all clients together, ``concurrency`` the number of client
+    threads, ``nodes`` the number of nodes, named ``n1`` … ``nN`` with Kafka node ids 1 … N.
+    ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
+    planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
+    ``store`` is the folder that receives the run folder.
+    """
+
+    system: str = "kraft"
+    workload: str = "metadata"
+    faults: tuple[str, ...] = DEFAULT_FAULTS
+    time_limit_s: float = 60.0
+    cluster: str = "netns"
+    nodes: int = 5
+    seed: int = 0
+    rate: float = 20.0
+    concurrency: int = 5
+    mutant: str | None = None
+    patch: Path | None = None
+    store: Path = Path("store")
+
+    @property
+    def name(self) -> str:
+        """The test's name: the folder of all runs of this system and workload."""
+        return f"{self.system}-{self.workload}"
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes in order; node id = position + 1."""
+        return tuple(f"n{i}" for i in range(1, self.nodes + 1))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the options as plain JSON values, for ``test.json``."""
+        plain = asdict(self)
+        plain["faults"] = list(self.faults)
+        plain["patch"] = None if self.patch is None else str(self.patch)
+        plain["store"] = str(self.store)
+        return plain
+
+
+def repeat_command(options: RunOptions) -> str:
+    """Return the shell command that runs the same test again."""
+    words = ["kraftwreck", "run", options.system, "-w", options.workload]
+    words += ["-n", ",".join(options.faults) or "none"]
+    words += ["-t", f"{options.time_limit_s:g}", "-c", options.cluster]
+    words += ["--nodes", str(options.nodes), "--seed", str(options.seed)]
+    words += ["--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
+    if options.mutant is not None:
+        words += ["--mutant", options.mutant]
+    if options.patch is not None:
+        words += ["--patch", str(options.patch)]
+    words += ["--store", str(options.store)]
+    return shlex.join(words)
