@@ -1,0 +1,285 @@
+"""Clojure's EDN: a reader that says where it failed, and a writer.
+
+Source: github.com/edn-format/edn, with what Clojure prints beyond it (``##NaN``, ratios are
+refused). Maps become dicts, vectors lists, lists tuples, sets :class:`EdnSet`, keywords
+:class:`Keyword`, other symbols :class:`Symbol`, tagged values :class:`Tagged`. Map keys that
+Python cannot hash become tuples.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+
+class EdnError(ValueError):
+    """Text is not EDN; the message starts with ``line L, column C``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """``:name`` (without the colon)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A bare word that is not nil, true or false."""
+
+    name: str
+
+
+class EdnSet(tuple[Any, ...]):
+    """The members of a set, in the order written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """``#tag value``."""
+
+    tag: str
+    value: Any
+
+
+_SPACE = re.compile(r"(?:[\s,]+|;[^\n]*)*")
+_TOKEN = re.compile(r"[^\s,;\"()\[\]{}\\]+")
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d*)N?\Z")
+_FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?\Z")
+_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
+_CHARACTERS = {"newline": "\n", "return": "\r", "space": " ", "tab": "\t"}
+_WORDS = {"nil": None, "true": True, "false": False}
+_NUMBERS = {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
+_CLOSES = {"(": ")", "[": "]", "{": "}", "#{": "}"}
+_DISCARDED = object()
+_MAX_DEPTH = 200
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+
+    def error(self, what: str, at: int) -> EdnError:
+        line = self.text.count("\n", 0, at) + 1
+        column = at - (self.text.rfind("\n", 0, at) + 1) + 1
+        return EdnError(f"line {line}, column {column}: {what}")
+
+    def skip(self) -> None:
+        match = _SPACE.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
+
+    def value(self) -> Any:
+        """Read one value; _DISCARDED for ``#_ value``."""
+        self.skip()
+        start = self.at
+        if start >= len(self.text):
+            raise self.error("the text ends where a value is expected", start)
+        char = self.text[start]
+        if char in "([{":
+            self.at += 1
+            return self.collection(char, start)
+        if char == '"':
+            return self.string()
+        if char == "#":
+            return self.dispatch()
+        if char == "\\":
+            return self.character()
+        if char in ")]}":
+            raise self.error(f"unexpected {char!r}", start)
+        token = self.token()
+        return self.atom(token, start)
+
+    def must_value(self) -> Any:
+        while (value := self.value()) is _DISCARDED:
+            pass
+        return value
+
+    def token(self) -> str:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None:
+            raise self.error(f"unexpected {self.text[self.at]!r}", self.at)
+        self.at = match.end()
+        return match.group()
+
+    def atom(self, token: str, start: int) -> Any:
+        if token in _WORDS:
+            return _WORDS[token]
+        if token[0] == ":":
+            if len(token) == 1 or token[1] == ":":
+                raise self.error(f"bad keyword {token!r}", start)
+            return Keyword(token[1:])
+        if token[0].isdigit() or (token[0] in "+-" and token[1:2].isdigit()):
+            if _INTEGER.match(token):
+                return int(token.rstrip("N"))
+            if _FLOAT.match(token):
+                return float(token.rstrip("M"))
+            raise self.error(f"bad number {token!r}", start)
+        return Symbol(token)
+
+    def collection(self, opening: str, start: int) -> Any:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise self.error(f"nested deeper than {_MAX_DEPTH}", start)
+        closing, items = _CLOSES[opening], []
+        while True:
+            self.skip()
+            if self.at >= len(self.text):
+                raise self.error(f"{opening!r} is never closed", start)
+            if self.text[self.at] == closing:
+                self.at += 1
+                break
+            value = self.value()
+            if value is not _DISCARDED:
+                items.append(value)
+        self.depth -= 1
+        if opening == "[":
+            return items
+        if opening == "(":
+            return tuple(items)
+        if opening == "{":
+            return self.mapping(items, start)
+        members = [_hashable(item) for item in items]
+        if len(set(members)) != len(members):
+            raise self.error("a set names one member twice", start)
+        return EdnSet(items)
+
+    def mapping(self, items: list[Any], start: int) -> dict[Any, Any]:
+        if len(items) % 2:
+            raise self.error("a map has a key without a value", start)
+        keys = [_hashable(item) for item in items[::2]]
+        if len(set(keys)) != len(keys):
+            raise self.error("a map names one key twice", start)
+        return dict(zip(keys, items[1::2], strict=True))
+
+    def string(self) -> str:
+        start = self.at
+        parts: list[str] = []
+        self.at += 1
+        while True:
+            if self.at >= len(self.text):
+                raise self.error("a string is never closed", start)
+            char = self.text[self.at]
+            self.at += 1
+            if char == '"':
+                return "".join(parts)
+            if char != "\\":
+                parts.append(char)
+                continue
+            escape = self.text[self.at : self.at + 1]
+            self.at += 1
+            if escape == "u":
+                digits = self.text[self.at : self.at + 4]
+                if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+                    raise self.error(r"\u needs four hexadecimal digits", self.at - 2)
+                parts.append(chr(int(digits, 16)))
+                self.at += 4
+            elif escape in _ESCAPES and escape:
+                parts.append(_ESCAPES[escape])
+            else:
+                raise self.error(f"unknown escape \\{escape}", self.at - 2)
+
+    def character(self) -> str:
+        start = self.at
+        self.at += 1
+        if self.at >= len(self.text):
+            raise self.error("the text ends after a backslash", start)
+        match = _TOKEN.match(self.text, self.at)
+        token = match.group() if match else self.text[self.at]
+        self.at += len(token)
+        if len(token) == 1:
+            return token
+        if token in _CHARACTERS:
+            return _CHARACTERS[token]
+        if re.fullmatch(r"u[0-9a-fA-F]{4}", token):
+            return chr(int(token[1:], 16))
+        raise self.error(f"unknown character \\{token}", start)
+
+    def dispatch(self) -> Any:
+        start = self.at
+        following = self.text[start + 1 : start + 2]
+        if following == "{":
+            self.at += 2
+            return self.collection("#{", start)
+        if following == "_":
+            self.at += 2
+            self.must_value()
+            return _DISCARDED
+        if following == "#":
+            self.at += 2
+            name = self.token()
+            if name not in _NUMBERS:
+                raise self.error(f"unknown number ##{name}", start)
+            return _NUMBERS[name]
+        self.at += 1
+        if not following.isalpha():
+            raise self.error("'#' must be followed by a tag, '{', '_' or '#'", start)
+        tag = self.token()
+        return Tagged(tag, self.must_value())
+
+
+def _hashable(value: Any) -> Any:
+    """Return ``value`` in a form a dict takes as a key (records become tuples)."""
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((key, _hashable(item)) for key, item in value.items())
+    if isinstance(value, Tagged):
+        return Tagged(value.tag, _hashable(value.value))
+    return value
+
+
+def read_all(text: str) -> list[Any]:
+    """Return all values of ``text``. Raises :class:`EdnError` with line and column."""
+    reader = _Reader(text)
+    values: list[Any] = []
+    while True:
+        reader.skip()
+        if reader.at >= len(text):
+            return values
+        value = reader.value()
+        if value is not _DISCARDED:
+            values.append(value)
+
+
+def write(value: Any) -> str:
+    """Return ``value`` as EDN text. Raises TypeError for what EDN has no form for."""
+    match value:
+        case None:
+            return "nil"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            if math.isnan(value):
+                return "##NaN"
+            if math.isinf(value):
+                return "##Inf" if value > 0 else "##-Inf"
+            return repr(value)
+        case str():
+            return _write_string(value)
+        case Keyword():
+            return f":{value.name}"
+        case Symbol():
+            return value.name
+        case Tagged():
+            return f"#{value.tag} {write(value.value)}"
+        case EdnSet():
+            return "#{" + " ".join(map(write, value)) + "}"
+        case list():
+            return "[" + " ".join(map(write, value)) + "]"
+        case tuple():
+            return "(" + " ".join(map(write, value)) + ")"
+        case dict():
+            return "{" + ", ".join(f"{write(k)} {write(v)}" for k, v in value.items()) + "}"
+    raise TypeError(f"EDN has no form for {type(value).__name__}")
+
+
+def _write_string(value: str) -> str:
+    named = {plain: f"\\{letter}" for letter, plain in _ESCAPES.items()}
+    return '"' + "".join(named.get(char, char) for char in value) + '"'
