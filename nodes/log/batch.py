@@ -1,0 +1,231 @@
+"""Record batches, magic 2: what the log is made of, on disk and on the wire.
+
+Big-endian: ``base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4`` and then, under the CRC,
+``attributes 2 | last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 | producer
+epoch 2 | base sequence 4 | count 4 | records``. Offset and epoch stand outside of the CRC. Records
+use signed (zig-zag) varints. Batches here are uncompressed, without producer and headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from nodes.log.crc import crc32c
+
+Buffer = bytes | bytearray | memoryview
+Record = tuple[bytes | None, bytes | None]
+
+HEADER_SIZE: Final = 61
+LENGTH_END: Final = 12
+"""The length field counts the bytes after itself: the total less 12."""
+CRC_START: Final = 21
+CONTROL: Final = 0x20
+_CODEC_MASK: Final = 0x07
+_MAGIC: Final = 2
+_SMALLEST_RECORD: Final = 7
+
+_HEAD = Struct(">qiibI")
+_TAIL = Struct(">hiqqqhii")
+_HEADER = Struct(">qiibIhiqqqhii")
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+
+
+class BatchError(ValueError):
+    """Bytes are not a record batch this project can read; the text says why."""
+
+
+class BatchHeader:
+    """The header of a batch. ``length`` is the whole batch in bytes, timestamps are ms."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_timestamp",
+        "count",
+        "crc",
+        "epoch",
+        "last_offset",
+        "length",
+        "max_timestamp",
+    )
+
+    base_offset: int
+    length: int
+    epoch: int
+    crc: int
+    attributes: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    count: int
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are control records (leader changes, …), not data."""
+        return self.attributes & CONTROL != 0
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__)
+        return f"BatchHeader({fields})"
+
+
+def encode_batch(
+    base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Record], control: bool
+) -> bytes:
+    """Return one batch of (key, value) ``records``, at offsets from ``base_offset`` on.
+
+    All records carry ``timestamp_ms``. Raises ValueError without records.
+    """
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    body = bytearray()
+    delta = 0
+    for key, value in records:
+        record = bytearray(b"\0\0")  # attributes, timestamp delta
+        _put_varint(record, delta)
+        for part in (key, value):
+            if part is None:
+                record.append(1)  # -1
+            else:
+                _put_varint(record, len(part))
+                record += part
+        record.append(0)  # no headers
+        _put_varint(body, len(record))
+        body += record
+        delta += 1
+    attributes = CONTROL if control else 0
+    tail = _TAIL.pack(attributes, delta - 1, timestamp_ms, timestamp_ms, -1, -1, -1, delta) + body
+    length = len(tail) + CRC_START - LENGTH_END
+    return _HEAD.pack(base_offset, length, epoch, _MAGIC, crc32c(tail)) + tail
+
+
+def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
+    """Read the header at ``offset``; the records need not be there. Raises BatchError."""
+    header = BatchHeader.__new__(BatchHeader)
+    if len(data) - offset < HEADER_SIZE:
+        raise BatchError(f"batch header needs {HEADER_SIZE} bytes, not {len(data) - offset}")
+    (
+        header.base_offset,
+        length,
+        header.epoch,
+        magic,
+        header.crc,
+        header.attributes,
+        delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        _,
+        _,
+        _,
+        header.count,
+    ) = _HEADER.unpack_from(data, offset)
+    header.length = length = length + LENGTH_END
+    header.last_offset = header.base_offset + delta
+    if magic != _MAGIC:
+        raise BatchError(f"batch has magic {magic}, not {_MAGIC}")
+    if length < HEADER_SIZE or delta < 0 or header.base_offset < 0:
+        raise BatchError(
+            f"batch with base offset {header.base_offset}, {length} bytes, offset delta {delta}"
+        )
+    return header
+
+
+def split_batches(data: Buffer) -> Iterator[bytes]:
+    """Yield the whole batches of ``data``; a partial one at the end is left out.
+
+    Raises :class:`BatchError` for a length no batch can have.
+    """
+    position, end = 0, len(data)
+    while end - position >= HEADER_SIZE:
+        (length,) = _LENGTH.unpack_from(data, position + 8)
+        stop = position + LENGTH_END + length
+        if stop - position < HEADER_SIZE:
+            raise BatchError(f"batch at byte {position} says it has {stop - position} bytes")
+        if stop > end:
+            return
+        yield bytes(data[position:stop])
+        position = stop
+
+
+def verify_crc(batch: Buffer) -> bool:
+    """Tell whether the checksum of one whole batch is right."""
+    if len(batch) < HEADER_SIZE:
+        return False
+    (crc,) = _CRC.unpack_from(batch, 17)
+    # A view, so that no large batch is copied.
+    return bool(crc32c(memoryview(batch)[CRC_START:]) == crc)
+
+
+def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | None, bytes | None]]]:
+    """Return the header and the (offset, key, value) of each record of one whole batch.
+
+    The checksum is not looked at, see :func:`verify_crc`. Raises :class:`BatchError` if the bytes
+    are compressed or not exactly one batch.
+    """
+    header = parse_header(batch)
+    if header.length != len(batch):
+        raise BatchError(f"batch has {len(batch)} bytes but says {header.length}")
+    if header.attributes & _CODEC_MASK:
+        raise BatchError(f"batch is compressed (codec {header.attributes & _CODEC_MASK})")
+    if not 0 <= header.count <= (len(batch) - HEADER_SIZE) // _SMALLEST_RECORD:
+        raise BatchError(f"batch of {len(batch)} bytes says it has {header.count} records")
+    records = []
+    position = HEADER_SIZE
+    try:
+        for _ in range(header.count):
+            size, position = _get_varint(batch, position)
+            stop = position + size
+            position += 1  # attributes
+            _, position = _get_varint(batch, position)  # timestamp delta
+            delta, position = _get_varint(batch, position)
+            key, position = _get_bytes(batch, position, stop)
+            value, position = _get_bytes(batch, position, stop)
+            headers, position = _get_varint(batch, position)
+            for _ in range(headers):
+                _, position = _get_bytes(batch, position, stop)
+                _, position = _get_bytes(batch, position, stop)
+            if position != stop:
+                raise BatchError("a record does not have the length it says")
+            records.append((header.base_offset + delta, key, value))
+    except IndexError:
+        raise BatchError("a record ends outside of its batch") from None
+    if position != len(batch):
+        raise BatchError(f"{len(batch) - position} bytes after the last record")
+    return header, records
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    value = value << 1 ^ value >> 63
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _get_varint(data: Buffer, position: int) -> tuple[int, int]:
+    value = data[position]
+    position += 1
+    if value > 127:
+        value &= 127
+        for shift in range(7, 70, 7):
+            byte = data[position]
+            position += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                break
+        else:
+            raise BatchError("a varint is longer than ten bytes")
+    return value >> 1 ^ -(value & 1), position
+
+
+def _get_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = _get_varint(data, position)
+    if size < 0:
+        return None, position
+    stop = position + size
+    if stop > end or stop > len(data):
+        raise BatchError("a record's key or value ends outside of it")
+    return bytes(data[position:stop]), stop

@@ -1,0 +1,130 @@
+"""Request and response frames: API keys, the versions served, and headers (KIP-482).
+
+A frame is header and body without the int32 length before it; the listener adds and strips that.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from nodes.protocol import errors
+from nodes.protocol.codec import ProtocolError, decode, encode
+from nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
+from nodes.protocol.schema import Message
+from nodes.protocol.schemas import MESSAGES, RECORDS
+
+API_KEYS: Final[dict[str, int]] = {
+    name.removesuffix("Request"): message.key
+    for name, message in MESSAGES.items()
+    if message.key is not None and name.endswith("Request") and name not in RECORDS
+}
+NAMES: Final[dict[int, str]] = {key: name for name, key in API_KEYS.items()}
+
+SUPPORTED: Final[dict[str, tuple[int, int]]] = {
+    "Fetch": (12, 18),
+    "Metadata": (0, 13),
+    "ApiVersions": (0, 4),
+    "CreateTopics": (2, 7),
+    "DeleteTopics": (1, 6),
+    "DescribeConfigs": (1, 4),
+    "IncrementalAlterConfigs": (0, 1),
+    "Vote": (0, 2),
+    "BeginQuorumEpoch": (0, 1),
+    "EndQuorumEpoch": (0, 1),
+    "DescribeQuorum": (0, 2),
+    "DescribeCluster": (0, 2),
+}
+"""First and last version our controllers serve. Fetch is served for the quorum only."""
+
+_FIXED = struct.Struct(">hhi")
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+
+def _schema(api: str) -> Message:
+    if api not in API_KEYS:
+        raise ProtocolError(f"there is no API {api}")
+    return MESSAGES[f"{api}Request"]
+
+
+def request_header_version(api: str, version: int) -> int:
+    """Return 2 for flexible versions of ``api``, else 1. Raises :class:`ProtocolError`."""
+    return 2 if version in _schema(api).flexible else 1
+
+
+def response_header_version(api: str, version: int) -> int:
+    """Return 1 for flexible versions of ``api``, else 0; always 0 for ApiVersions.
+
+    A client that asks for versions does not know yet what the server can write (KIP-511).
+    """
+    return 1 if version in _schema(api).flexible and api != "ApiVersions" else 0
+
+
+def encode_request(
+    api: str, version: int, correlation_id: int, client_id: str | None, body: dict[str, Any]
+) -> bytes:
+    """Return header and body of a request, without length prefix."""
+    text = None if client_id is None else client_id.encode()
+    try:
+        head = _FIXED.pack(_schema(api).key, version, correlation_id)
+        head += b"\xff\xff" if text is None else _SHORT.pack(len(text)) + text
+    except struct.error as error:
+        raise ProtocolError(f"cannot encode the header of {api} v{version}: {error}") from error
+    if request_header_version(api, version) == 2:
+        head += b"\0"
+    return head + encode(f"{api}Request", version, body)
+
+
+def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
+    """Return API key, version, correlation id, client id and the offset of the body.
+
+    An API unknown here gets the offset after the client id, since nothing tells whether a tag
+    section follows. Raises :class:`ProtocolError`.
+    """
+    try:
+        key, version, correlation_id = _FIXED.unpack_from(data)
+        (length,) = _SHORT.unpack_from(data, 8)
+        offset = 10
+        client_id = None
+        if length >= 0:
+            offset += length
+            if offset > len(data):
+                raise MalformedError("the client id ends outside of it")
+            client_id = str(data[10:offset], "utf-8")
+        elif length != -1:
+            raise MalformedError(f"{length} is not a length")
+        name = NAMES.get(key)
+        if name is not None and request_header_version(name, version) == 2:
+            count, offset = get_uvarint(data, offset)
+            offset = skip_tags(data, offset, len(data), count)
+    except (struct.error, IndexError):
+        raise ProtocolError("cannot decode a request header: it ends too early") from None
+    except UnicodeDecodeError as error:
+        raise ProtocolError("cannot decode a request header: client id not UTF-8") from error
+    except MalformedError as error:
+        raise ProtocolError(f"cannot decode a request header: {error}") from error
+    return key, version, correlation_id, client_id, offset
+
+
+def encode_response(api: str, version: int, correlation_id: int, body: dict[str, Any]) -> bytes:
+    """Return header and body of a response, without length prefix."""
+    head = _INT.pack(correlation_id)
+    if response_header_version(api, version) == 1:
+        head += b"\0"
+    return head + encode(f"{api}Response", version, body)
+
+
+def decode_response(api: str, version: int, data: Buffer) -> tuple[int, dict[str, Any]]:
+    """Return correlation id and body of a response to a request at ``version``.
+
+    An ApiVersions answer that says UNSUPPORTED_VERSION is read at version 0, the only one its
+    sender and receiver surely share. Raises :class:`ProtocolError`.
+    """
+    header, offset = decode("ResponseHeader", response_header_version(api, version), data)
+    if api == "ApiVersions" and len(data) >= 6:
+        (error,) = _SHORT.unpack_from(data, 4)
+        if error == errors.UNSUPPORTED_VERSION:
+            version = 0
+    body, _ = decode(f"{api}Response", version, data, offset)
+    return header["correlation_id"], body

@@ -1,0 +1,73 @@
+"""Encode and decode any message of :mod:`nodes.protocol.schemas`.
+
+A body is a dict with snake_case keys; uuids are 16 bytes, records and bytes are ``bytes``, structs
+are dicts, arrays lists. Unknown tagged fields are skipped and bytes after the message are left
+alone: real clients send both.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from nodes.protocol.compiler import Decoder, Encoder, compile_message
+from nodes.protocol.primitives import Buffer, MalformedError
+from nodes.protocol.schemas import MESSAGES
+
+
+class ProtocolError(Exception):
+    """A message cannot be read or written; the text is one line that says why."""
+
+
+_COMPILED: dict[tuple[str, int], tuple[Encoder, Decoder]] = {}
+
+
+def encode(message: str, version: int, body: dict[str, Any]) -> bytes:
+    """Return ``body`` as the bytes of ``message`` at ``version``.
+
+    Missing fields take their defaults. Fields of other versions of the message are left out,
+    fields of no version are refused. Raises :class:`ProtocolError`.
+    """
+    encoder, _ = _COMPILED.get((message, version)) or _compiled(message, version)
+    out = bytearray()
+    try:
+        encoder(out, body)
+    except (
+        MalformedError,
+        struct.error,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+    ) as error:
+        raise ProtocolError(f"cannot encode {message} v{version}: {error}") from error
+    return bytes(out)
+
+
+def decode(message: str, version: int, data: Buffer, offset: int = 0) -> tuple[dict[str, Any], int]:
+    """Read ``message`` at ``version`` from ``data``; return its body and the offset after it.
+
+    The body holds every field of the schema, with defaults for those the version does not
+    have. Raises :class:`ProtocolError` for anything that is not such a message.
+    """
+    _, decoder = _COMPILED.get((message, version)) or _compiled(message, version)
+    try:
+        return decoder(data, offset, len(data))
+    except (IndexError, struct.error):
+        reason: object = "it ends too early"
+    except UnicodeDecodeError as error:
+        reason = f"a string is not UTF-8 ({error.reason})"
+    except MalformedError as error:
+        reason = error
+    raise ProtocolError(f"cannot decode {message} v{version}: {reason}")
+
+
+def _compiled(message: str, version: int) -> tuple[Encoder, Decoder]:
+    schema = MESSAGES.get(message)
+    if schema is None:
+        raise ProtocolError(f"there is no message {message}")
+    if version not in schema.valid:
+        known = f"{schema.valid.low} to {schema.valid.high}"
+        raise ProtocolError(f"{message} has versions {known}, not {version}")
+    compiled = _COMPILED[message, version] = compile_message(schema, version)
+    return compiled

@@ -1,0 +1,104 @@
+"""Metadata records and control records as they stand in the log's batches.
+
+A metadata record's value is ``uvarint frame version (1) | uvarint type | uvarint version |
+message`` with nothing after it. A control record's key is ``int16 0 | int16 type``; its value is a
+message that begins with its own version.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from nodes.protocol.codec import ProtocolError, decode, encode
+from nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, put_uvarint
+from nodes.protocol.schemas import MESSAGES, RECORDS
+
+FRAME_VERSION: Final = 1
+
+ABORT: Final = 0
+COMMIT: Final = 1
+LEADER_CHANGE: Final = 2
+SNAPSHOT_HEADER: Final = 3
+SNAPSHOT_FOOTER: Final = 4
+KRAFT_VERSION: Final = 5
+KRAFT_VOTERS: Final = 6
+
+RECORD_TYPES: Final[dict[str, int]] = {
+    name: message.key for name, message in RECORDS.items() if message.key is not None
+}
+RECORD_NAMES: Final[dict[int, str]] = {key: name for name, key in RECORD_TYPES.items()}
+
+_CONTROL_MESSAGES: Final = {
+    ABORT: "EndTxnMarker",
+    COMMIT: "EndTxnMarker",
+    LEADER_CHANGE: "LeaderChangeMessage",
+    SNAPSHOT_HEADER: "SnapshotHeaderRecord",
+    SNAPSHOT_FOOTER: "SnapshotFooterRecord",
+    KRAFT_VERSION: "KRaftVersionRecord",
+    KRAFT_VOTERS: "VotersRecord",
+}
+_KEY = struct.Struct(">hh")
+_VERSION = struct.Struct(">h")
+
+
+def encode_record(name: str, version: int, fields: dict[str, Any]) -> bytes:
+    """Return the metadata record ``name`` (as ``"TopicRecord"``) as a record value."""
+    if name not in RECORD_TYPES:
+        raise ProtocolError(f"there is no metadata record {name}")
+    frame = bytearray((FRAME_VERSION,))
+    put_uvarint(frame, RECORD_TYPES[name])
+    put_uvarint(frame, version)
+    return bytes(frame) + encode(name, version, fields)
+
+
+def decode_record(data: Buffer) -> tuple[str, int, dict[str, Any]]:
+    """Return name, version and fields of a metadata record value.
+
+    Raises :class:`ProtocolError` for an unknown frame, type or version and for bytes after the
+    record: a node that cannot read its log must not go on.
+    """
+    try:
+        frame, position = get_uvarint(data, 0)
+        if frame != FRAME_VERSION:
+            raise ProtocolError(f"metadata record has frame version {frame}, not {FRAME_VERSION}")
+        key, position = get_uvarint(data, position)
+        version, position = get_uvarint(data, position)
+    except IndexError:
+        raise ProtocolError("metadata record ends inside its frame") from None
+    except MalformedError as error:
+        raise ProtocolError(f"metadata record: {error}") from error
+    name = RECORD_NAMES.get(key)
+    if name is None:
+        raise ProtocolError(f"metadata record has the unknown type {key}")
+    fields, end = decode(name, version, data, position)
+    if end != len(data):
+        raise ProtocolError(f"{name} v{version} is followed by {len(data) - end} bytes")
+    return name, version, fields
+
+
+def encode_control(control_type: int, fields: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Return key and value of a control record; ``fields["version"]`` is its version (or 0)."""
+    message = _control_message(control_type)
+    value = encode(message, fields.get("version", 0), fields)
+    return _KEY.pack(0, control_type), value
+
+
+def decode_control(key: Buffer | None, value: Buffer | None) -> tuple[int, dict[str, Any]]:
+    """Return type and fields of a control record. Raises :class:`ProtocolError`."""
+    if key is None or len(key) < _KEY.size:
+        raise ProtocolError("control record without a key of 4 bytes")
+    if value is None or len(value) < _VERSION.size:
+        raise ProtocolError("control record without a version in its value")
+    _, control_type = _KEY.unpack_from(key)
+    message = _control_message(control_type)
+    (version,) = _VERSION.unpack_from(value)
+    fields, _ = decode(message, version, value)
+    return control_type, fields
+
+
+def _control_message(control_type: int) -> str:
+    message = _CONTROL_MESSAGES.get(control_type)
+    if message is None or message not in MESSAGES:
+        raise ProtocolError(f"unknown control record type {control_type}")
+    return message
