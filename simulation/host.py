@@ -1,0 +1,107 @@
+"""One simulated machine: a process that runs a node, or none, and a disk that stays."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from histories.trace import TraceEvent
+from nodes.consensus.effects import Effect, Event, WriteQuorumState
+from simulation.disk import Disk, Durable
+from simulation.network import Rpc
+
+
+class SimNode(Protocol):
+    """What the world needs of a node; ``nodes.node.Node`` is one."""
+
+    @property
+    def deadline(self) -> int:
+        """Monotonic microseconds of the next Tick it wants."""
+        ...
+
+    def start(self, now: int) -> list[Effect]: ...
+
+    def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]: ...
+
+
+class NodeFactory(Protocol):
+    """Makes the process of node ``node_id`` from what its disk holds."""
+
+    def __call__(
+        self,
+        node_id: int,
+        incarnation: int,
+        quorum_state: WriteQuorumState | None,
+        batches: Sequence[bytes],
+        now: int,
+        wall_ms: int,
+    ) -> SimNode: ...
+
+
+@dataclass(slots=True, eq=False)
+class ClientCall:
+    """A client's request; ``node_incarnation`` is the process it was sent to."""
+
+    client: int
+    node: int
+    node_incarnation: int
+    number: int
+    api: str
+    version: int
+    body: dict[str, Any]
+    done: bool = False
+
+
+@dataclass(slots=True)
+class DiskWork:
+    """The durable effects of one step: each with the time at which it is complete."""
+
+    operations: list[tuple[int, Durable]]
+    effects: list[Effect]
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """A machine. ``node`` is None while no process runs; ``busy`` is its disk I/O.
+
+    ``mono_offset`` (µs) and ``wall_offset`` (µs) are what its clocks are ahead of virtual
+    time. ``timer`` is the virtual time of the earliest Tick scheduled, -1 for none.
+    """
+
+    id: int
+    name: str
+    mono_offset: int
+    wall_offset: int
+    disk: Disk = field(default_factory=Disk)
+    node: SimNode | None = None
+    incarnation: int = 0
+    paused: bool = False
+    busy: DiskWork | None = None
+    frozen: bool = False
+    """Disk work ended while the process was stopped; its messages leave on resume."""
+    inbox: deque[Event] = field(default_factory=deque)
+    timer: int = -1
+    sweep: bool = False
+    requests: dict[int, Rpc] = field(default_factory=dict)
+    """Requests sent and not answered, by correlation id, oldest first."""
+    tokens: dict[int, Rpc | ClientCall] = field(default_factory=dict)
+    """Requests received and not answered."""
+    resumed_at: int = -(1 << 62)
+    trace_seq: int = 0
+    last_trace: TraceEvent | None = None
+    disk_count: int = 0
+    stuck: int = 0
+    """Ticks in a row that left the deadline where it was."""
+
+    def process_ended(self) -> None:
+        """Forget everything that was in memory only."""
+        self.node = None
+        self.paused = self.frozen = self.sweep = False
+        self.busy = None
+        self.timer = -1
+        self.stuck = 0
+        self.inbox.clear()
+        self.tokens.clear()
+        self.requests.clear()

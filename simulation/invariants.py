@@ -1,0 +1,210 @@
+"""Quorum invariants that are watched while the world runs, one event at a time.
+
+The simulator sees more than any real harness: every message with the disk of its sender at
+that moment. So it checks here, at the instant they break, the invariants that need both;
+``checkers`` judges the finished run by the same evidence a real cluster leaves. The ids are
+those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/invariants.md).
+"""
+
+from __future__ import annotations
+
+from histories.trace import TraceEvent
+from nodes.consensus.effects import Reply
+from nodes.consensus.kraft.messages import FetchRequest, VoteRequest, VoteResponse
+from simulation.failures import Failures
+from simulation.host import Host
+from simulation.logs import LogWatch
+from simulation.network import Rpc
+from simulation.world import World
+
+SLACK = 1_000_000
+"""Microseconds a deposed leader may take beyond its check-quorum time to say so."""
+
+
+class Invariants:
+    """Watches a world. ``failures`` is empty for as long as every invariant held."""
+
+    def __init__(self, world: World, fetch_timeout_ms: int = 2000) -> None:
+        self.failures = Failures()
+        self.logs = LogWatch(world, self.failures)
+        self._world = world
+        self._voters = len(world.hosts)
+        self._check_quorum = fetch_timeout_ms * 1500
+        self._leaders: dict[int, TraceEvent] = {}
+        self._votes: dict[tuple[str, int], TraceEvent] = {}
+        self._granted: dict[tuple[int, int], int] = {}
+        self._last: dict[str, TraceEvent] = {}
+        self._high: dict[str, int] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+        self._heard: dict[int, dict[int, int]] = {}
+        self._elected: dict[int, int] = {}
+        world.on_trace.append(self._on_trace)
+        world.wires.on_request.append(self._on_request)
+        world.wires.on_reply.append(self._on_reply)
+
+    def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
+        self.failures.add(kind, self._world.now, explanation, *events)
+
+    # --- traces -----------------------------------------------------------------------
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        last = self._last.get(event.node)
+        self._last[event.node] = event
+        kind = event.kind
+        if kind == "fatal":
+            self._fail("I29", f"{event.node} died: {event.detail.get('reason')}", event)
+            return
+        if last is not None and event.epoch < last.epoch:
+            self._fail(
+                "I6",
+                f"the epoch of {event.node} went back from {last.epoch} to {event.epoch}",
+                last,
+                event,
+            )
+        if kind == "start":
+            self._high[event.node] = -1
+            self.logs.restarted(host)
+            if event.state == "leader":
+                self._fail("I15", f"{event.node} started as leader of {event.epoch}", event)
+        if event.voted >= 0:
+            self._check_vote(event)
+        if event.state == "leader":
+            self._check_leader(host, event)
+        elif event.state == "prospective" and last is not None and event.epoch != last.epoch:
+            self._fail(
+                "I16", f"{event.node} raised its epoch to ask for pre-votes only", last, event
+            )
+        if event.hw >= 0:
+            self._check_high_watermark(event)
+        if kind == "hw":
+            self.logs.advanced(host, event)
+        elif kind == "elected":
+            self._check_elected(host, event)
+
+    def _check_vote(self, event: TraceEvent) -> None:
+        key = (event.node, event.epoch)
+        before = self._votes.setdefault(key, event)
+        if before.voted != event.voted:
+            self._fail(
+                "I2",
+                f"{event.node} voted for {before.voted} and for {event.voted} in epoch"
+                f" {event.epoch}",
+                before,
+                event,
+            )
+
+    def _check_leader(self, host: Host, event: TraceEvent) -> None:
+        before = self._leaders.setdefault(event.epoch, event)
+        if before.node != event.node:
+            self._fail(
+                "I1",
+                f"{before.node} and {event.node} both led epoch {event.epoch}",
+                before,
+                event,
+            )
+        if host.id not in self._elected:
+            self._elected[host.id] = self._world.now
+            self._heard[host.id] = {}
+        start = self._starts.get((event.node, event.epoch))
+        if start is not None and 0 <= event.hw <= start:
+            self._fail(
+                "I12",
+                f"{event.node} exposed high watermark {event.hw} in epoch {event.epoch}, which"
+                f" started at offset {start}",
+                event,
+            )
+        self._check_zombie(host, event)
+
+    def _check_zombie(self, host: Host, event: TraceEvent) -> None:
+        """I18: a leader that a majority has not fetched from must have resigned by now."""
+        since = self._elected[host.id]
+        now = self._world.now
+        bound = self._check_quorum + SLACK
+        if now - since <= bound or now - host.resumed_at <= SLACK or event.kind == "resign":
+            return
+        heard = sorted(self._heard[host.id].values(), reverse=True)
+        needed = self._voters // 2
+        if needed == 0:
+            return
+        latest = heard[needed - 1] if len(heard) >= needed else since
+        if now - latest > bound:
+            self._fail(
+                "I18",
+                f"{event.node} still led epoch {event.epoch} although no majority had fetched"
+                f" from it for {(now - latest) / 1e6:.1f} s",
+                event,
+            )
+
+    def _check_high_watermark(self, event: TraceEvent) -> None:
+        if event.hw > event.leo:
+            self._fail(
+                "I14",
+                f"{event.node} has high watermark {event.hw} beyond its log end {event.leo}",
+                event,
+            )
+        high = self._high.get(event.node, -1)
+        if event.hw > high:
+            self._high[event.node] = event.hw
+        elif event.hw < high:
+            self._fail(
+                "I13",
+                f"the high watermark of {event.node} went back from {high} to {event.hw}",
+                event,
+            )
+
+    def _check_elected(self, host: Host, event: TraceEvent) -> None:
+        self._elected[host.id] = self._world.now
+        self._heard[host.id] = {}
+        start = event.detail.get("epoch_start")
+        if isinstance(start, int):
+            self._starts[(event.node, event.epoch)] = start
+        granting = event.detail.get("granting")
+        if isinstance(granting, list) and len(set(granting)) <= self._voters // 2:
+            self._fail(
+                "I5",
+                f"{event.node} became leader of epoch {event.epoch} with the votes of {granting}"
+                f" of {self._voters} voters",
+                event,
+            )
+        self.logs.elected(host, event)
+
+    # --- messages ---------------------------------------------------------------------
+
+    def _on_request(self, host: Host, rpc: Rpc) -> None:
+        message = rpc.message
+        if type(message) is FetchRequest and host.id in self._heard:
+            self._heard[host.id][rpc.source] = self._world.now
+
+    def _on_reply(self, host: Host, rpc: Rpc, effect: Reply) -> None:
+        request, answer = rpc.message, effect.message
+        if (
+            not isinstance(request, VoteRequest)
+            or not isinstance(answer, VoteResponse)
+            or request.pre_vote
+            or not answer.vote_granted
+        ):
+            return
+        epoch, candidate = request.epoch, request.candidate_id
+        before = self._granted.setdefault((host.id, epoch), candidate)
+        if before != candidate:
+            self._fail(
+                "I2", f"{host.name} granted its vote of epoch {epoch} to {before} and {candidate}"
+            )
+        saved = host.disk.quorum_state
+        if saved is None or (saved.epoch, saved.voted_id) != (epoch, candidate):
+            newer = saved is not None and (
+                saved.epoch > epoch or (saved.epoch == epoch and saved.leader_id >= 0)
+            )
+            if not newer:
+                self._fail(
+                    "I3",
+                    f"{host.name} granted its vote of epoch {epoch} to {candidate} but its disk"
+                    f" does not say so",
+                )
+        own = self.logs.end(host)
+        if (request.last_epoch, request.last_offset) < own:
+            self._fail(
+                "I4",
+                f"{host.name}, whose log ends at (epoch, offset) {own}, voted for {candidate},"
+                f" whose log ends at {(request.last_epoch, request.last_offset)}",
+            )

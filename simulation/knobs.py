@@ -1,0 +1,79 @@
+"""Per-run settings drawn from the seed: how slow the world is and how the nodes are tuned.
+
+A run with a tiny fetch size or a slow disk reaches states that no fault reaches in a run
+with defaults (FoundationDB's BUGGIFY, by configuration). All times are microseconds unless
+the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodes.draw import draw_below
+
+T = TypeVar("T")
+
+
+class Knobs(msgspec.Struct, kw_only=True, frozen=True):
+    """The settings of one simulated world.
+
+    ``node`` holds the names and values to set on ``NodeConfig``. ``retransmit`` is the
+    chance, in percent, that a message which met a cut link is delivered after the heal, as
+    TCP may, instead of being lost; ``retransmit_max`` is how long after the heal at most.
+    ``slow_disk`` is the id of a node whose fsync takes ``slow_factor`` times longer, 0 for
+    none.
+    """
+
+    latency_min: int = 200
+    latency_max: int = 5_000
+    fsync_min: int = 50
+    fsync_max: int = 500
+    slow_disk: int = 0
+    slow_factor: int = 1
+    request_timeout: int = 2_000_000
+    retransmit: int = 50
+    retransmit_max: int = 1_000_000
+    mono_spread: int = 10_000_000_000
+    wall_spread: int = 2_000_000
+    node: dict[str, int] = {}
+
+
+def _pick(options: Sequence[T], seed: int, name: str) -> T:
+    return options[draw_below(len(options), seed, "knob", name)]
+
+
+def draw_knobs(seed: int, nodes: int) -> Knobs:
+    """Return the settings of the run with this ``seed`` on a cluster of ``nodes`` nodes.
+
+    Every setting has its default in about half of the runs.
+    """
+    latency = _pick([(200, 5_000), (200, 5_000), (50, 500), (2_000, 40_000)], seed, "latency")
+    fsync = _pick([(50, 500), (50, 500), (500, 20_000), (5_000, 60_000)], seed, "fsync")
+    slow = _pick([0, 0, 0, draw_below(nodes, seed, "knob", "slow-node") + 1], seed, "slow")
+    # Election and fetch timeouts move together: a fetch timeout below the long poll plus a
+    # round trip would depose healthy leaders for ever, which is misconfiguration, no fault.
+    election, fetch = _pick(
+        [(1000, 2000), (1000, 2000), (500, 1500), (1500, 1500), (300, 1000)], seed, "timeouts"
+    )
+    node: dict[str, Any] = {
+        "fetch_max_bytes": _pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes"),
+        "linger_ms": _pick([25, 25, 0, 5, 100], seed, "linger"),
+        "fetch_max_wait_ms": _pick([500, 500, 50, 200], seed, "max-wait"),
+        "max_idle_ms": _pick([500, 500, 2000, 5000], seed, "max-idle"),
+        "election_timeout_ms": election,
+        "fetch_timeout_ms": fetch,
+    }
+    return Knobs(
+        latency_min=latency[0],
+        latency_max=latency[1],
+        fsync_min=fsync[0],
+        fsync_max=fsync[1],
+        slow_disk=slow,
+        slow_factor=_pick([4, 10], seed, "slow-factor") if slow else 1,
+        retransmit=_pick([0, 50, 100], seed, "retransmit"),
+        retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
+        node=node,
+    )

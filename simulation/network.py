@@ -1,0 +1,106 @@
+"""The network between nodes: latency by key, order per link, cuts, late retransmissions.
+
+Hosts are numbered: nodes by their ids from 1, clients below 0. The receiver drops what it
+holds a grudge against, so a cut may be one-way. Clients are never cut off: they run on the
+control host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+from nodes.consensus.kraft.messages import Request, Response
+from nodes.draw import draw
+from simulation.knobs import Knobs
+
+
+@dataclass(slots=True, eq=False)
+class Rpc:
+    """A quorum request on its way, being handled, or answered.
+
+    The incarnations are those of both ends when it was sent: a process that started later
+    shares no connection with it.
+    """
+
+    source: int
+    source_incarnation: int
+    destination: int
+    destination_incarnation: int
+    correlation: int
+    message: Request
+    sent: int
+    answer: Response | None = None
+
+
+@dataclass(slots=True)
+class Network:
+    """Who hears whom, and how long it takes. Times are microseconds of virtual time."""
+
+    seed: int
+    knobs: Knobs
+    dropped: dict[int, int] = field(default_factory=dict)
+    """Messages dropped on arrival, by receiver, since the last heal."""
+    held: list[tuple[str, Rpc]] = field(default_factory=list)
+    """(event kind, message) waiting for a heal, in the order they met the cut."""
+    _grudges: dict[int, frozenset[int]] = field(default_factory=dict)
+    _counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    _last: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def cut(self, grudges: Mapping[int, Set[int]]) -> None:
+        """Add ``grudges``: receiver → the senders it drops from now on."""
+        for receiver in sorted(grudges):
+            old = self._grudges.get(receiver, frozenset())
+            self._grudges[receiver] = old | frozenset(grudges[receiver])
+
+    def heal(self) -> list[tuple[str, Rpc]]:
+        """Forget all grudges; return the held messages, which are to be delivered late."""
+        self._grudges.clear()
+        self.dropped.clear()
+        held, self.held = self.held, []
+        return held
+
+    def hears(self, receiver: int, sender: int) -> bool:
+        """Whether a message from ``sender`` reaches ``receiver`` now."""
+        if not self._grudges:
+            return True
+        grudge = self._grudges.get(receiver)
+        return grudge is None or sender not in grudge
+
+    def connected(self, one: int, other: int) -> bool:
+        """Whether a connection between the two can be made now."""
+        return self.hears(one, other) and self.hears(other, one)
+
+    def arrival(self, now: int, source: int, destination: int) -> int:
+        """Return when a message sent ``now`` arrives; never before an earlier one."""
+        link = (source, destination)
+        count = self._counts.get(link, 0)
+        self._counts[link] = count + 1
+        number = draw(self.seed, "net", source, destination, count)
+        low, high = self.knobs.latency_min, self.knobs.latency_max
+        # Most messages are quick; one in eight takes anything up to the maximum.
+        span = high - low if number & 7 == 0 else (high - low) >> 3
+        at = now + low + (number >> 3) % (span + 1)
+        last = self._last.get(link, 0)
+        if at <= last:
+            at = last + 1
+        self._last[link] = at
+        return at
+
+    def reset_link(self, one: int, other: int) -> None:
+        """Forget the order between two hosts: their connection is gone."""
+        self._last.pop((one, other), None)
+        self._last.pop((other, one), None)
+
+    def lose(self, kind: str, rpc: Rpc, receiver: int) -> None:
+        """A message met a cut: hold it for a retransmission after the heal, or lose it."""
+        count = self.dropped.get(receiver, 0)
+        self.dropped[receiver] = count + 1
+        number = draw(self.seed, "cut", rpc.source, rpc.destination, rpc.correlation, kind)
+        if number % 100 < self.knobs.retransmit:
+            self.held.append((kind, rpc))
+
+    def late(self, now: int, kind: str, rpc: Rpc) -> int:
+        """Return when a held message arrives after a heal at ``now``."""
+        number = draw(self.seed, "late", rpc.source, rpc.destination, rpc.correlation, kind)
+        return now + self.knobs.latency_min + number % (self.knobs.retransmit_max + 1)

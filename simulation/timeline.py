@@ -1,0 +1,92 @@
+"""Virtual time: one heap of events in one total order, and the digest of all of them.
+
+Events are ordered by (time, class, sequence); time is integer microseconds from 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+FAULT, DISK, NET, TIMER, CLIENT = range(5)
+"""Classes of events: at one instant they happen in this order."""
+
+_DIGEST_CHUNK = 512
+
+Handler = Callable[[Any, Any, Any], None]
+
+
+class WorldError(Exception):
+    """The world was asked for something that does not exist: a bug in the simulation."""
+
+
+class Timeline:
+    """What is going to happen, and a digest of what has.
+
+    ``now`` is the virtual time in microseconds, ``processed`` counts events.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.processed = 0
+        self._heap: list[tuple[int, int, int, str, Any, Any, Any]] = []
+        self._sequence = 0
+        self._handlers: dict[str, tuple[int, Handler]] = {}
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._facts: list[str] = []
+        self.register("act", CLIENT, self._act)
+        self.register("fault", FAULT, self._act)
+
+    def register(self, kind: str, order: int, handler: Handler) -> None:
+        """Events of ``kind`` belong to class ``order`` and are given to ``handler``."""
+        if kind in self._handlers:
+            raise WorldError(f"event kind {kind!r} is registered twice")
+        self._handlers[kind] = (order, handler)
+
+    def schedule(self, time: int, kind: str, a: Any = None, b: Any = None, c: Any = None) -> None:
+        """Let an event of ``kind`` happen at ``time``; raises for an unknown kind."""
+        known = self._handlers.get(kind)
+        if known is None:
+            raise WorldError(f"unknown event kind {kind!r} at {time}")
+        if time < self.now:
+            raise WorldError(f"{kind} at {time} would be in the past, it is {self.now}")
+        self._sequence += 1
+        heappush(self._heap, (time, known[0], self._sequence, kind, a, b, c))
+
+    def at(self, time: int, action: Callable[[], None], fact: str, *, fault: bool = False) -> None:
+        """Run ``action`` at ``time``; ``fact`` stands for it in the digest."""
+        self.schedule(max(time, self.now), "fault" if fault else "act", action, fact)
+
+    def _act(self, action: Callable[[], None], fact: str, _: Any) -> None:
+        self.fact(f"act {fact}")
+        action()
+
+    def run(self, until: int, stop: Callable[[], bool] | None = None) -> None:
+        """Let everything happen that is due by ``until``, or until ``stop`` says so."""
+        heap, handlers = self._heap, self._handlers
+        while heap and heap[0][0] <= until:
+            time, _, _, kind, a, b, c = heappop(heap)
+            self.now = time
+            self.processed += 1
+            handlers[kind][1](a, b, c)
+            if stop is not None and stop():
+                return
+        self.now = max(self.now, until)
+
+    def fact(self, text: str) -> None:
+        """Feed ``text`` to the digest, with the time."""
+        facts = self._facts
+        facts.append(f"{self.now} {text}")
+        if len(facts) >= _DIGEST_CHUNK:
+            self._digest.update("\n".join(facts).encode())
+            self._digest.update(b"\n")
+            facts.clear()
+
+    @property
+    def digest(self) -> str:
+        """Hex text that stands for everything that happened so far."""
+        whole = self._digest.copy()
+        whole.update("\n".join(self._facts).encode())
+        return whole.hexdigest()

@@ -1,0 +1,393 @@
+"""The deterministic world: nodes, their disks and clocks, the network, and the faults.
+
+Every processed event feeds a digest, so two runs are the same run exactly when their
+digests agree. Nothing here asks the real world for anything (see ``simulation.fence``).
+**Persist before you speak** is enforced here: the durable effects of a step take virtual
+time, one after the other; its messages and traces leave after them, and a kill in between
+loses the rest. The node is busy meanwhile and its messages wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+from histories.trace import TraceEvent
+from nodes.consensus.effects import (
+    ApiReply,
+    AppendLog,
+    Effect,
+    Event,
+    FatalError,
+    FlushLog,
+    Reply,
+    Send,
+    Stopped,
+    Tick,
+    Trace,
+    TruncateLog,
+    WriteQuorumState,
+)
+from nodes.draw import draw, draw_below
+from simulation.disk import DiskContent, DiskError, Durable
+from simulation.host import DiskWork, Host, NodeFactory
+from simulation.knobs import Knobs
+from simulation.timeline import DISK, TIMER, Timeline, WorldError
+from simulation.wires import Done, Wires
+
+WALL_START = 1_700_000_000_000_000
+"""Wall-clock microseconds since 1970 at virtual time 0."""
+
+PAGE_CACHE_WRITE = 10
+"""Microseconds an append takes that nobody flushes."""
+
+_BUSY_LOOP = 1000
+_DURABLE: tuple[type, ...] = (AppendLog, TruncateLog, FlushLog, WriteQuorumState)
+
+
+class World(Timeline):
+    """Machines in virtual time.
+
+    ``names`` are the hosts in order; the id of a node is its position + 1. ``events``
+    collects the traces, in order of time. ``on_trace`` is told of each trace event and
+    ``on_disk`` of each durable operation just before it reaches the disk.
+    """
+
+    def __init__(
+        self, names: Sequence[str], factory: NodeFactory, seed: int, knobs: Knobs | None = None
+    ) -> None:
+        super().__init__()
+        self.seed = seed
+        self.knobs = knobs or Knobs()
+        self.events: list[TraceEvent] = []
+        self.on_trace: list[Callable[[Host, TraceEvent], None]] = []
+        self.on_disk: list[Callable[[Host, Durable], None]] = []
+        self._factory = factory
+        self._hosts: dict[int, Host] = {}
+        self._ids: dict[str, int] = {}
+        for position, name in enumerate(names):
+            node_id = position + 1
+            self._ids[name] = node_id
+            self._hosts[node_id] = Host(
+                id=node_id,
+                name=name,
+                mono_offset=draw_below(self.knobs.mono_spread, seed, "mono", node_id),
+                wall_offset=draw_below(self.knobs.wall_spread, seed, "wall", node_id),
+            )
+        self.hosts = list(self._hosts.values())
+        self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver)
+        self.register("disk", DISK, self._on_disk_done)
+        self.register("timer", TIMER, self._on_timer)
+
+    def host(self, name: str) -> Host:
+        """Return the host called ``name``; raises :class:`WorldError` for an unknown one."""
+        if name not in self._ids:
+            raise WorldError(f"no host {name!r}; there are {', '.join(self._ids)}")
+        return self._hosts[self._ids[name]]
+
+    def content(self, name: str) -> DiskContent:
+        """Return what the node's disk holds now."""
+        return self.host(name).disk.content()
+
+    def call(
+        self,
+        client: int,
+        node: str,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        timeout: int,
+        done: Done,
+    ) -> None:
+        """Send a client's request; ``done`` is told the outcome once.
+
+        ``client`` numbers the connection. Bodies are not copied: neither side may change
+        one that it has handed over. ``timeout`` is in microseconds.
+        """
+        self.wires.call(client, self.host(node), api, version, body, timeout, done)
+
+    # --- what faults do ---------------------------------------------------------------
+
+    def start(self, name: str) -> bool:
+        """Start the node's process from its disk; False if one runs already."""
+        host = self.host(name)
+        if host.node is not None:
+            return False
+        host.incarnation += 1
+        host.trace_seq = 0
+        self.fact(f"start {host.id} {host.incarnation}")
+        mono = self.now + host.mono_offset
+        disk = host.disk
+        try:
+            host.node = self._factory(
+                host.id,
+                host.incarnation,
+                disk.quorum_state,
+                tuple(disk.log),
+                mono,
+                self._wall(host) // 1000,
+            )
+            effects = host.node.start(mono)
+        except Exception as error:
+            self._die(host, error)
+            return True
+        self._execute(host, effects)
+        self._arm(host)
+        return True
+
+    def kill(self, name: str, *, lose_power: bool = False) -> bool:
+        """End the node's process without warning; False if none runs.
+
+        Its peers see their connections reset. The disk keeps what was written, or with
+        ``lose_power`` only what was flushed and some prefix of the rest.
+        """
+        host = self.host(name)
+        if host.node is None:
+            return False
+        self.fact(f"kill {host.id} {lose_power}")
+        self._finish_disk_work(host)
+        if lose_power:
+            host.disk.lose_power(draw(self.seed, "power", host.id, host.incarnation))
+        self._end(host)
+        return True
+
+    def pause(self, name: str) -> bool:
+        """Stop the process (SIGSTOP); messages to it queue up. False if it cannot be."""
+        host = self.host(name)
+        if host.node is None or host.paused:
+            return False
+        self.fact(f"pause {host.id}")
+        host.paused = True
+        return True
+
+    def resume(self, name: str) -> bool:
+        """Let a stopped process go on: it finds everything that queued, and a later clock."""
+        host = self.host(name)
+        if host.node is None or not host.paused:
+            return False
+        self.fact(f"resume {host.id}")
+        host.paused = False
+        host.resumed_at = self.now
+        if host.frozen:
+            host.frozen = False
+            work, host.busy = host.busy, None
+            assert work is not None
+            self._emit(host, work.effects)
+        elif host.busy is None and draw(self.seed, "resume", host.id, self.now) & 1:
+            # Expired timers and waiting messages are both ready: either may come first.
+            self._step(host, Tick())
+        self._drain(host)
+        return True
+
+    def cut(self, grudges: Mapping[str, Set[str]]) -> None:
+        """Make each named receiver drop what the named senders send, from now on."""
+        ids = {self._ids[n]: {self._ids[s] for s in grudges[n]} for n in sorted(grudges)}
+        self.fact("cut " + ";".join(f"{r}<{sorted(ids[r])}" for r in sorted(ids)))
+        self.wires.network.cut(ids)
+
+    def heal(self) -> dict[str, int]:
+        """Undo all cuts; return how many messages each node had dropped."""
+        self.fact("heal")
+        dropped = self.wires.heal()
+        return {host.name: dropped.get(host.id, 0) for host in self.hosts}
+
+    # --- running a node ---------------------------------------------------------------
+
+    def _wall(self, host: Host) -> int:
+        return WALL_START + self.now + host.wall_offset
+
+    def _deliver(self, host: Host, event: Event) -> None:
+        if host.paused or host.busy is not None:
+            host.inbox.append(event)
+            return
+        self._step(host, event)
+        self._arm(host)
+
+    def _step(self, host: Host, event: Event) -> None:
+        assert host.node is not None
+        try:
+            effects = host.node.step(event, self.now + host.mono_offset, self._wall(host) // 1000)
+        except Exception as error:
+            self._die(host, error)
+            return
+        self._execute(host, effects)
+
+    def _drain(self, host: Host) -> None:
+        """Handle what queued up while the process could not."""
+        while host.inbox and host.busy is None and host.node is not None and not host.paused:
+            self._step(host, host.inbox.popleft())
+        self._arm(host)
+
+    def _arm(self, host: Host) -> None:
+        """Make sure a Tick comes at the node's deadline (or earlier)."""
+        if host.node is None or host.paused or host.busy is not None:
+            return
+        at = max(host.node.deadline - host.mono_offset, self.now)
+        if host.timer < 0 or at < host.timer:
+            host.timer = at
+            self.schedule(at, "timer", host, host.incarnation)
+
+    def _on_timer(self, host: Host, incarnation: int, _c: Any) -> None:
+        if host.incarnation != incarnation or host.timer != self.now:
+            return  # A process that is gone, or an earlier Tick took its place.
+        host.timer = -1
+        if host.node is None or host.paused or host.busy is not None:
+            return
+        if host.node.deadline - host.mono_offset <= self.now:
+            self.fact(f"tick {host.id}")
+            self._step(host, Tick())
+            self._check_progress(host)
+        self._arm(host)
+
+    def _check_progress(self, host: Host) -> None:
+        """A deadline that stays in the past would stop virtual time for ever."""
+        if host.node is None or host.busy is not None:
+            return
+        if host.node.deadline - host.mono_offset > self.now:
+            host.stuck = 0
+            return
+        host.stuck += 1
+        if host.stuck > _BUSY_LOOP:
+            self._die(host, FatalError("a thousand ticks at one instant: a busy loop"))
+
+    def _execute(self, host: Host, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) in _DURABLE:
+                break
+        else:
+            if effects:
+                self._emit(host, effects)
+            return
+        at = self.now
+        operations: list[tuple[int, Durable]] = []
+        rest: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, AppendLog | TruncateLog | FlushLog | WriteQuorumState):
+                at += self._disk_time(host, effect)
+                operations.append((at, effect))
+            else:
+                rest.append(effect)
+        host.busy = DiskWork(operations, rest)
+        self.schedule(at, "disk", host, host.incarnation)
+
+    def _emit(self, host: Host, effects: list[Effect]) -> None:
+        """Let the world see what a step did, once it is durable."""
+        for effect in effects:
+            kind = type(effect)
+            if kind is Trace:
+                assert isinstance(effect, Trace)
+                self._trace(host, effect)
+            elif kind is Send:
+                assert isinstance(effect, Send)
+                self.wires.send(host, effect)
+            elif kind is Reply or kind is ApiReply:
+                assert isinstance(effect, Reply | ApiReply)
+                try:
+                    self.wires.reply(host, effect)
+                except FatalError as error:
+                    self._die(host, error)
+                    return
+            elif kind is Stopped:
+                self.fact(f"stopped {host.id}")
+                self._end(host)
+                return
+            else:
+                raise WorldError(f"unknown effect {effect!r} of {host.name}")
+
+    def _trace(self, host: Host, effect: Trace) -> None:
+        event = TraceEvent(
+            node=host.name,
+            incarnation=host.incarnation,
+            seq=host.trace_seq,
+            mono=self.now + host.mono_offset,
+            wall=self._wall(host),
+            kind=effect.kind,
+            state=effect.state,
+            epoch=effect.epoch,
+            leader=effect.leader,
+            voted=effect.voted,
+            leo=effect.leo,
+            hw=effect.hw,
+            detail=effect.detail,
+        )
+        host.trace_seq += 1
+        host.last_trace = event
+        self.events.append(event)
+        self.fact(
+            f"t {host.id} {effect.kind} {effect.state} {effect.epoch} {effect.leader}"
+            f" {effect.voted} {effect.leo} {effect.hw}"
+        )
+        for told in self.on_trace:
+            told(host, event)
+
+    # --- disk work --------------------------------------------------------------------
+
+    def _disk_time(self, host: Host, effect: Effect) -> int:
+        if type(effect) is AppendLog:
+            return PAGE_CACHE_WRITE
+        host.disk_count += 1
+        low, high = self.knobs.fsync_min, self.knobs.fsync_max
+        number = draw(self.seed, "disk", host.id, host.disk_count)
+        span = high - low if number & 7 == 0 else (high - low) >> 3
+        time = low + (number >> 3) % (span + 1)
+        return time * self.knobs.slow_factor if host.id == self.knobs.slow_disk else time
+
+    def _apply(self, host: Host, effect: Durable) -> None:
+        for told in self.on_disk:
+            told(host, effect)
+        host.disk.apply(effect)
+        self.fact(f"d {host.id} {host.disk.fact(effect)}")
+
+    def _on_disk_done(self, host: Host, incarnation: int, _c: Any) -> None:
+        if host.incarnation != incarnation or host.busy is None:
+            return
+        work = host.busy
+        try:
+            for _, effect in work.operations:
+                self._apply(host, effect)
+        except DiskError as error:
+            self._die(host, error)
+            return
+        work.operations = []
+        if host.paused:
+            host.frozen = True
+            return
+        host.busy = None
+        self._emit(host, work.effects)
+        self._drain(host)
+
+    def _finish_disk_work(self, host: Host) -> None:
+        """The process dies amid its disk work: what is complete stays, and the operation
+        under way may or may not have reached the disk."""
+        if host.busy is None:
+            return
+        try:
+            for at, effect in host.busy.operations:
+                if at > self.now:
+                    if draw(self.seed, "torn", host.id, host.disk_count) & 1:
+                        self._apply(host, effect)
+                    break
+                self._apply(host, effect)
+        except DiskError:
+            return  # The node is dying anyway, and so did this operation.
+
+    # --- ends of processes ------------------------------------------------------------
+
+    def _die(self, host: Host, error: Exception) -> None:
+        """The node's process ended by its own error: say so in the trace, as a real one."""
+        fatal = isinstance(error, FatalError)
+        reason = str(error) if fatal else f"{type(error).__name__}: {error}"
+        last = host.last_trace
+        effect = Trace("fatal", "unattached", 0, -1, -1, 0, -1)
+        if last is not None:
+            effect = Trace(
+                "fatal", last.state, last.epoch, last.leader, last.voted, last.leo, last.hw
+            )
+        effect.detail = {"reason": reason, "illegal_state": fatal}
+        self._trace(host, effect)
+        self._end(host)
+
+    def _end(self, host: Host) -> None:
+        """The process is gone: everything in memory with it, and its connections reset."""
+        host.process_ended()
+        self.wires.reset(host)

@@ -1,0 +1,136 @@
+"""A toy node, small enough to reason about: it asks its peers in turn and logs answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from nodes.consensus.effects import (
+    ApiReply,
+    ApiRequest,
+    AppendLog,
+    Effect,
+    Event,
+    FatalError,
+    FlushLog,
+    Reply,
+    RequestReceived,
+    ResponseReceived,
+    Send,
+    Tick,
+    Trace,
+    WriteQuorumState,
+)
+from nodes.consensus.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from simulation.knobs import Knobs
+from simulation.world import World
+
+PERIOD = 100_000
+
+
+def toy_batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:
+    """One record at offset ``base``, as far as the simulator looks into a batch."""
+    return base.to_bytes(8, "big") + bytes(4) + epoch.to_bytes(4, "big") + bytes([fill]) + bytes(14)
+
+
+@dataclass
+class ToyNode:
+    """Every 100 ms asks the next peer; an ``Append`` call logs a batch, flushed or not."""
+
+    node_id: int
+    peers: list[int]
+    incarnation: int
+    log: list[bytes]
+    quorum_state: WriteQuorumState | None
+    deadline: int = 0
+    asked: int = 0
+    seen: list[tuple[int, Event]] = field(default_factory=list)
+
+    def _trace(self, kind: str, epoch: int = 0) -> Trace:
+        return Trace(kind, "follower", epoch, -1, -1, len(self.log), -1)
+
+    def start(self, now: int) -> list[Effect]:
+        self.deadline = now + PERIOD
+        return [self._trace("start")]
+
+    def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
+        self.seen.append((now, event))
+        if isinstance(event, Tick):
+            if now < self.deadline:
+                return []
+            self.deadline = now + PERIOD
+            peer = self.peers[self.asked % len(self.peers)]
+            self.asked += 1
+            request = EndQuorumEpochRequest(None, self.node_id, self.asked, ())
+            return [Send(peer, self.asked, request), self._trace("asked", self.asked)]
+        if isinstance(event, RequestReceived):
+            return [Reply(event.token, EndQuorumEpochResponse(0, 0, -1, self.incarnation))]
+        if isinstance(event, ResponseReceived):
+            return [self._trace("heard" if event.message else "failed")]
+        assert isinstance(event, ApiRequest)
+        if event.api == "Die":
+            raise FatalError("asked to")
+        if event.api == "Append":
+            batch = toy_batch(len(self.log))
+            self.log.append(batch)
+            effects: list[Effect] = [AppendLog(batch)]
+            if event.body.get("flush"):
+                effects.append(FlushLog())
+            return [*effects, ApiReply(event.token, {"offset": len(self.log) - 1})]
+        if event.api == "Vote":
+            return [WriteQuorumState(7, -1, 3, bytes(16), (1, 2, 3)), ApiReply(event.token, {})]
+        return [ApiReply(event.token, {"from": self.node_id})]
+
+
+class Toys:
+    """The world of toy nodes and the node objects in it."""
+
+    def __init__(self, count: int, seed: int, knobs: Knobs | None = None) -> None:
+        self.made: dict[int, list[ToyNode]] = {i + 1: [] for i in range(count)}
+        names = [f"n{i + 1}" for i in range(count)]
+        self.world = World(names, self._make, seed, knobs)
+        for name in names:
+            self.world.start(name)
+
+    def _make(
+        self,
+        node_id: int,
+        incarnation: int,
+        quorum_state: WriteQuorumState | None,
+        batches: Sequence[bytes],
+        now: int,
+        wall_ms: int,
+    ) -> ToyNode:
+        peers = [i for i in self.made if i != node_id]
+        node = ToyNode(node_id, peers, incarnation, list(batches), quorum_state)
+        self.made[node_id].append(node)
+        return node
+
+    def node(self, node_id: int) -> ToyNode:
+        """The latest process of the node."""
+        return self.made[node_id][-1]
+
+    def ask(
+        self, node: str, api: str = "Ping", timeout: int = 1_000_000, **body: object
+    ) -> list[tuple[str, dict[str, object], str | None]]:
+        """Call a node; the list receives the outcome when there is one."""
+        got: list[tuple[str, dict[str, object], str | None]] = []
+        self.world.call(1, node, api, 0, body, timeout, lambda *outcome: got.append(outcome))
+        return got
+
+    def kinds(self, node: str, since: int = 0) -> list[str]:
+        """Kinds of the node's trace events from virtual time ``since`` on."""
+        offset = self.world.host(node).mono_offset
+        return [e.kind for e in self.world.events if e.node == node and e.mono - offset >= since]
+
+
+@pytest.fixture
+def toys() -> Callable[..., Toys]:
+    """Makes a world of toy nodes: ``toys(count=3, seed=1, knobs=None)``."""
+
+    def make(count: int = 3, seed: int = 1, knobs: Knobs | None = None) -> Toys:
+        return Toys(count, seed, knobs)
+
+    return make
