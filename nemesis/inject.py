@@ -1,0 +1,204 @@
+"""Carry out faults on a running cluster, and undo them, and say what really happened.
+
+Faults compose: partitions that are active together cut the union of their links, and a
+node stays down as long as one fault wants it down. Every error is recorded in the event;
+none is raised, and none keeps the rest from being healed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from harness.environment import Environment, Grudge
+from histories.fault import Fault, FaultEvent
+from nemesis.partitions import union
+from nemesis.registry import Family, families
+
+
+@dataclass(slots=True, eq=False)
+class _Active:
+    fault: Fault
+    family: Family
+    targets: tuple[str, ...]
+    grudge: Grudge
+    errors: list[str] = field(default_factory=list)
+
+
+class Injector:
+    """Starts and stops faults on ``env``; ``clock`` tells ns since the start of the test.
+
+    Safe to call from two threads (the nemesis' and the one that heals at the end). Calls
+    are synchronous, so the simulator uses the same object.
+    """
+
+    def __init__(self, env: Environment, clock: Callable[[], int]) -> None:
+        self._env = env
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._active: dict[int, _Active] = {}
+        self._down: set[str] = set()
+        self._stopped: set[str] = set()
+        self._cut = False
+
+    @property
+    def active(self) -> list[str]:
+        """The faults in force, as ``kind/shape``, oldest first."""
+        with self._lock:
+            return [f"{a.fault.kind}/{a.fault.shape}" for a in self._active.values()]
+
+    def start(self, number: int, fault: Fault) -> FaultEvent:
+        """Begin ``fault`` under the id ``number``, choosing its targets now."""
+        with self._lock:
+            begun = self._clock()
+            family = families()[fault.kind]
+            nodes = tuple(self._env.nodes)
+            entry = _Active(fault, family, fault.targets, {})
+            detail: dict[str, Any] = {}
+            evidence: dict[str, Any] = {}
+            try:
+                leader = self._env.leader()
+                detail["leader"] = leader
+                if not entry.targets:
+                    entry.targets = family.pick(fault.shape, nodes, fault.draw, leader)
+                entry.grudge = family.grudge(fault.shape, nodes, entry.targets)
+            except Exception as error:
+                entry.errors.append(_line(error))
+            self._active[number] = entry
+            if family.action == "cut" and not entry.errors:
+                detail["grudge"] = {node: sorted(held) for node, held in entry.grudge.items()}
+                self._apply_grudges(entry, evidence)
+            elif not entry.errors:
+                self._strike(entry, detail, evidence)
+            return self._event(number, entry, "start", begun, detail, evidence)
+
+    def stop(self, number: int) -> FaultEvent:
+        """End the fault ``number``. Raises KeyError when it is not in force."""
+        with self._lock:
+            begun = self._clock()
+            entry = self._active.pop(number)
+            entry.errors = []
+            detail: dict[str, Any] = {}
+            evidence: dict[str, Any] = {}
+            if entry.family.action == "cut":
+                self._apply_grudges(entry, evidence)
+            else:
+                self._relieve(entry, detail, evidence)
+            return self._event(number, entry, "stop", begun, detail, evidence)
+
+    def heal_all(self) -> list[FaultEvent]:
+        """End every fault, trying once more what could not be undone."""
+        with self._lock:
+            events = [self.stop(number) for number in list(self._active)]
+            if self._cut or self._down or self._stopped:
+                events.append(self._heal_rest())
+            return events
+
+    # --- doing it -------------------------------------------------------------------------
+
+    def _apply_grudges(self, entry: _Active, evidence: dict[str, Any]) -> None:
+        """Make the network what the active partitions ask for."""
+        grudges = [a.grudge for a in self._active.values() if a.grudge]
+        stopping = entry not in self._active.values()
+        if self._cut and (stopping or not grudges):
+            # Heal first: it measures what was dropped, and leaves nothing of the old rules.
+            healed = self._call(entry, "heal", self._env.heal, evidence)
+            self._cut = not healed
+        if grudges:
+            wanted = union(grudges, tuple(self._env.nodes))
+            self._cut = True
+            into = evidence if not stopping else evidence.setdefault("remaining", {})
+            self._call(entry, "drop", partial(self._env.drop, wanted), into)
+
+    def _strike(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
+        kill = entry.family.action == "kill"
+        for node in entry.targets:
+            if node in self._down or (not kill and node in self._stopped):
+                why = "down already" if node in self._down else "paused already"
+                detail.setdefault("skipped", {})[node] = why
+            elif kill:
+                self._down.add(node)
+                self._stopped.discard(node)
+                self._call(entry, node, partial(self._env.kill, node), evidence)
+            else:
+                self._stopped.add(node)
+                self._call(entry, node, partial(self._env.pause, node), evidence)
+
+    def _relieve(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
+        kill = entry.family.action == "kill"
+        affected = self._down if kill else self._stopped
+        wanted_elsewhere = {
+            node
+            for other in self._active.values()
+            if other.family.action == entry.family.action
+            for node in other.targets
+        }
+        for node in entry.targets:
+            if node not in affected:
+                detail.setdefault("skipped", {})[node] = "not down" if kill else "not paused"
+            elif node in wanted_elsewhere:
+                detail.setdefault("skipped", {})[node] = "held by another fault"
+            else:
+                undo = self._env.start if kill else self._env.resume
+                if self._call(entry, node, partial(undo, node), evidence):
+                    affected.discard(node)
+
+    def _heal_rest(self) -> FaultEvent:
+        """Undo what an earlier attempt could not, as an event of its own (id -1)."""
+        begun = self._clock()
+        held = tuple(sorted(self._down | self._stopped))
+        fault = Fault(at=begun, kind="heal", shape="rest", duration=0, draw=0)
+        entry = _Active(fault, Family("heal", "", "cut", {}), held, {})
+        evidence: dict[str, Any] = {}
+        if self._cut and self._call(entry, "heal", self._env.heal, evidence):
+            self._cut = False
+        for affected, undo in ((self._stopped, self._env.resume), (self._down, self._env.start)):
+            for node in sorted(affected):
+                if self._call(entry, node, partial(undo, node), evidence):
+                    affected.discard(node)
+        return self._event(-1, entry, "stop", begun, {}, evidence)
+
+    def _call(
+        self,
+        entry: _Active,
+        what: str,
+        action: Callable[[], dict[str, Any]],
+        evidence: dict[str, Any],
+    ) -> bool:
+        """Do one thing, collect its evidence; False (and an error in the event) if it failed."""
+        try:
+            evidence.update(action())
+        except Exception as error:
+            entry.errors.append(f"{what}: {_line(error)}")
+            return False
+        return True
+
+    def _event(
+        self,
+        number: int,
+        entry: _Active,
+        phase: str,
+        begun: int,
+        detail: dict[str, Any],
+        evidence: dict[str, Any],
+    ) -> FaultEvent:
+        return FaultEvent(
+            id=number,
+            phase="start" if phase == "start" else "stop",
+            kind=entry.fault.kind,
+            shape=entry.fault.shape,
+            targets=list(entry.targets),
+            time=begun,
+            done=self._clock(),
+            detail=detail,
+            evidence=evidence,
+            error="; ".join(entry.errors) or None,
+        )
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

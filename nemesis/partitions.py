@@ -1,0 +1,183 @@
+"""Shapes of network partitions, as pure functions.
+
+Every shape is two steps, so that a replay may name the targets itself: ``pick`` chooses
+whom (nodes, draw, leader → targets) and ``grudge`` says who then drops whose packets
+(nodes, targets → :data:`~harness.environment.Grudge`). Sources: jepsen.nemesis
+(``split-one``, ``bisect``, ``bridge``, ``majorities-ring``), jepsen.nemesis.combined
+(``:minority-third``); one-way and single-link cuts after the partial partitions that
+"An Analysis of Network-Partitioning Failures in Cloud Systems" (OSDI 2018) counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harness.environment import Grudge
+from nodes.draw import draw_below
+
+Pick = Callable[[Sequence[str], int, str | None], tuple[str, ...]]
+Build = Callable[[Sequence[str], tuple[str, ...]], Grudge]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionShape:
+    """One shape. ``least`` is the number of nodes it needs to mean anything."""
+
+    weight: int
+    least: int
+    pick: Pick
+    grudge: Build
+
+
+def shuffled(nodes: Sequence[str], draw: int) -> list[str]:
+    """Return ``nodes`` in the order that ``draw`` decides."""
+    rest, order = list(nodes), []
+    while rest:
+        order.append(rest.pop(draw_below(len(rest), draw, "shuffle", len(rest))))
+    return order
+
+
+def leader_first(nodes: Sequence[str], draw: int, leader: str | None) -> list[str]:
+    """Return ``nodes`` shuffled, but the leader (if known) in front."""
+    order = shuffled(nodes, draw)
+    if leader in order:
+        order.remove(leader)
+        order.insert(0, leader)
+    return order
+
+
+# --- whom ---------------------------------------------------------------------------------
+
+
+def pick_one(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """Any node."""
+    return (shuffled(nodes, draw)[0],)
+
+
+def pick_leader(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The leader; any node while none is known."""
+    return (leader_first(nodes, draw, leader)[0],)
+
+
+def pick_minority(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The largest minority, of any nodes."""
+    return tuple(shuffled(nodes, draw)[: (len(nodes) - 1) // 2 or 1])
+
+
+def pick_minority_third(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """Fewer than a third of the nodes (at least one)."""
+    return tuple(shuffled(nodes, draw)[: (len(nodes) - 1) // 3 or 1])
+
+
+def pick_bridge(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The bridge, then the nodes of one side of it."""
+    order = shuffled(nodes, draw)
+    return tuple(order[: 1 + (len(nodes) - 1) // 2])
+
+
+def pick_ring(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """All nodes, in ring order."""
+    return tuple(shuffled(nodes, draw))
+
+
+def pick_link(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The leader and one other node."""
+    return tuple(leader_first(nodes, draw, leader)[:2])
+
+
+def pick_pair(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """A sender and a receiver."""
+    return tuple(shuffled(nodes, draw)[:2])
+
+
+# --- who drops whose packets --------------------------------------------------------------
+
+
+def isolate(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """Cut ``targets`` off from the others, both ways; they still see each other."""
+    inside = frozenset(targets)
+    outside = frozenset(nodes) - inside
+    return {node: outside if node in inside else inside for node in nodes}
+
+
+def bridge(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """Two sides that see each other only through the first target."""
+    middle, side = targets[0], frozenset(targets[1:])
+    other = frozenset(nodes) - side - {middle}
+    grudge = {node: other if node in side else side for node in nodes}
+    grudge[middle] = frozenset()
+    return grudge
+
+
+def ring(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """Every node sees a majority, and no two nodes see the same one."""
+    count = len(targets)
+    majority = count // 2 + 1
+    grudge = {}
+    for place, node in enumerate(targets):
+        first = place - majority // 2
+        seen = {targets[(first + step) % count] for step in range(majority)}
+        grudge[node] = frozenset(nodes) - seen
+    return grudge
+
+
+def cut_link(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """Cut one link, both ways."""
+    left, right = targets
+    return _only(nodes, {left: {right}, right: {left}})
+
+
+def one_way(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """The second target no longer hears the first."""
+    sender, receiver = targets
+    return _only(nodes, {receiver: {sender}})
+
+
+def from_target(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """Nobody hears the target; it hears everybody."""
+    mute = frozenset(targets)
+    return {node: mute - {node} for node in nodes}
+
+
+def to_target(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """The target hears nobody; everybody hears it."""
+    deaf = frozenset(targets)
+    return {node: frozenset(nodes) - {node} if node in deaf else frozenset() for node in nodes}
+
+
+def _only(nodes: Sequence[str], held: dict[str, set[str]]) -> Grudge:
+    return {node: frozenset(held.get(node, ())) for node in nodes}
+
+
+PARTITIONS: dict[str, PartitionShape] = {
+    "leader": PartitionShape(30, 2, pick_leader, isolate),
+    "one": PartitionShape(30, 2, pick_one, isolate),
+    "bridge": PartitionShape(7, 3, pick_bridge, bridge),
+    "ring": PartitionShape(7, 4, pick_ring, ring),
+    "link": PartitionShape(6, 3, pick_link, cut_link),
+    "one-way": PartitionShape(4, 2, pick_pair, one_way),
+    "from-leader": PartitionShape(3, 2, pick_leader, from_target),
+    "to-leader": PartitionShape(3, 2, pick_leader, to_target),
+    "halves": PartitionShape(7, 3, pick_minority, isolate),
+    "minority-third": PartitionShape(3, 3, pick_minority_third, isolate),
+}
+"""Weights in percent: 60 one node alone (half of them the leader), 20 partial, 10 one-way,
+10 wider; the proportions in which published partition failures occurred (OSDI 2018)."""
+
+
+def partition(
+    shape: str, nodes: Sequence[str], draw: int, leader: str | None
+) -> tuple[tuple[str, ...], Grudge]:
+    """Return whom the partition ``shape`` chooses and the grudge that makes it."""
+    known = PARTITIONS[shape]
+    targets = known.pick(nodes, draw, leader)
+    return targets, known.grudge(nodes, targets)
+
+
+def union(grudges: Sequence[Grudge], nodes: Sequence[str]) -> Grudge:
+    """Return the grudge that is all of ``grudges`` at once."""
+    return {
+        node: frozenset().union(*(grudge.get(node, frozenset()) for grudge in grudges))
+        for node in nodes
+    }

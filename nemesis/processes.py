@@ -1,0 +1,32 @@
+"""Whom a kill or a pause hits. Source: jepsen.nemesis.combined's node specs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_ring
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessShape:
+    """One choice of victims. ``least`` is the number of nodes it needs to mean anything."""
+
+    weight: int
+    least: int
+    pick: Pick
+
+
+KILLS: dict[str, ProcessShape] = {
+    "leader": ProcessShape(35, 1, pick_leader),
+    "one": ProcessShape(40, 1, pick_one),
+    "minority": ProcessShape(15, 3, pick_minority),
+    "all": ProcessShape(10, 2, pick_ring),
+}
+"""``all`` picks every node in a drawn order: only what was synced to disk survives."""
+
+PAUSES: dict[str, ProcessShape] = {
+    "leader": ProcessShape(40, 1, pick_leader),
+    "one": ProcessShape(40, 1, pick_one),
+    "minority": ProcessShape(20, 3, pick_minority),
+}
+"""Never all: a cluster that is wholly stopped does nothing worth watching."""

@@ -1,0 +1,80 @@
+"""Fault families by name, ours and those of installed packages.
+
+A package adds its own with an entry point of the group ``kraftwreck.nemeses`` that is a
+:class:`Family`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Literal
+
+from harness.environment import Grudge
+from harness.options import OptionError
+from nemesis.partitions import PARTITIONS, PartitionShape
+from nemesis.processes import KILLS, PAUSES, ProcessShape
+
+Action = Literal["cut", "kill", "pause"]
+Shape = PartitionShape | ProcessShape
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of fault: what it does to a cluster, and the shapes it comes in.
+
+    ``cut`` needs :class:`PartitionShape` shapes, ``kill`` and ``pause``
+    :class:`ProcessShape` ones.
+    """
+
+    name: str
+    about: str
+    action: Action
+    shapes: Mapping[str, Shape]
+
+    def pick(
+        self, shape: str, nodes: Sequence[str], draw: int, leader: str | None
+    ) -> tuple[str, ...]:
+        """Return whom a fault of ``shape`` hits."""
+        return self.shapes[shape].pick(nodes, draw, leader)
+
+    def grudge(self, shape: str, nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+        """Return who drops whose packets; nobody for kills and pauses."""
+        known = self.shapes[shape]
+        return known.grudge(nodes, targets) if isinstance(known, PartitionShape) else {}
+
+
+_OURS = (
+    Family("partition", "nodes drop each other's packets", "cut", PARTITIONS),
+    Family("kill", "kill -9 the process, start it again later", "kill", KILLS),
+    Family("pause", "SIGSTOP the process, SIGCONT it later", "pause", PAUSES),
+)
+
+
+@cache
+def families() -> Mapping[str, Family]:
+    """Return all families by name."""
+    found = {family.name: family for family in _OURS}
+    for point in entry_points(group="kraftwreck.nemeses"):
+        family = point.load()
+        found[family.name] = family
+    return found
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """Return the families of a comma list such as ``partition,kill``; ``none`` is empty.
+
+    Raises :class:`OptionError` naming the known ones.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["none"]:
+        return ()
+    for name in names:
+        if name not in families():
+            known = ", ".join([*sorted(families()), "none"])
+            raise OptionError(f"unknown fault {name!r}; known faults: {known}")
+    if not names:
+        raise OptionError(f"no fault given; known faults: {', '.join(sorted(families()))}, none")
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,72 @@
+"""A cluster of five that only writes down what is done to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.environment import Grudge
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+
+
+class FakeEnvironment:
+    """Remembers what was done; ``failing`` names methods that raise."""
+
+    def __init__(self, leader: str | None = "n1") -> None:
+        self.nodes = NODES
+        self.current_leader = leader
+        self.calls: list[tuple[str, Any]] = []
+        self.failing: set[str] = set()
+        self.dropped: dict[str, set[str]] = {}
+        self.down: set[str] = set()
+        self.paused: set[str] = set()
+
+    def leader(self) -> str | None:
+        self._did("leader", None)
+        return self.current_leader
+
+    def _did(self, name: str, what: Any) -> None:
+        if name != "leader":
+            self.calls.append((name, what))
+        if name in self.failing:
+            raise RuntimeError(f"{name} does\nnot work")
+
+    def drop(self, grudge: Grudge) -> dict[str, Any]:
+        self._did("drop", grudge)
+        self.dropped = {node: set(held) for node, held in grudge.items() if held}
+        return {node: {"dropping": sorted(held)} for node, held in grudge.items()}
+
+    def heal(self) -> dict[str, Any]:
+        self._did("heal", None)
+        self.dropped = {}
+        return {node: {"dropped_packets": 7} for node in self.nodes}
+
+    def kill(self, node: str) -> dict[str, Any]:
+        self._did("kill", node)
+        self.down.add(node)
+        self.paused.discard(node)
+        return {node: {"pid": 42, "gone": True}}
+
+    def start(self, node: str) -> dict[str, Any]:
+        self._did("start", node)
+        self.down.discard(node)
+        return {node: {"pid": 43}}
+
+    def pause(self, node: str) -> dict[str, Any]:
+        self._did("pause", node)
+        assert node not in self.down, "no process to pause"
+        self.paused.add(node)
+        return {node: {"state": "T"}}
+
+    def resume(self, node: str) -> dict[str, Any]:
+        self._did("resume", node)
+        assert node not in self.down, "no process to resume"
+        self.paused.discard(node)
+        return {node: {"state": "S"}}
+
+
+@pytest.fixture
+def env() -> FakeEnvironment:
+    return FakeEnvironment()
