@@ -1,0 +1,117 @@
+"""Fetches the leader has not answered yet (long polls), and how each is answered.
+
+A parked fetch is answered when the log grows past its offset, when the high watermark
+moves past the one the fetcher knows, when leadership is lost, or at its time-out, and then
+with the answer computed when it arrived (KAFKA-15100).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nodes.consensus.effects import Reply
+from nodes.consensus.kraft.leader import Leader
+from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
+from nodes.consensus.kraft.states import NEVER
+from nodes.protocol import errors
+
+if TYPE_CHECKING:
+    from nodes.consensus.kraft.replica import Replica
+
+
+@dataclass(slots=True)
+class Parked:
+    """One unanswered fetch; ``deadline`` in microseconds."""
+
+    token: int
+    request: FetchRequest
+    deadline: int
+    response: FetchResponse
+
+
+def fetch_error(replica: Replica, partition_error: int, error: int = errors.NONE) -> FetchResponse:
+    """Return a Fetch answer that only tells error, leader and epoch."""
+    return FetchResponse(
+        error, partition_error, replica.leader_id, replica.epoch, -1, -1, -1, -1, -1, -1, b""
+    )
+
+
+def validate(replica: Replica, offset: int, last_epoch: int) -> tuple[int, int] | None:
+    """Return where the fetcher's log diverges as ``(epoch, end offset)``, None if it does not."""
+    if offset == 0 and replica.log.start_offset == 0:
+        return None
+    end, epoch = replica.log.end_offset_for_epoch(last_epoch)
+    if epoch != last_epoch or end < offset:
+        return epoch, end
+    return None
+
+
+def answer(replica: Replica, leader: Leader, request: FetchRequest) -> FetchResponse:
+    """Serve ``request`` now; a valid fetch also counts as the replica's acknowledgement."""
+    response = fetch_error(replica, errors.NONE)
+    response.log_start_offset = replica.log.start_offset
+    diverging = validate(replica, request.fetch_offset, request.last_fetched_epoch)
+    if diverging is not None:
+        response.diverging_epoch, response.diverging_end = diverging
+    else:
+        response.records = replica.log.read(request.fetch_offset, request.max_bytes)
+    response.high_watermark = replica.high_watermark
+    return response
+
+
+class ParkedFetches:
+    """All parked fetches of a leader, in order of arrival."""
+
+    __slots__ = ("_parked", "next_deadline")
+
+    def __init__(self) -> None:
+        self._parked: list[Parked] = []
+        self.next_deadline = NEVER
+
+    def park(self, parked: Parked) -> None:
+        """Keep a fetch that has nothing to be told yet."""
+        self._parked.append(parked)
+        self.next_deadline = min(self.next_deadline, parked.deadline)
+
+    def _keep(self, parked: list[Parked]) -> None:
+        self._parked = parked
+        self.next_deadline = min((p.deadline for p in parked), default=NEVER)
+
+    def complete(self, replica: Replica, *, high_watermark_changed: bool) -> None:
+        """Answer those for whom there is news: longer log or higher high watermark."""
+        leader = replica.state
+        if not isinstance(leader, Leader) or not self._parked:
+            return
+        kept: list[Parked] = []
+        end = replica.log.end_offset
+        for parked in self._parked:
+            request = parked.request
+            news = end > request.fetch_offset or (
+                high_watermark_changed and replica.high_watermark > request.high_watermark
+            )
+            if news:
+                replica.effects.append(Reply(parked.token, answer(replica, leader, request)))
+            else:
+                kept.append(parked)
+        self._keep(kept)
+
+    def expire(self, replica: Replica) -> None:
+        """Answer those whose wait is over."""
+        if self.next_deadline > replica.now:
+            return
+        kept = []
+        for parked in self._parked:
+            if parked.deadline <= replica.now:
+                replica.effects.append(Reply(parked.token, parked.response))
+            else:
+                kept.append(parked)
+        self._keep(kept)
+
+    def fail_all(self, replica: Replica) -> None:
+        """Answer everybody that this node leads no longer."""
+        parked, self._parked = self._parked, []
+        self.next_deadline = NEVER
+        for fetch in parked:
+            response = fetch_error(replica, errors.NOT_LEADER_OR_FOLLOWER)
+            replica.effects.append(Reply(fetch.token, response))

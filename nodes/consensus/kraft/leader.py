@@ -1,0 +1,145 @@
+"""What the leader of an epoch keeps: who has fetched how far, and what is committed.
+
+Invariants:
+* the high watermark only grows, and only onto an offset past the start of the leader's own
+  epoch that a majority of voters has fetched up to (Raft section 5.4.2, KAFKA-12619);
+* a leader not fetched from by a majority for 1.5 fetch time-outs must resign (KAFKA-15489).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nodes.consensus.kraft.messages import NO_DIRECTORY
+from nodes.consensus.kraft.states import NEVER
+
+
+def majority(voters: int) -> int:
+    """Return how many of ``voters`` make a majority."""
+    return voters // 2 + 1
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one replica has fetched; offsets -1 and times -1 are unknown.
+
+    ``*_wall`` are wall-clock milliseconds for DescribeQuorum, ``last_fetch`` and
+    ``last_begin`` monotonic microseconds.
+    """
+
+    end_offset: int = -1
+    directory: bytes = NO_DIRECTORY
+    last_fetch: int = -1
+    last_begin: int = -1
+    last_fetch_wall: int = -1
+    last_caught_up_wall: int = -1
+    leader_end_at_last_fetch: int = -1
+
+
+@dataclass(slots=True)
+class Pending:
+    """A batch that waits for the linger time before it is written to the log."""
+
+    batch: bytes
+    last_offset: int
+
+
+class Leader:
+    """Leader of ``epoch``; ``epoch_start`` is where its LeaderChange record lies."""
+
+    name: ClassVar[str] = "leader"
+    __slots__ = (
+        "announced",
+        "check_quorum_deadline",
+        "check_quorum_us",
+        "drain_at",
+        "epoch_start",
+        "fetched",
+        "granting",
+        "leader_id",
+        "next_offset",
+        "observers",
+        "pending",
+        "pending_bytes",
+        "voted_directory",
+        "voted_id",
+        "voters",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: tuple[int, ...],
+        granting: Iterable[int],
+        epoch_start: int,
+        now: int,
+        check_quorum_us: int,
+    ) -> None:
+        self.leader_id = node_id
+        self.voted_id = -1
+        self.voted_directory = NO_DIRECTORY
+        self.voters = {voter: Progress() for voter in voters}
+        self.observers: dict[int, Progress] = {}
+        self.granting = tuple(sorted(granting))
+        self.epoch_start = epoch_start
+        self.check_quorum_us = check_quorum_us
+        self.check_quorum_deadline = now + check_quorum_us if len(voters) > 1 else NEVER
+        self.fetched: set[int] = set()
+        self.announced = False
+        self.pending: list[Pending] = []
+        self.pending_bytes = 0
+        self.drain_at = NEVER
+        self.next_offset = epoch_start
+
+    def candidate_high_watermark(self) -> int:
+        """Return the largest offset a majority of voters has reached, -1 if unknown."""
+        ends = sorted((p.end_offset for p in self.voters.values()), reverse=True)
+        return ends[majority(len(ends)) - 1]
+
+    def high_watermark(self, current: int) -> int:
+        """Return the high watermark after the latest progress, never below ``current``.
+
+        Only an offset past the epoch's own LeaderChange record counts: replicas of older
+        epochs' records may still be overwritten (Raft figure 8).
+        """
+        candidate = self.candidate_high_watermark()
+        if candidate > self.epoch_start and candidate > current:
+            return candidate
+        return current
+
+    def record_fetch(
+        self,
+        replica_id: int,
+        directory: bytes,
+        fetch_offset: int,
+        leader_end: int,
+        now: int,
+        wall_ms: int,
+    ) -> None:
+        """Note that a replica holds everything below ``fetch_offset`` (a valid Fetch)."""
+        progress = self.voters.get(replica_id)
+        if progress is None:
+            progress = self.observers.setdefault(replica_id, Progress())
+        progress.directory = directory
+        if fetch_offset >= leader_end:
+            progress.last_caught_up_wall = wall_ms
+        elif 0 <= progress.leader_end_at_last_fetch <= fetch_offset:
+            progress.last_caught_up_wall = progress.last_fetch_wall
+        progress.end_offset = fetch_offset
+        progress.leader_end_at_last_fetch = leader_end
+        progress.last_fetch = now
+        progress.last_fetch_wall = wall_ms
+        if replica_id in self.voters and replica_id != self.leader_id:
+            self.fetched.add(replica_id)
+            needed = majority(len(self.voters)) - (1 if self.leader_id in self.voters else 0)
+            if len(self.fetched) >= needed:
+                self.fetched.clear()
+                self.check_quorum_deadline = now + self.check_quorum_us
+
+    def successors(self) -> tuple[tuple[int, bytes], ...]:
+        """Return the other voters, best replicated first (EndQuorumEpoch)."""
+        others = [(v, p) for v, p in self.voters.items() if v != self.leader_id]
+        others.sort(key=lambda item: (-item[1].end_offset, item[0]))
+        return tuple((voter, progress.directory) for voter, progress in others)

@@ -1,0 +1,100 @@
+"""Requests to other voters: at most one outstanding per destination, with back-off.
+
+An answer counts only if it carries the correlation id of the request that is out; a state
+transition forgets all of them, so a late answer can never be taken for a new one.
+"""
+
+from __future__ import annotations
+
+from nodes.consensus.kraft.config import QuorumConfig
+from nodes.consensus.kraft.states import NEVER
+
+_MS = 1000
+
+
+class Links:
+    """The requests in flight and the back-offs, by destination. Times are microseconds."""
+
+    __slots__ = ("_backoff", "_config", "_correlation", "_failures", "_out")
+
+    def __init__(self, config: QuorumConfig) -> None:
+        self._config = config
+        self._out: dict[int, tuple[int, int]] = {}
+        self._backoff: dict[int, int] = {}
+        self._failures: dict[int, int] = {}
+        self._correlation = 0
+
+    def clear(self) -> None:
+        """Forget what is in flight (state transition)."""
+        self._out.clear()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing at all is in flight."""
+        return not self._out
+
+    def is_ready(self, destination: int, now: int) -> bool:
+        """Whether a request may be sent to ``destination`` now."""
+        return destination not in self._out and self._backoff.get(destination, 0) <= now
+
+    def open(self, destination: int, now: int) -> int | None:
+        """Take the slot of ``destination``; None when it is taken or backing off."""
+        if not self.is_ready(destination, now):
+            return None
+        self._correlation += 1
+        self._out[destination] = (
+            self._correlation,
+            now + self._config.request_timeout_ms * _MS,
+        )
+        return self._correlation
+
+    def close(self, destination: int, correlation: int) -> bool:
+        """Free the slot; False when this answer is not the one waited for."""
+        slot = self._out.get(destination)
+        if slot is None or slot[0] != correlation:
+            return False
+        del self._out[destination]
+        return True
+
+    def succeeded(self, destination: int) -> None:
+        """Note a usable answer: the back-off ends."""
+        self._failures.pop(destination, None)
+        self._backoff.pop(destination, None)
+
+    def refused(self, destination: int, now: int) -> None:
+        """Note an unsuccessful answer: wait the retry back-off."""
+        self._failures.pop(destination, None)
+        self._backoff[destination] = now + self._config.retry_backoff_ms * _MS
+
+    def failed(self, destination: int, now: int) -> None:
+        """Note a transport failure: wait the reconnect back-off, doubling up to its bound."""
+        failures = self._failures.get(destination, 0)
+        self._failures[destination] = failures + 1
+        config = self._config
+        wait = min(
+            config.reconnect_backoff_ms << min(failures, 10), config.reconnect_backoff_max_ms
+        )
+        self._backoff[destination] = now + wait * _MS
+
+    def expire(self, now: int) -> None:
+        """Free slots whose answer is overdue (a transport failure) and end back-offs."""
+        for destination, (_, deadline) in list(self._out.items()):
+            if deadline <= now:
+                del self._out[destination]
+                self.failed(destination, now)
+        for destination, until in list(self._backoff.items()):
+            if until <= now:
+                del self._backoff[destination]
+
+    def is_open(self, destination: int) -> bool:
+        """Whether nothing is in flight to ``destination`` and no back-off runs."""
+        return destination not in self._out and destination not in self._backoff
+
+    def next_event(self) -> int:
+        """Return when the next slot or back-off runs out; a fact of the state, not of now."""
+        wake = NEVER
+        for _, deadline in self._out.values():
+            wake = min(wake, deadline)
+        for until in self._backoff.values():
+            wake = min(wake, until)
+        return wake

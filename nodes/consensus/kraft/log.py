@@ -1,0 +1,99 @@
+"""The replicated log as the core sees it: whole batches in memory and their epochs.
+
+The shell keeps the same bytes on disk; every change here has its effect (AppendLog,
+TruncateLog). Offsets are record offsets; ``end_offset`` (LEO) is the next one to write.
+
+Invariants, asserted where cheap:
+* batches are contiguous: each begins where the one before ended;
+* epochs never decrease along the log (KRAFT invariant I7), so the epoch cache is sorted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from nodes.consensus.effects import FatalError
+from nodes.log.batch import BatchHeader, parse_header
+
+
+class ReplicatedLog:
+    """Batches from offset 0 on, and the first offset of each epoch."""
+
+    __slots__ = ("_bases", "_batches", "_epoch_starts", "_epochs", "end_offset", "start_offset")
+
+    def __init__(self, batches: Sequence[bytes] = ()) -> None:
+        self._batches: list[bytes] = []
+        self._bases: list[int] = []
+        self._epochs: list[int] = []
+        self._epoch_starts: list[int] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        for batch in batches:
+            self.append(batch, parse_header(batch))
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record, 0 for an empty log (lastFetchedEpoch)."""
+        return self._epochs[-1] if self._epochs else 0
+
+    def append(self, batch: bytes, header: BatchHeader) -> None:
+        """Append one whole batch, which must begin at the log end (FatalError otherwise)."""
+        if header.base_offset != self.end_offset:
+            raise FatalError(f"batch begins at {header.base_offset}, log ends at {self.end_offset}")
+        if header.epoch < self.last_epoch:
+            raise FatalError(f"batch of epoch {header.epoch} after epoch {self.last_epoch}")
+        if not self._epochs or header.epoch > self._epochs[-1]:
+            self._epochs.append(header.epoch)
+            self._epoch_starts.append(header.base_offset)
+        self._batches.append(batch)
+        self._bases.append(header.base_offset)
+        self.end_offset = header.last_offset + 1
+
+    def truncate(self, end_offset: int) -> None:
+        """Drop every batch that reaches past ``end_offset``."""
+        keep = bisect_left(self._bases, end_offset)
+        if keep and parse_header(self._batches[keep - 1]).last_offset >= end_offset:
+            keep -= 1
+        del self._batches[keep:]
+        del self._bases[keep:]
+        self.end_offset = parse_header(self._batches[-1]).last_offset + 1 if self._batches else 0
+        epochs = bisect_left(self._epoch_starts, self.end_offset)
+        del self._epochs[epochs:]
+        del self._epoch_starts[epochs:]
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Return whole batches from the one holding ``offset`` on, at least one if any."""
+        if offset >= self.end_offset:
+            return b""
+        first = bisect_right(self._bases, offset) - 1
+        size = 0
+        last = first
+        for batch in self._batches[first:]:
+            if size and size + len(batch) > max_bytes:
+                break
+            size += len(batch)
+            last += 1
+        return b"".join(self._batches[first:last])
+
+    def batches_between(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the batches that lie wholly in ``[start, end)``; ``start`` is a boundary."""
+        index = bisect_left(self._bases, start)
+        while index < len(self._batches):
+            following = self._bases[index + 1 : index + 2]
+            if (following[0] if following else self.end_offset) > end:
+                return
+            yield self._batches[index]
+            index += 1
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return ``(end offset, epoch)`` of the largest epoch here that is ``<= epoch``.
+
+        KIP-101/279 as KRaft uses it: for an epoch this log never had, the answer is the
+        floor epoch's end, or, below all epochs, the start of the first one.
+        """
+        if not self._epochs or epoch >= self._epochs[-1]:
+            return self.end_offset, self.last_epoch
+        above = bisect_right(self._epochs, epoch)
+        end = self._epoch_starts[above]
+        return (end, self._epochs[above - 1]) if above else (end, epoch)

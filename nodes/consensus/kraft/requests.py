@@ -1,0 +1,200 @@
+"""Quorum RPCs that arrive, in the order of checks Kafka gives them (KRAFT RPCs 52-54, 1).
+
+Each handler returns the answer, or None when a Fetch was parked.
+"""
+
+from __future__ import annotations
+
+from nodes.consensus.effects import Reply
+from nodes.consensus.kraft import election
+from nodes.consensus.kraft.fetches import Parked, answer, fetch_error, validate
+from nodes.consensus.kraft.leader import Leader
+from nodes.consensus.kraft.messages import (
+    NO_DIRECTORY,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from nodes.consensus.kraft.replica import Replica
+from nodes.consensus.kraft.states import Follower
+from nodes.protocol import errors
+
+_MS = 1000
+
+
+def handle_request(replica: Replica, token: int, message: Request) -> None:
+    """Handle one RPC completely and queue its answer."""
+    response: Response | None
+    if isinstance(message, FetchRequest):
+        response = _fetch(replica, token, message)
+    elif isinstance(message, VoteRequest):
+        response = _vote(replica, message)
+    elif isinstance(message, BeginQuorumEpochRequest):
+        response = _begin_quorum_epoch(replica, message)
+    else:
+        response = _end_quorum_epoch(replica, message)
+    if response is not None:
+        replica.effects.append(Reply(token, response))
+
+
+def _wrong_cluster(replica: Replica, cluster_id: str | None) -> bool:
+    return cluster_id is not None and cluster_id != replica.config.cluster_id
+
+
+def _is_other_voter(replica: Replica, voter_id: int, directory: bytes) -> bool:
+    """Whether the request names a voter key that is not this node's (-1: names none)."""
+    if voter_id >= 0 and voter_id != replica.node_id:
+        return True
+    return directory not in (NO_DIRECTORY, replica.config.directory_id)
+
+
+# --- Vote -----------------------------------------------------------------------------------
+
+
+def _vote(replica: Replica, request: VoteRequest) -> VoteResponse:
+    def reply(partition_error: int, *, granted: bool = False, error: int = 0) -> VoteResponse:
+        return VoteResponse(error, partition_error, replica.leader_id, replica.epoch, granted)
+
+    if _wrong_cluster(replica, request.cluster_id):
+        return reply(0, error=errors.INCONSISTENT_CLUSTER_ID)
+    newest_allowed = request.epoch if request.pre_vote else request.epoch - 1
+    if (
+        request.last_offset < 0
+        or request.last_epoch < 0
+        or request.last_epoch > newest_allowed
+        or request.candidate_id < 0
+    ):
+        return reply(errors.INVALID_REQUEST)
+    if request.epoch < replica.epoch:
+        return reply(errors.FENCED_LEADER_EPOCH)
+    if request.epoch > replica.epoch:
+        replica.become_unattached(request.epoch)
+    if _is_other_voter(replica, request.voter_id, request.voter_directory):
+        return reply(errors.INVALID_VOTER_KEY)
+    own = (replica.log.last_epoch, replica.log.end_offset)
+    granted = election.grants(replica.state, request, own)
+    if granted:
+        if not request.pre_vote:
+            replica.grant_vote(request.candidate_id, request.candidate_directory)
+        replica.trace(
+            "grant",
+            {
+                "epoch": request.epoch,
+                "candidate": request.candidate_id,
+                "pre": request.pre_vote,
+                "candidate_last_epoch": request.last_epoch,
+                "candidate_last_offset": request.last_offset,
+                "last_epoch": own[0],
+                "last_offset": own[1],
+            },
+        )
+    return reply(errors.NONE, granted=granted)
+
+
+# --- BeginQuorumEpoch, EndQuorumEpoch ---------------------------------------------------------
+
+
+def _begin_quorum_epoch(
+    replica: Replica, request: BeginQuorumEpochRequest
+) -> BeginQuorumEpochResponse:
+    def reply(partition_error: int, error: int = 0) -> BeginQuorumEpochResponse:
+        return BeginQuorumEpochResponse(error, partition_error, replica.leader_id, replica.epoch)
+
+    if _wrong_cluster(replica, request.cluster_id):
+        return reply(0, errors.INCONSISTENT_CLUSTER_ID)
+    if request.leader_epoch < replica.epoch:
+        return reply(errors.FENCED_LEADER_EPOCH)
+    if request.leader_id < 0:
+        return reply(errors.INVALID_REQUEST)
+    replica.learn(request.leader_id, request.leader_epoch)
+    if _is_other_voter(replica, request.voter_id, request.voter_directory):
+        return reply(errors.INVALID_VOTER_KEY)
+    return reply(errors.NONE)
+
+
+def _end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    def reply(partition_error: int, error: int = 0) -> EndQuorumEpochResponse:
+        return EndQuorumEpochResponse(error, partition_error, replica.leader_id, replica.epoch)
+
+    if _wrong_cluster(replica, request.cluster_id):
+        return reply(0, errors.INCONSISTENT_CLUSTER_ID)
+    if request.leader_epoch < replica.epoch:
+        return reply(errors.FENCED_LEADER_EPOCH)
+    if request.leader_id < 0:
+        return reply(errors.INVALID_REQUEST)
+    replica.learn(request.leader_id, request.leader_epoch)
+    state = replica.state
+    if isinstance(state, Follower) and state.leader_id == request.leader_id and replica.is_voter:
+        ids = [voter for voter, _ in request.successors]
+        position = ids.index(replica.node_id) if replica.node_id in ids else -1
+        state.deadline = replica.now + successor_delay_ms(
+            position, len(ids), replica.config.election_backoff_max_ms
+        ) * (_MS)
+    return reply(errors.NONE)
+
+
+def successor_delay_ms(position: int, count: int, backoff_max_ms: int) -> int:
+    """Return how long the ``position``-th of ``count`` preferred successors waits."""
+    if position == 0:
+        return 0
+    if position < 0 or position >= count:
+        return backoff_max_ms
+    return min(backoff_max_ms, (backoff_max_ms >> (count - 1)) << (position - 1))
+
+
+# --- Fetch ------------------------------------------------------------------------------------
+
+
+def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse | None:
+    if _wrong_cluster(replica, request.cluster_id):
+        return fetch_error(replica, 0, errors.INCONSISTENT_CLUSTER_ID)
+    if (
+        request.max_wait_ms < 0
+        or request.fetch_offset < 0
+        or request.last_fetched_epoch < 0
+        or request.last_fetched_epoch > request.current_leader_epoch
+    ):
+        return fetch_error(replica, errors.INVALID_REQUEST)
+    if request.current_leader_epoch < replica.epoch:
+        return fetch_error(replica, errors.FENCED_LEADER_EPOCH)
+    if request.current_leader_epoch > replica.epoch:
+        return fetch_error(replica, errors.UNKNOWN_LEADER_EPOCH)
+    leader = replica.state
+    if not isinstance(leader, Leader):
+        return fetch_error(replica, errors.NOT_LEADER_OR_FOLLOWER)
+    if replica.shutting_down:
+        return fetch_error(replica, errors.BROKER_NOT_AVAILABLE)
+    # Only a valid fetch offset is an acknowledgement (KAFKA-13141): noted before the answer is
+    # read, so that the answer already carries the high watermark this fetch made known.
+    valid = validate(replica, request.fetch_offset, request.last_fetched_epoch) is None
+    advanced = False
+    if valid and request.replica_id >= 0:
+        leader.record_fetch(
+            request.replica_id,
+            request.directory,
+            request.fetch_offset,
+            replica.log.end_offset,
+            replica.now,
+            replica.wall_ms,
+        )
+        advanced = replica.advance_high_watermark(leader)
+    if advanced:
+        replica.parked.complete(replica, high_watermark_changed=True)
+    response = answer(replica, leader, request)
+    if (
+        response.records
+        or not valid
+        or request.max_wait_ms == 0
+        or response.high_watermark > request.high_watermark
+    ):
+        return response
+    deadline = replica.now + request.max_wait_ms * _MS
+    replica.parked.park(Parked(token, request, deadline, response))
+    return None

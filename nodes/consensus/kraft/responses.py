@@ -1,0 +1,143 @@
+"""Answers to our own quorum RPCs: first what any answer teaches, then what this one says."""
+
+from __future__ import annotations
+
+from nodes.consensus.effects import FatalError
+from nodes.consensus.kraft.messages import (
+    BeginQuorumEpochResponse,
+    EndQuorumEpochResponse,
+    FetchResponse,
+    Response,
+    VoteResponse,
+)
+from nodes.consensus.kraft.replica import Replica
+from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned
+from nodes.log.batch import BatchHeader, parse_header, split_batches, verify_crc
+from nodes.protocol import errors
+
+_LEARN = {errors.FENCED_LEADER_EPOCH, errors.NOT_LEADER_OR_FOLLOWER}
+
+
+def handle_response(
+    replica: Replica, source: int, correlation: int, message: Response | None
+) -> None:
+    """Handle the answer to request ``correlation`` (None: the transport failed)."""
+    if not replica.links.close(source, correlation):
+        return
+    if message is None:
+        replica.links.failed(source, replica.now)
+        return
+    if message.error != errors.NONE:
+        _top_level_error(replica, source, message)
+        return
+    if _common(replica, source, message):
+        return
+    if isinstance(message, FetchResponse):
+        _fetch(replica, source, message)
+    elif isinstance(message, VoteResponse):
+        _vote(replica, source, message)
+    elif isinstance(message, BeginQuorumEpochResponse):
+        replica.links.succeeded(source)
+    elif isinstance(message, EndQuorumEpochResponse):
+        _end_quorum_epoch(replica, source)
+
+
+def _top_level_error(replica: Replica, source: int, message: Response) -> None:
+    old_peer = message.error == errors.UNSUPPORTED_VERSION and isinstance(message, VoteResponse)
+    if old_peer and isinstance(replica.state, Prospective):
+        replica.become_candidate()
+        return
+    if message.error == errors.CLUSTER_AUTHORIZATION_FAILED:
+        raise FatalError(f"node {source} refuses this node: cluster authorization failed")
+    replica.links.refused(source, replica.now)
+
+
+def _common(replica: Replica, source: int, message: Response) -> bool:
+    """Learn leader and epoch; True when nothing is left to do with the answer."""
+    error = message.partition_error
+    if error == errors.INVALID_REQUEST:
+        raise FatalError(f"node {source} found our {type(message).__name__} request invalid")
+    if message.leader_epoch < replica.epoch or error == errors.UNKNOWN_LEADER_EPOCH:
+        replica.links.refused(source, replica.now)
+        return True
+    if message.leader_epoch > replica.epoch or error in _LEARN:
+        before = (replica.epoch, replica.leader_id)
+        replica.learn(message.leader_id, message.leader_epoch)
+        if (replica.epoch, replica.leader_id) == before:
+            # Nothing new: without a pause two nodes could ask each other in a tight circle.
+            replica.links.refused(source, replica.now)
+        return True
+    if message.leader_id >= 0 and replica.leader_id < 0:
+        replica.learn(message.leader_id, message.leader_epoch)
+    if error == errors.INVALID_VOTER_KEY:
+        replica.links.refused(source, replica.now)
+        return True
+    if error != errors.NONE:
+        replica.links.refused(source, replica.now)
+        return True
+    return False
+
+
+def _vote(replica: Replica, source: int, message: VoteResponse) -> None:
+    replica.links.succeeded(source)
+    state = replica.state
+    if not isinstance(state, Prospective | Candidate) or source not in replica.voters:
+        return
+    (state.granted if message.vote_granted else state.rejected).add(source)
+    replica.maybe_advance_election()
+
+
+def _end_quorum_epoch(replica: Replica, source: int) -> None:
+    replica.links.succeeded(source)
+    if isinstance(replica.state, Resigned):
+        replica.state.unacknowledged.discard(source)
+
+
+def _fetch(replica: Replica, source: int, message: FetchResponse) -> None:
+    replica.links.succeeded(source)
+    state = replica.state
+    if not isinstance(state, Follower) or state.leader_id != source:
+        return
+    if message.diverging_epoch >= 0 and message.diverging_end >= 0:
+        replica.truncate(
+            _truncation_offset(replica, message.diverging_epoch, message.diverging_end)
+        )
+    elif message.snapshot_end >= 0 and message.snapshot_epoch >= 0:
+        raise FatalError(
+            f"leader {source} wants snapshot ({message.snapshot_end}, {message.snapshot_epoch}) "
+            "fetched, which this node cannot do"
+        )
+    else:
+        replica.append_as_follower(_usable_batches(replica, message.records))
+        replica.follow_high_watermark(message.high_watermark)
+    state.deadline = replica.fetch_deadline()
+    state.has_fetched = True
+
+
+def _truncation_offset(replica: Replica, epoch: int, end: int) -> int:
+    """Return where to cut, given the leader's end of ``epoch`` (KIP-101, KIP-595).
+
+    Raises FatalError when the leader contradicts what is known to be committed.
+    """
+    if end < replica.high_watermark:
+        raise FatalError(
+            f"the leader's log diverges at {end}, below the high watermark {replica.high_watermark}"
+        )
+    log = replica.log
+    if epoch == 0:
+        cut = min(end, log.end_offset)
+    else:
+        own_end, own_epoch = log.end_offset_for_epoch(epoch)
+        cut = min(own_end, end) if own_epoch == epoch else own_end
+    return max(cut, replica.high_watermark)
+
+
+def _usable_batches(replica: Replica, records: bytes) -> list[tuple[bytes, BatchHeader]]:
+    """Return the whole, undamaged batches of no newer epoch than ours; the rest is dropped."""
+    usable = []
+    for batch in split_batches(records):
+        header = parse_header(batch)
+        if header.epoch > replica.epoch or not verify_crc(batch):
+            break
+        usable.append((bytes(batch), header))
+    return usable

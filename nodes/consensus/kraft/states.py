@@ -1,0 +1,76 @@
+"""The states a replica can be in (KIP-595, KIP-996), each with what it must remember.
+
+Deadlines are microseconds of the monotonic clock; ``NEVER`` is no deadline. ``voted_id``
+is -1 when no vote was cast in the current epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from nodes.consensus.kraft.messages import NO_DIRECTORY
+
+NEVER: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Unattached:
+    """No leader to follow (one may be known by id); waits, or votes."""
+
+    name: ClassVar[str] = "unattached"
+    deadline: int
+    leader_id: int = -1
+    voted_id: int = -1
+    voted_directory: bytes = NO_DIRECTORY
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks for pre-votes before it dares to raise the epoch."""
+
+    name: ClassVar[str] = "prospective"
+    deadline: int
+    leader_id: int
+    voted_id: int
+    voted_directory: bytes
+    granted: set[int] = field(default_factory=set)
+    rejected: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Voted for itself in a new epoch and asks the others."""
+
+    name: ClassVar[str] = "candidate"
+    deadline: int
+    voted_id: int
+    voted_directory: bytes
+    granted: set[int] = field(default_factory=set)
+    rejected: set[int] = field(default_factory=set)
+    leader_id: int = -1
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of the epoch. ``deadline`` is the fetch timer."""
+
+    name: ClassVar[str] = "follower"
+    deadline: int
+    leader_id: int
+    voted_id: int = -1
+    voted_directory: bytes = NO_DIRECTORY
+    has_fetched: bool = False
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Was leader of this epoch; tells the voters and never acts as leader in it again."""
+
+    name: ClassVar[str] = "resigned"
+    deadline: int
+    successors: tuple[tuple[int, bytes], ...]
+    unacknowledged: set[int]
+    leader_id: int = -1
+    voted_id: int = -1
+    voted_directory: bytes = NO_DIRECTORY

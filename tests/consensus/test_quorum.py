@@ -1,0 +1,205 @@
+"""A quorum at work: elections, replication, divergence, resignation, restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nodes.consensus.effects import FatalError, WriteQuorumState
+from nodes.consensus.kraft.leader import Leader
+from nodes.consensus.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, VoteRequest
+from nodes.consensus.kraft.requests import handle_request
+from nodes.consensus.kraft.states import Follower, Resigned
+
+if TYPE_CHECKING:
+    from tests.consensus.conftest import Cluster
+else:
+    Cluster = object
+
+Make = Callable[..., "Cluster"]
+
+
+def logs(cluster: Cluster) -> list[bytes]:
+    return [r.log.read(0, 1 << 30) for r in cluster.replicas.values()]
+
+
+@pytest.mark.parametrize("voters", [1, 2, 3, 4, 5])
+def test_a_leader_is_elected_and_everybody_follows(cluster_of: Make, voters: int) -> None:
+    cluster = cluster_of(voters)
+    leader = cluster.elect()
+    last = cluster.append(leader, b"a", b"b")
+    cluster.run(1000)
+    assert {r.high_watermark for r in cluster.replicas.values()} == {last + 1}
+    assert len(set(logs(cluster))) == 1
+    followers = [r for r in cluster.replicas.values() if r is not leader]
+    assert all(isinstance(r.state, Follower) for r in followers)
+    assert all(r.leader_id == leader.node_id for r in followers)
+
+
+def test_a_new_leader_has_no_high_watermark_before_its_own_record_is_shared(
+    cluster_of: Make,
+) -> None:
+    leader = Leader(1, (1, 2, 3, 4, 5), (1, 2, 3), epoch_start=7, now=0, check_quorum_us=1)
+    for voter in (1, 2, 3):
+        leader.voters[voter].end_offset = 7
+    assert leader.high_watermark(-1) == -1, "records of older epochs do not commit by counting"
+    for voter in (1, 2):
+        leader.voters[voter].end_offset = 8
+    assert leader.high_watermark(-1) == -1
+    leader.voters[3].end_offset = 8
+    assert leader.high_watermark(-1) == 8
+
+
+def test_the_leader_dies_and_another_one_takes_over_with_everything_committed(
+    cluster_of: Make,
+) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    last = cluster.append(leader, b"kept")
+    cluster.run(500)
+    cluster.kill(leader.node_id)
+    follower = cluster.elect()
+    assert follower.epoch > leader.epoch
+    assert follower.high_watermark > last
+    cluster.start(leader.node_id)
+    cluster.run(3000)
+    assert len(set(logs(cluster))) == 1
+
+
+def test_an_isolated_leader_resigns_and_its_tail_is_cut(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    old = cluster.elect()
+    cluster.run(200)
+    cluster.cut = lambda a, b: old.node_id in (a, b)
+    cluster.append(old, b"lost")
+    assert cluster.run(3200, lambda: not old.is_leader), "check-quorum bounds a deposed leader"
+    new = cluster.elect()
+    assert new is not old
+    cluster.append(new, b"kept")
+    cluster.cut = lambda a, b: False
+    cluster.run(4000)
+    assert "truncate" in cluster.kinds(old.node_id)
+    assert len(set(logs(cluster))) == 1
+    assert b"lost" not in logs(cluster)[0]
+
+
+def test_a_partitioned_follower_does_not_raise_the_epoch(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.run(200)
+    epoch = leader.epoch
+    lonely = next(i for i in cluster.ids if i != leader.node_id)
+    cluster.cut = lambda a, b: lonely in (a, b)
+    cluster.run(20_000)
+    assert cluster.replicas[lonely].epoch == epoch
+    cluster.cut = lambda a, b: False
+    cluster.run(3000)
+    assert leader.is_leader
+    assert leader.epoch == epoch
+
+
+def test_a_restarted_leader_resigns_and_never_leads_its_old_epoch_again(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.kill(leader.node_id)
+    restarted = cluster.start(leader.node_id)
+    assert isinstance(restarted.state, Resigned)
+    assert restarted.announcements[-1] == (-1, leader.epoch)
+    later = cluster.elect()
+    assert later.epoch > leader.epoch
+
+
+def test_a_graceful_leader_hands_over_without_waiting_for_a_time_out(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.run(500)
+    cluster.handle(leader.node_id, lambda r: r.stop())
+    assert cluster.run(300, lambda: leader.stopped)
+    assert cluster.run(300, lambda: any(r.is_leader for r in cluster.replicas.values()))
+
+
+def test_a_vote_is_on_disk_before_it_is_told(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    replica = cluster.replicas[1]
+    ask = VoteRequest("cluster", 1, 7, 2, bytes([2] * 16), NO_DIRECTORY, 0, 0, False)
+    replica.now = cluster.now
+    handle_request(replica, 99, ask)
+    kinds = [type(e).__name__ for e in replica.effects]
+    written = [e for e in replica.effects if isinstance(e, WriteQuorumState)]
+    assert (written[-1].epoch, written[-1].voted_id) == (7, 2)
+    assert kinds.index("WriteQuorumState") < kinds.index("Reply")
+
+
+def test_two_leaders_in_one_epoch_are_fatal(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.run(200)
+    others = [i for i in cluster.ids if i != leader.node_id]
+    claim = BeginQuorumEpochRequest("cluster", others[0], NO_DIRECTORY, others[1], leader.epoch)
+    with pytest.raises(FatalError, match="two leaders in epoch"):
+        handle_request(cluster.replicas[others[0]], 1, claim)
+
+
+def test_an_old_epoch_is_fenced(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.run(200)
+    before = leader.epoch
+    handle_request(leader, 1, BeginQuorumEpochRequest("cluster", -1, NO_DIRECTORY, 2, before - 1))
+    assert leader.is_leader
+    assert leader.epoch == before
+
+
+def test_a_candidate_that_lost_restarts_as_follower_of_the_winner(cluster_of: Make) -> None:
+    """It may hold records of the epoch: asking for votes again would be an illegal request."""
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.run(300)
+    loser = next(i for i in cluster.ids if i != leader.node_id)
+    cluster.kill(loser)
+    cluster.disks[loser].quorum_state = WriteQuorumState(
+        leader.epoch, leader.node_id, loser, bytes([loser] * 16), (1, 2, 3)
+    )
+    restarted = cluster.start(loser)
+    assert isinstance(restarted.state, Follower)
+    assert restarted.state.voted_id == loser
+    cluster.run(3000)
+    assert leader.is_leader
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kills_and_restarts_never_lose_what_was_committed(cluster_of: Make, seed: int) -> None:
+    from nodes.draw import draw_below
+
+    cluster = cluster_of(5, seed=seed, fetch_max_bytes=1)
+    committed: dict[int, bytes] = {}
+    for step in range(12):
+        if len(cluster.replicas) < 3:
+            for i in cluster.ids:
+                if i not in cluster.replicas:
+                    cluster.start(i)
+        leader = cluster.elect()
+        for k in range(3):
+            cluster.append(leader, f"{seed}-{step}-{k}".encode())
+        cluster.run(draw_below(60, seed, step, "run"))
+        high = max(r.high_watermark for r in cluster.replicas.values())
+        for replica in cluster.replicas.values():
+            for batch in replica.log.batches_between(0, min(high, replica.high_watermark)):
+                base = int.from_bytes(batch[:8], "big")
+                assert committed.setdefault(base, batch) == batch
+        victim = draw_below(5, seed, step, "victim") + 1
+        if victim in cluster.replicas:
+            cluster.kill(victim)
+        cluster.run(draw_below(2500, seed, step, "wait"))
+    for i in cluster.ids:
+        if i not in cluster.replicas:
+            cluster.start(i)
+    cluster.elect()
+    cluster.run(5000)
+    assert len(set(logs(cluster))) == 1
+    final = {
+        int.from_bytes(b[:8], "big"): b for b in cluster.replicas[1].log.batches_between(0, 10**9)
+    }
+    assert committed.items() <= final.items()
