@@ -196,6 +196,8 @@ class Node:
                 self._announce(leader_id, epoch, now)
             state = replica.state
             controller.tick(now)
+            for kind, detail in controller.take_notes():
+                replica.trace(kind, detail)
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
         effects, replica.effects = replica.effects, []
