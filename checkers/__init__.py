@@ -1,0 +1,1 @@
+"""Pure functions from histories and traces to verdicts."""

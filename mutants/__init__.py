@@ -1,0 +1,1 @@
+"""Planted bugs: patches against nodes/ and their catalogue."""

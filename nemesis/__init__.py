@@ -1,0 +1,1 @@
+"""Faults: families, schedules, triggers, and the injector that fires them."""

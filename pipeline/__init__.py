@@ -1,0 +1,1 @@
+"""Spark jobs over one run or many."""

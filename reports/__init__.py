@@ -1,0 +1,1 @@
+"""What people read: HTML reports, JUnit, the index of a store."""

@@ -1,0 +1,1 @@
+"""A deterministic world for nodes and clients: virtual time, network, disks, kills and pauses."""

@@ -1,0 +1,1 @@
+"""What can be tested: one adapter per system."""

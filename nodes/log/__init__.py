@@ -1,0 +1,1 @@
+"""The log on disk: record batches, segments, quorum-state, formatting."""

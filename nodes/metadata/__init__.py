@@ -1,0 +1,1 @@
+"""The controller: cluster metadata as a replicated state machine."""

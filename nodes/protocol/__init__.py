@@ -1,0 +1,1 @@
+"""Kafka's wire: message schemas, one codec, request frames, metadata records, error codes."""

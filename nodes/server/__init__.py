@@ -1,0 +1,1 @@
+"""The asyncio shell: sockets, files, clocks around a pure node."""

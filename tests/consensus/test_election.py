@@ -7,7 +7,7 @@ import pytest
 from nodes.consensus.kraft.election import grants, is_lost, is_up_to_date, is_won
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import NO_DIRECTORY, VoteRequest
-from nodes.consensus.kraft.replica import State
+from nodes.consensus.kraft.replication import State
 from nodes.consensus.kraft.requests import successor_delay_ms
 from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
 

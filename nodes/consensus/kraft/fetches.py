@@ -17,7 +17,7 @@ from nodes.consensus.kraft.states import NEVER
 from nodes.protocol import errors
 
 if TYPE_CHECKING:
-    from nodes.consensus.kraft.replica import Replica
+    from nodes.consensus.kraft.replication import Replication
 
 
 @dataclass(slots=True)
@@ -30,14 +30,16 @@ class Parked:
     response: FetchResponse
 
 
-def fetch_error(replica: Replica, partition_error: int, error: int = errors.NONE) -> FetchResponse:
+def fetch_error(
+    replica: Replication, partition_error: int, error: int = errors.NONE
+) -> FetchResponse:
     """Return a Fetch answer that only tells error, leader and epoch."""
     return FetchResponse(
         error, partition_error, replica.leader_id, replica.epoch, -1, -1, -1, -1, -1, -1, b""
     )
 
 
-def validate(replica: Replica, offset: int, last_epoch: int) -> tuple[int, int] | None:
+def validate(replica: Replication, offset: int, last_epoch: int) -> tuple[int, int] | None:
     """Return where the fetcher's log diverges as ``(epoch, end offset)``, None if it does not."""
     if offset == 0 and replica.log.start_offset == 0:
         return None
@@ -47,7 +49,7 @@ def validate(replica: Replica, offset: int, last_epoch: int) -> tuple[int, int] 
     return None
 
 
-def answer(replica: Replica, leader: Leader, request: FetchRequest) -> FetchResponse:
+def answer(replica: Replication, leader: Leader, request: FetchRequest) -> FetchResponse:
     """Serve ``request`` now; a valid fetch also counts as the replica's acknowledgement."""
     response = fetch_error(replica, errors.NONE)
     response.log_start_offset = replica.log.start_offset
@@ -78,7 +80,7 @@ class ParkedFetches:
         self._parked = parked
         self.next_deadline = min((p.deadline for p in parked), default=NEVER)
 
-    def complete(self, replica: Replica, *, high_watermark_changed: bool) -> None:
+    def complete(self, replica: Replication, *, high_watermark_changed: bool) -> None:
         """Answer those for whom there is news: longer log or higher high watermark."""
         leader = replica.state
         if not isinstance(leader, Leader) or not self._parked:
@@ -96,7 +98,7 @@ class ParkedFetches:
                 kept.append(parked)
         self._keep(kept)
 
-    def expire(self, replica: Replica) -> None:
+    def expire(self, replica: Replication) -> None:
         """Answer those whose wait is over."""
         if self.next_deadline > replica.now:
             return
@@ -108,7 +110,7 @@ class ParkedFetches:
                 kept.append(parked)
         self._keep(kept)
 
-    def fail_all(self, replica: Replica) -> None:
+    def fail_all(self, replica: Replication) -> None:
         """Answer everybody that this node leads no longer."""
         parked, self._parked = self._parked, []
         self.next_deadline = NEVER
