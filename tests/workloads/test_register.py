@@ -1,0 +1,104 @@
+"""Registers over topic configs: what each answer means, and keys that rotate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from harness.workload import Answer
+from workloads.register import OPS_PER_ROUND, WORKLOAD
+
+LED_BY_1 = {"controller_id": 1, "topics": []}
+
+
+def config(value: str | None, code: int = 0, name: str = "retention.ms") -> dict[str, Any]:
+    result = {
+        "error_code": code,
+        "resource_type": 2,
+        "resource_name": "register-4",
+        "configs": [{"name": name, "value": value}] if code == 0 else [],
+    }
+    return {"results": [result]}
+
+
+def altered(code: int) -> dict[str, Any]:
+    return {"responses": [{"error_code": code, "resource_type": 2, "resource_name": "register-4"}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "value"),
+    [
+        (config("41"), "ok", 41),
+        (config(None, code=3), "ok", None),
+        (config(None, code=41), "fail", None),
+        (config(None), "fail", None),
+        (Answer("lost"), "fail", None),
+    ],
+)
+def test_a_read(drive: Any, script: Any, answer: Any, kind: str, value: Any) -> None:
+    calls = script(LED_BY_1, answer)
+    done = drive(WORKLOAD, "read", calls, 4)
+    assert (done.type, done.value) == (kind, value)
+    assert calls.calls[1].body["resources"][0]["resource_name"] == "register-4"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (altered(0), "ok"),
+        (altered(3), "fail"),
+        (altered(41), "fail"),
+        (altered(7), "info"),
+        (Answer("lost"), "info"),
+        (Answer("refused"), "fail"),
+    ],
+)
+def test_a_write(drive: Any, script: Any, answer: Any, kind: str) -> None:
+    calls = script(LED_BY_1, answer)
+    assert drive(WORKLOAD, "write", calls, 4, 17).type == kind
+    (change,) = calls.calls[1].body["resources"][0]["configs"]
+    assert change == {"name": "retention.ms", "config_operation": 0, "value": "17"}
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "ok"), (36, "fail"), (7, "info")])
+def test_a_cas_from_null_creates_the_topic(drive: Any, script: Any, code: int, kind: str) -> None:
+    calls = script(LED_BY_1, {"topics": [{"name": "register-4", "error_code": code}]})
+    done = drive(WORKLOAD, "cas", calls, 4, [None, 9])
+    assert done.type == kind
+    assert done.value == ([None, 9] if kind == "ok" else None)
+    (topic,) = calls.calls[1].body["topics"]
+    assert topic["configs"] == [{"name": "retention.ms", "value": "9"}]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(0, "ok"), (3, "fail"), (-1, "info")])
+def test_a_delete(drive: Any, script: Any, code: int, kind: str) -> None:
+    calls = script(LED_BY_1, {"responses": [{"name": "register-4", "error_code": code}]})
+    assert drive(WORKLOAD, "delete", calls, 4).type == kind
+
+
+def test_every_written_value_is_unique_and_every_key_stays_small() -> None:
+    planned = [WORKLOAD.plan(3, thread, count) for thread in range(5) for count in range(500)]
+    values = [p.value for p in planned if p.f == "write"]
+    values += [p.value[1] for p in planned if p.f == "cas"]
+    assert len(values) == len(set(values))
+    per_key = Counter(p.key for p in planned)
+    assert max(per_key.values()) < 140
+    assert len(per_key) == 2 * (500 // OPS_PER_ROUND + 1)
+
+
+def test_all_threads_meet_on_the_same_keys() -> None:
+    first = {WORKLOAD.plan(3, thread, count).key for thread in range(5) for count in range(20)}
+    assert first == {0, 1}
+
+
+def test_old_keys_are_read_again() -> None:
+    planned = [WORKLOAD.plan(3, 0, count) for count in range(10 * OPS_PER_ROUND, 1000)]
+    assert any(p.f == "read" and p.key < 4 for p in planned)
+    assert all(p.f == "read" for p in planned if p.key < 10)
+
+
+def test_an_unknown_operation_is_an_error(drive: Any, script: Any) -> None:
+    with pytest.raises(ValueError, match="no operation 'append'"):
+        drive(WORKLOAD, "append", script(), 1)

@@ -1,0 +1,120 @@
+"""Talking to the active controller, as every workload does.
+
+A client keeps a guess of who leads. Without one it asks nodes, chosen by draw, for the
+controller id (a Metadata request with an empty topic list, answered at once by any node).
+The guess is dropped when the node refuses, is silent, or says it is not the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+from harness.workload import Answer, Call, ClientState, Completion
+from nodes.draw import draw_below
+from nodes.protocol import errors
+
+METADATA_VERSION: Final = 12
+TOPIC: Final = 2
+"""ConfigResource type of a topic."""
+
+DISCOVERY_TIMEOUT_MS: Final = 1000
+_DISCOVERY_TRIES: Final = 3
+
+CERTAINLY_NOT_DONE: Final = frozenset(
+    {
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.UNSUPPORTED_VERSION,
+        errors.TOPIC_ALREADY_EXISTS,
+        errors.INVALID_PARTITIONS,
+        errors.INVALID_REPLICATION_FACTOR,
+        errors.INVALID_REPLICA_ASSIGNMENT,
+        errors.NOT_CONTROLLER,
+        errors.INVALID_REQUEST,
+        errors.OPERATION_NOT_ATTEMPTED,
+    }
+)
+"""Codes that promise a write did not happen. Every other code promises nothing."""
+
+Conversation = Generator[Call, Answer, tuple[Answer, str | None]]
+
+
+def metadata_request(topics: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """Return a Metadata request for ``topics`` (None: all of them)."""
+    return {
+        "topics": topics,
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": False,
+    }
+
+
+def find_controller(client: ClientState) -> Generator[Call, Answer, str | None]:
+    """Return the node believed to lead, asking around if there is no guess yet."""
+    for _ in range(_DISCOVERY_TRIES):
+        if client.leader is not None:
+            break
+        client.calls += 1
+        place = draw_below(len(client.nodes), client.seed, "ask", client.thread, client.calls)
+        answer = yield Call(
+            node=client.nodes[place],
+            api="Metadata",
+            version=METADATA_VERSION,
+            body=metadata_request([]),
+            timeout_ms=DISCOVERY_TIMEOUT_MS,
+        )
+        if answer.status == "ok":
+            client.leader = client.ids.get(answer.body["controller_id"])
+    return client.leader
+
+
+def ask_controller(
+    client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
+) -> Conversation:
+    """Send one request to the controller; return the answer and who gave it.
+
+    The answer is ``refused`` and the node None when nobody was known to lead.
+    """
+    leader = yield from find_controller(client)
+    if leader is None:
+        return Answer(status="refused", error="no controller known"), None
+    client.calls += 1
+    answer = yield Call(leader, api, version, body, timeout_ms)
+    if answer.status != "ok":
+        client.leader = None
+    return answer, leader
+
+
+def not_answered(answer: Answer, node: str | None, *, write: bool) -> Completion:
+    """How an operation ends whose answer is ``refused`` or ``lost``.
+
+    A lost write is indeterminate; a read that was not answered has no effect either way.
+    """
+    kind = "info" if write and answer.status == "lost" else "fail"
+    reason = f"{answer.status}: {answer.error}" if answer.error else answer.status
+    return Completion("info" if kind == "info" else "fail", error=reason, node=node)
+
+
+def refused_by_node(client: ClientState, code: int, node: str | None, *, write: bool) -> Completion:
+    """How an operation ends that was answered with the error ``code``."""
+    if code in (errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT):
+        client.leader = None
+    certain = not write or code in CERTAINLY_NOT_DONE
+    return Completion("fail" if certain else "info", error=error_name(code), node=node)
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, in lower case with dashes."""
+    return _NAMES.get(code, f"error-{code}")
+
+
+def first_error(body: dict[str, Any], items: str) -> int:
+    """Return the error code of the first of ``items``; an empty list promises nothing."""
+    found = body.get(items) or []
+    return int(found[0]["error_code"]) if found else int(errors.UNKNOWN_SERVER_ERROR)
+
+
+_NAMES: Final = {
+    value: name.lower().replace("_", "-")
+    for name, value in vars(errors).items()
+    if isinstance(value, int) and name.isupper()
+}

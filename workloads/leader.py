@@ -1,0 +1,71 @@
+"""Ask every node, over and over, whether it leads: is there one leader per epoch?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from harness.workload import Call, ClientState, Completion, Invocation, Planned
+from histories.operation import Op
+from nodes.protocol import errors
+from workloads.controller import error_name, not_answered
+
+DESCRIBE_QUORUM_VERSION: Final = 1
+METADATA_TOPIC: Final = "__cluster_metadata"
+_NOT_LEADING: Final = frozenset({errors.NOT_LEADER_OR_FOLLOWER, errors.NOT_CONTROLLER})
+
+
+class LeaderWorkload:
+    """Each client asks the nodes in turn with DescribeQuorum.
+
+    ``leader`` answers ``{"leader", "epoch", "hw", "node"}`` (a claim when ``leader`` is
+    ``node``) or null when the node says that it does not lead.
+    """
+
+    name = "leader"
+    about = "ask every node who leads which epoch"
+    checkers: Sequence[str] = ("stats", "epochs", "committed", "invariants")
+
+    def __init__(self, timeout_ms: int = 1000) -> None:
+        self.timeout_ms = timeout_ms
+
+    def plan(self, seed: int, thread: int, count: int) -> Planned:
+        """Return the ``count``-th operation of ``thread``."""
+        return Planned("leader")
+
+    def invoke(self, op: Op, client: ClientState) -> Invocation:
+        """Carry out ``op``."""
+        node = op.node or client.nodes[(client.thread + client.calls) % len(client.nodes)]
+        client.calls += 1
+        partition = {"partition_index": 0}
+        answer = yield Call(
+            node=node,
+            api="DescribeQuorum",
+            version=DESCRIBE_QUORUM_VERSION,
+            body={"topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}]},
+            timeout_ms=self.timeout_ms,
+        )
+        if answer.status != "ok":
+            return not_answered(answer, node, write=False)
+        topics = answer.body["topics"]
+        found = topics[0]["partitions"][0] if topics and topics[0]["partitions"] else {}
+        code = answer.body["error_code"] or found.get("error_code", errors.NONE)
+        if code in _NOT_LEADING:
+            return Completion("ok", None, node=node)
+        if code != errors.NONE or not found:
+            return Completion("fail", error=error_name(code), node=node)
+        asked = next(number for number, name in client.ids.items() if name == node)
+        claim = {
+            "leader": found["leader_id"],
+            "epoch": found["leader_epoch"],
+            "hw": found["high_watermark"],
+            "node": asked,
+        }
+        return Completion("ok", claim, node=node)
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        """Ask every node once more."""
+        return [Planned("leader", node=node, final=True) for node in nodes]
+
+
+WORKLOAD = LeaderWorkload()

@@ -1,0 +1,140 @@
+"""Create and delete topics, and read the set of them: is committed metadata ever lost?
+
+Most names are used once, by one client: a topic that was acknowledged and not deleted must
+be in every later read. A few shared names are created and deleted by everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.workload import Call, ClientState, Completion, Invocation, Planned
+from histories.operation import Op
+from nodes.draw import draw_below
+from nodes.protocol import errors
+from workloads.controller import (
+    METADATA_VERSION,
+    ask_controller,
+    first_error,
+    metadata_request,
+    not_answered,
+    refused_by_node,
+)
+
+CREATE_TOPICS_VERSION: Final = 7
+DELETE_TOPICS_VERSION: Final = 6
+
+SHARED_NAMES: Final = 5
+_LOOK_BACK: Final = 8
+
+
+class MetadataWorkload:
+    """45 % creates, 30 % deletes, 25 % reads of all topic names.
+
+    ``create`` and ``delete`` have the topic name as key and value; ``read`` answers the
+    sorted names. Reads count only when the asked node says that it is the controller
+    itself; final reads ask a node for its own committed image.
+    """
+
+    name = "metadata"
+    about = "create and delete topics, read all names"
+    checkers: Sequence[str] = ("stats", "epochs", "committed", "invariants")
+
+    def __init__(self, timeout_ms: int = 5000) -> None:
+        self.timeout_ms = timeout_ms
+
+    def plan(self, seed: int, thread: int, count: int) -> Planned:
+        """Return the ``count``-th operation of ``thread``."""
+        kind = _kind(seed, thread, count)
+        if kind == "read":
+            return Planned("read")
+        if draw_below(100, seed, "shared", thread, count) < 15:
+            name = f"shared-{draw_below(SHARED_NAMES, seed, 'name', thread, count)}"
+            return Planned(kind, name, name)
+        if kind == "delete":
+            first = draw_below(_LOOK_BACK, seed, "victim", thread, count)
+            for step in range(_LOOK_BACK):
+                victim = count - 1 - (first + step) % _LOOK_BACK
+                if victim >= 0 and _creates_unique(seed, thread, victim):
+                    name = f"t{thread}-{victim}"
+                    return Planned("delete", name, name)
+        name = f"t{thread}-{count}"
+        return Planned("create", name, name)
+
+    def invoke(self, op: Op, client: ClientState) -> Invocation:
+        """Carry out ``op``."""
+        if op.f == "create":
+            return self._create(op, client)
+        if op.f == "delete":
+            return self._delete(op, client)
+        return self._read(op, client)
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        """Every node's own view of the topics."""
+        return [Planned("read", node=node, final=True) for node in nodes]
+
+    def _create(self, op: Op, client: ClientState) -> Invocation:
+        body = {
+            "topics": [{"name": op.value, "num_partitions": 1, "replication_factor": -1}],
+            "timeout_ms": self.timeout_ms,
+        }
+        return self._write(op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
+
+    def _delete(self, op: Op, client: ClientState) -> Invocation:
+        body = {"topics": [{"name": op.value}], "timeout_ms": self.timeout_ms}
+        return self._write(op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses")
+
+    def _write(
+        self,
+        op: Op,
+        client: ClientState,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        items: str,
+    ) -> Invocation:
+        answer, node = yield from ask_controller(client, api, version, body, self.timeout_ms)
+        if answer.status != "ok":
+            return not_answered(answer, node, write=True)
+        code = first_error(answer.body, items)
+        if code != errors.NONE:
+            return refused_by_node(client, code, node, write=True)
+        return Completion("ok", op.value, node=node)
+
+    def _read(self, op: Op, client: ClientState) -> Invocation:
+        request = metadata_request(None)
+        if op.node is not None:
+            node: str | None = op.node
+            answer = yield Call(op.node, "Metadata", METADATA_VERSION, request, self.timeout_ms)
+        else:
+            answer, node = yield from ask_controller(
+                client, "Metadata", METADATA_VERSION, request, self.timeout_ms
+            )
+        if answer.status != "ok":
+            return not_answered(answer, node, write=False)
+        controller = client.ids.get(answer.body["controller_id"])
+        if op.node is None and controller != node:
+            client.leader = controller
+            return Completion("fail", error="not-controller", node=node)
+        topics = answer.body["topics"]
+        bad = next((t for t in topics if t["error_code"] != errors.NONE), None)
+        if bad is not None:
+            return refused_by_node(client, int(bad["error_code"]), node, write=False)
+        return Completion("ok", sorted(topic["name"] for topic in topics), node=node)
+
+
+def _kind(seed: int, thread: int, count: int) -> str:
+    percent = draw_below(100, seed, "kind", thread, count)
+    if percent < 45:
+        return "create"
+    return "delete" if percent < 75 else "read"
+
+
+def _creates_unique(seed: int, thread: int, count: int) -> bool:
+    """Whether the operation ``count`` certainly created its own unique name."""
+    shared = draw_below(100, seed, "shared", thread, count) < 15
+    return not shared and _kind(seed, thread, count) == "create"
+
+
+WORKLOAD = MetadataWorkload()

@@ -1,0 +1,163 @@
+"""Registers on top of topic configs: is every read the latest write?
+
+Key ``k`` is the topic ``register-<k>``, its value the config ``retention.ms``; a register
+whose topic does not exist holds null. Keys rotate, so that every key's history stays small
+and all clients meet on two keys at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from harness.workload import ClientState, Completion, Invocation, Planned
+from histories.operation import Op
+from nodes.draw import draw_below
+from nodes.protocol import errors
+from workloads.controller import (
+    TOPIC,
+    ask_controller,
+    first_error,
+    not_answered,
+    refused_by_node,
+)
+from workloads.metadata import CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION
+
+ALTER_CONFIGS_VERSION: Final = 1
+DESCRIBE_CONFIGS_VERSION: Final = 4
+CONFIG: Final = "retention.ms"
+
+OPS_PER_ROUND: Final = 28
+"""Operations of one thread before all move on to the next two keys."""
+_OLD_KEY_PERCENT: Final = 8
+_SET: Final = 0
+
+
+class RegisterWorkload:
+    """Reads, unique writes, creations (``cas [null, v]``) and deletions of registers.
+
+    A ``write`` or ``delete`` of a topic that is not there fails. Some reads go back to an
+    older key, so that a value lost long after its write is seen too.
+    """
+
+    name = "register"
+    about = "topic configs as linearizable registers"
+    checkers: Sequence[str] = ("stats", "epochs", "linearizable", "invariants")
+
+    def __init__(self, timeout_ms: int = 3000) -> None:
+        self.timeout_ms = timeout_ms
+
+    def plan(self, seed: int, thread: int, count: int) -> Planned:
+        """Return the ``count``-th operation of ``thread``; written values are unique."""
+        turn, place = divmod(count, OPS_PER_ROUND)
+        key = 2 * turn + (draw_below(100, seed, "key", thread, count) < 35)
+        percent = draw_below(100, seed, "kind", thread, count)
+        value = count * 1000 + thread + 1
+        if place < 2:
+            return Planned("cas", 2 * turn + place, [None, value])
+        if turn and percent < _OLD_KEY_PERCENT:
+            return Planned("read", draw_below(2 * turn, seed, "old", thread, count))
+        if percent < 45:
+            return Planned("read", key)
+        if percent < 80:
+            return Planned("write", key, value)
+        if percent < 92:
+            return Planned("cas", key, [None, value])
+        return Planned("delete", key)
+
+    def invoke(self, op: Op, client: ClientState) -> Invocation:
+        """Carry out ``op``."""
+        match op.f:
+            case "read":
+                return self._read(op, client)
+            case "write":
+                return self._write(op, client)
+            case "cas":
+                return self._create(op, client)
+            case "delete":
+                return self._delete(op, client)
+        raise ValueError(f"the register workload has no operation {op.f!r}")
+
+    def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
+        """No final operations: every key is read while it is in use, and later on."""
+        return ()
+
+    def _read(self, op: Op, client: ClientState) -> Invocation:
+        resource = {
+            "resource_type": TOPIC,
+            "resource_name": topic_of(op.key),
+            "configuration_keys": [CONFIG],
+        }
+        answer, node = yield from ask_controller(
+            client,
+            "DescribeConfigs",
+            DESCRIBE_CONFIGS_VERSION,
+            {"resources": [resource]},
+            self.timeout_ms,
+        )
+        if answer.status != "ok":
+            return not_answered(answer, node, write=False)
+        code = first_error(answer.body, "results")
+        if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+            return Completion("ok", None, node=node)
+        if code != errors.NONE:
+            return refused_by_node(client, code, node, write=False)
+        for config in answer.body["results"][0]["configs"]:
+            if config["name"] == CONFIG and config["value"] is not None:
+                return Completion("ok", int(config["value"]), node=node)
+        return Completion("fail", error=f"no {CONFIG} in the answer", node=node)
+
+    def _write(self, op: Op, client: ClientState) -> Invocation:
+        change = {"name": CONFIG, "config_operation": _SET, "value": str(op.value)}
+        resource = {
+            "resource_type": TOPIC,
+            "resource_name": topic_of(op.key),
+            "configs": [change],
+        }
+        return self._change(
+            op,
+            client,
+            "IncrementalAlterConfigs",
+            ALTER_CONFIGS_VERSION,
+            {"resources": [resource], "validate_only": False},
+            "responses",
+        )
+
+    def _create(self, op: Op, client: ClientState) -> Invocation:
+        topic = {
+            "name": topic_of(op.key),
+            "num_partitions": 1,
+            "replication_factor": -1,
+            "configs": [{"name": CONFIG, "value": str(op.value[1])}],
+        }
+        body = {"topics": [topic], "timeout_ms": self.timeout_ms}
+        return self._change(op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
+
+    def _delete(self, op: Op, client: ClientState) -> Invocation:
+        body = {"topics": [{"name": topic_of(op.key)}], "timeout_ms": self.timeout_ms}
+        return self._change(op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses")
+
+    def _change(
+        self,
+        op: Op,
+        client: ClientState,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        items: str,
+    ) -> Invocation:
+        answer, node = yield from ask_controller(client, api, version, body, self.timeout_ms)
+        if answer.status != "ok":
+            return not_answered(answer, node, write=True)
+        code = first_error(answer.body, items)
+        if code != errors.NONE:
+            return refused_by_node(client, code, node, write=True)
+        return Completion("ok", op.value, node=node)
+
+
+def topic_of(key: int) -> str:
+    """Return the topic that is register ``key``."""
+    return f"register-{key}"
+
+
+WORKLOAD = RegisterWorkload()
