@@ -1,0 +1,370 @@
+"""The controller: turns client requests into committed records, and records into answers.
+
+It follows Kafka's ``QuorumController``, one event at a time and without any I/O:
+
+* a *write* generates records from the speculative image, applies them to it and appends
+  them as one atomic batch; the client hears of it when the batch is committed;
+* a *read* is answered from the committed image, after a record that was appended later
+  than the read arrived has been committed: then no other node can have led in between;
+* a write that needs no record (all refused, or nothing to change) says something about
+  the state too, so it waits like a read. Kafka answers at once if nothing is pending,
+  which a deposed leader that does not know it yet could do wrongly.
+
+The leader claims the controller's role when the node tells :meth:`leader_changed`, which
+it does only after the start of the epoch is committed and applied (KAFKA-15345).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from nodes.consensus.effects import ApiReply, ApiRequest, FatalError
+from nodes.log.batch import decode_batch
+from nodes.metadata.alter_configs import incremental_alter_configs
+from nodes.metadata.describe import (
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    api_versions,
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    metadata,
+)
+from nodes.metadata.failure import ApiError, refusal
+from nodes.metadata.image import MetadataImage
+from nodes.metadata.operation import Body, Context, Outcome, Record, Settings
+from nodes.metadata.quorum import NotLeaderError, Quorum
+from nodes.metadata.topics import create_topics, delete_topics
+from nodes.metadata.waiting import Waiting
+from nodes.protocol.apis import API_KEYS, SUPPORTED
+from nodes.protocol.codec import ProtocolError
+from nodes.protocol.errors import (
+    NONE,
+    NOT_CONTROLLER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
+)
+from nodes.protocol.records import decode_record, encode_record
+
+NEVER: Final = 2**63 - 1
+MILLISECOND: Final = 1000
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""How long a request that names no time-out may wait for its commit."""
+
+WRITES: Final[dict[str, Callable[[Context, int, Body], Outcome]]] = {
+    "CreateTopics": create_topics,
+    "DeleteTopics": delete_topics,
+    "IncrementalAlterConfigs": incremental_alter_configs,
+}
+READS: Final = ("Metadata", "DescribeConfigs")
+LOCAL: Final = ("ApiVersions", "DescribeCluster", "DescribeQuorum")
+QUORUM_APIS: Final = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch")
+CLIENT_APIS: Final = (*WRITES, *READS, *LOCAL)
+
+SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
+    sorted((API_KEYS[api], *SUPPORTED[api]) for api in (*CLIENT_APIS, *QUORUM_APIS))
+)
+"""What ApiVersions tells: (api key, minimum, maximum version)."""
+
+
+class Controller:
+    """The metadata controller of one node, active or not.
+
+    ``max_idle_ms`` is how long an active controller goes without appending anything before
+    it appends a NoOp record; ``read_linger_ms`` how long a first read waits for others to
+    share its barrier. All times given to methods are microseconds of the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        seed: int,
+        *,
+        max_idle_ms: int = 500,
+        default_partitions: int = 1,
+        default_replication: int = 1,
+        read_linger_ms: int = 5,
+    ) -> None:
+        self._quorum = quorum
+        self._settings = Settings(seed, default_partitions, default_replication)
+        self._max_idle = max_idle_ms * MILLISECOND
+        self._read_linger = read_linger_ms * MILLISECOND
+        self.image = MetadataImage()
+        """The committed image."""
+        self._speculative: MetadataImage | None = None
+        self._claimed = -1
+        self._idle_since = 0
+        # Requests whose record is appended, by offset; and those that still need one.
+        self._pending: deque[Waiting] = deque()
+        self._unbarred: list[Waiting] = []
+        self._barrier_due = NEVER
+        self._replies: list[ApiReply] = []
+        self._notes: list[tuple[str, dict[str, Any]]] = []
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._speculative is not None
+
+    @property
+    def deadline(self) -> int:
+        """When the next :meth:`tick` is due; a far future if never."""
+        due = self._barrier_due
+        if self.is_active:
+            due = min(due, self._idle_since + self._max_idle)
+        for waiting in (*self._pending, *self._unbarred):
+            due = min(due, waiting.deadline)
+        return due
+
+    def take_replies(self) -> list[ApiReply]:
+        """Return the answers that became ready since the last call."""
+        replies, self._replies = self._replies, []
+        return replies
+
+    def take_notes(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return (kind, detail) of what is worth a trace event since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    # --- what the quorum tells ----------------------------------------------------------
+
+    def committed(self, batch: bytes, now: int) -> None:
+        """Apply one committed batch; every batch must be given, in order.
+
+        Raises :class:`FatalError` if it cannot be applied.
+        """
+        header, records = decode_batch(batch)
+        if not header.is_control:
+            try:
+                for _, _, value in records:
+                    if value is None:
+                        raise FatalError(f"empty metadata record at {header.base_offset}")
+                    name, _, fields = decode_record(value)
+                    self.image.apply(name, fields)
+            except ProtocolError as error:
+                raise FatalError(
+                    f"cannot read the metadata at offset {header.base_offset}: {error}"
+                ) from error
+        self.image.advance(header.last_offset, header.epoch)
+        while self._pending and self._pending[0].offset <= header.last_offset:
+            waiting = self._pending.popleft()
+            if waiting.epoch == header.epoch:
+                self._answer(waiting)
+            else:  # another leader's batch took the place of the one waited for
+                self._lost(waiting)
+
+    def leader_changed(self, leader_id: int, epoch: int, now: int) -> None:
+        """Take notice of who leads ``epoch`` (-1: unknown) and claim or give up the role."""
+        if leader_id == self._quorum.node_id:
+            if self._claimed != epoch:
+                self._renounce()
+                self._claim(epoch, now)
+        else:
+            self._renounce()
+
+    def _claim(self, epoch: int, now: int) -> None:
+        self._speculative = self.image.copy()
+        self._claimed = epoch
+        self._idle_since = now
+        if METADATA_VERSION not in self.image.features:
+            level = SUPPORTED_FEATURES[METADATA_VERSION][1]
+            fields = {"name": METADATA_VERSION, "feature_level": level}
+            try:
+                self._append([("FeatureLevelRecord", 0, fields)], now)
+            except NotLeaderError:
+                self._renounce()
+
+    def _renounce(self) -> None:
+        if not self.is_active:
+            return
+        self._speculative = None
+        self._claimed = -1
+        self._barrier_due = NEVER
+        waiting = [*self._pending, *self._unbarred]
+        self._pending.clear()
+        self._unbarred.clear()
+        for each in waiting:
+            self._lost(each)
+
+    # --- what clients ask ---------------------------------------------------------------
+
+    def handle(self, request: ApiRequest, now: int, wall_ms: int) -> None:
+        """Take a client request in; its answer comes out of :meth:`take_replies` some time.
+
+        ``request.api`` must be one of :data:`CLIENT_APIS` and its body complete, as decoded
+        by :mod:`nodes.protocol.codec`.
+        """
+        if request.api in WRITES:
+            self._write(request, now)
+        elif request.api in READS:
+            self._read(request, now)
+        elif request.api in LOCAL:
+            self._reply(request, self._local(request, now))
+        else:
+            raise FatalError(f"the controller does not serve {request.api}")
+
+    def tick(self, now: int) -> None:
+        """Do what has become due: time-outs, the read barrier, the idle NoOp record."""
+        for waiting in [w for w in (*self._pending, *self._unbarred) if w.deadline <= now]:
+            if waiting in self._pending:
+                self._pending.remove(waiting)
+            else:
+                self._unbarred.remove(waiting)
+            self._reply(waiting.request, self._refused(waiting.request, REQUEST_TIMED_OUT))
+        if not self._unbarred:
+            self._barrier_due = NEVER
+        if self.is_active and now >= min(self._barrier_due, self._idle_since + self._max_idle):
+            self._barrier_due = NEVER
+            try:
+                self._append([("NoOpRecord", 0, {})], now)
+            except NotLeaderError:
+                self._renounce()
+
+    def _write(self, request: ApiRequest, now: int) -> None:
+        if self._speculative is None:
+            self._reply(request, self._refused(request, NOT_CONTROLLER))
+            return
+        timeout_ms = request.body.get("timeout_ms", DEFAULT_TIMEOUT_MS)
+        deadline = now + max(0, timeout_ms) * MILLISECOND
+        epoch = self._claimed
+        try:
+            outcome = WRITES[request.api](self._context(), request.version, request.body)
+            waiting = Waiting(request, deadline, epoch, lambda: outcome.body)
+            if outcome.records:
+                waiting.offset = self._append(outcome.records, now)
+                waiting.writes = True
+                self._pending.append(waiting)
+            else:
+                self._wait_for_barrier(waiting, now)
+        except ApiError as error:
+            # The refusal as a whole depends on the request only, not on the state.
+            self._reply(request, self._refused(request, error.code, error.message))
+        except NotLeaderError:
+            self._renounce()
+            self._reply(request, self._refused(request, NOT_CONTROLLER))
+        except FatalError:
+            raise
+        except Exception as error:  # a defect in this operation must not decide for others
+            self._notes.append(
+                ("controller-error", {"api": request.api, "error": repr(error), "epoch": epoch})
+            )
+            self._renounce()
+            self._quorum.resign(epoch, now)
+            self._reply(request, self._refused(request, UNKNOWN_SERVER_ERROR, repr(error)))
+
+    def _read(self, request: ApiRequest, now: int) -> None:
+        if request.api == "Metadata":
+            discovery = request.body["topics"] == [] and request.version > 0
+            if discovery or not self.is_active:
+                self._reply(request, self._metadata(request))
+                return
+            waiting = Waiting(request, 0, self._claimed, lambda: self._metadata(request))
+        else:
+            if not self.is_active:
+                self._reply(request, self._refused(request, NOT_CONTROLLER))
+                return
+            waiting = Waiting(
+                request,
+                0,
+                self._claimed,
+                lambda: describe_configs(self._context(committed=True), request.body),
+            )
+        waiting.deadline = now + DEFAULT_TIMEOUT_MS * MILLISECOND
+        self._wait_for_barrier(waiting, now)
+
+    def _wait_for_barrier(self, waiting: Waiting, now: int) -> None:
+        self._unbarred.append(waiting)
+        self._barrier_due = min(self._barrier_due, now + self._read_linger)
+
+    def _append(self, records: Sequence[Record], now: int) -> int:
+        """Apply ``records`` to the speculative image and append them; return the last offset.
+
+        They are applied first: what the leader cannot apply, followers must never get.
+        Any record is a barrier for everything that waits for one.
+        """
+        image = self._speculative
+        assert image is not None, "only the active controller appends"
+        for name, _, fields in records:
+            image.apply(name, fields)
+        encoded = [encode_record(name, version, fields) for name, version, fields in records]
+        offset = self._quorum.append(self._claimed, encoded, now)
+        image.advance(offset, self._claimed)
+        for waiting in self._unbarred:
+            waiting.offset = offset
+        self._pending.extend(self._unbarred)
+        self._unbarred.clear()
+        self._barrier_due = NEVER
+        self._idle_since = now
+        return offset
+
+    # --- answers ------------------------------------------------------------------------
+
+    def _context(self, committed: bool = False) -> Context:
+        image = self.image if committed or self._speculative is None else self._speculative
+        return Context(
+            image=image,
+            voters=self._quorum.voters,
+            settings=self._settings,
+            node_id=self._quorum.node_id,
+            epoch=self._claimed,
+            offset=image.last_offset + 1,
+        )
+
+    def _controller_id(self) -> int:
+        """Return who to call the controller: this node only if it really is active."""
+        if self.is_active:
+            return self._quorum.node_id
+        leader = self._quorum.leader_id
+        return -1 if leader == self._quorum.node_id else leader
+
+    def _local(self, request: ApiRequest, now: int) -> Body:
+        if request.api == "ApiVersions":
+            return api_versions(self.image, request.version, SERVED)
+        if request.api == "DescribeCluster":
+            return describe_cluster(self.image, self._quorum, self._controller_id(), request.body)
+        return describe_quorum(self._quorum, request.body, now)
+
+    def _metadata(self, request: ApiRequest, error: int = NONE) -> Body:
+        return metadata(
+            self.image, self._quorum, self._controller_id(), request.version, request.body, error
+        )
+
+    def _refused(self, request: ApiRequest, code: int, message: str | None = None) -> Body:
+        if request.api == "Metadata":
+            return self._metadata(request, error=code)
+        text = message or _MESSAGES[code]
+        body: Body = refusal(request.api, request.version, request.body, code, text)
+        return body
+
+    def _answer(self, waiting: Waiting) -> None:
+        try:
+            body = waiting.answer()
+        except Exception as error:  # a defect in a read must not stop the others
+            self._notes.append(
+                ("controller-error", {"api": waiting.request.api, "error": repr(error)})
+            )
+            body = self._refused(waiting.request, UNKNOWN_SERVER_ERROR, repr(error))
+        self._reply(waiting.request, body)
+
+    def _lost(self, waiting: Waiting) -> None:
+        """Answer a request whose record may or may not survive the loss of leadership."""
+        request = waiting.request
+        if waiting.writes:
+            self._reply(request, self._refused(request, REQUEST_TIMED_OUT))
+        elif request.api == "Metadata" and request.version < 13:
+            # No place for an error: tell what this node knows, as one that does not lead.
+            self._reply(request, self._metadata(request))
+        else:
+            self._reply(request, self._refused(request, NOT_CONTROLLER))
+
+    def _reply(self, request: ApiRequest, body: Body) -> None:
+        self._replies.append(ApiReply(request.token, body))
+
+
+_MESSAGES: Final = {
+    NOT_CONTROLLER: "This node is not the active controller.",
+    REQUEST_TIMED_OUT: "The request was not committed in time; it may still be.",
+    UNKNOWN_SERVER_ERROR: "The controller failed while it handled the request.",
+}

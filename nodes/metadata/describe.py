@@ -1,0 +1,305 @@
+"""The reading APIs: ApiVersions, Metadata, DescribeCluster, DescribeConfigs, DescribeQuorum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from nodes.metadata.alter_configs import check_resource
+from nodes.metadata.effective import Effective, configs_of
+from nodes.metadata.failure import UNSUPPORTED_ENDPOINT_TYPE, ApiError
+from nodes.metadata.image import MetadataImage, Topic
+from nodes.metadata.operation import NO_ID, Body, Context
+from nodes.metadata.quorum import Endpoint, Quorum, ReplicaProgress
+from nodes.metadata.topics import METADATA_TOPIC, check_topic_name
+from nodes.protocol.errors import (
+    INVALID_REQUEST,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+LISTENER: Final = "CONTROLLER"
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
+    METADATA_VERSION: (7, 27),
+    KRAFT_VERSION: (0, 0),
+}
+ENDPOINT_BROKERS: Final = 1
+ENDPOINT_CONTROLLERS: Final = 2
+
+
+def api_versions(
+    image: MetadataImage, version: int, ranges: Sequence[tuple[int, int, int]]
+) -> Body:
+    """Answer ApiVersions; ``ranges`` are (api key, minimum, maximum version) served.
+
+    Features whose minimum is 0 are hidden below version 4, whose clients refuse them.
+    """
+    return {
+        "error_code": NONE,
+        "api_keys": [
+            {"api_key": key, "min_version": low, "max_version": high} for key, low, high in ranges
+        ],
+        "throttle_time_ms": 0,
+        "supported_features": [
+            {"name": name, "min_version": low, "max_version": high}
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if low > 0 or version >= 4
+        ],
+        "finalized_features_epoch": image.last_offset,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in sorted(image.features.items())
+        ],
+    }
+
+
+def _brokers(image: MetadataImage, voters: Mapping[int, Endpoint]) -> list[Body]:
+    """Return the registered brokers, or the voters in their place while there are none."""
+    if not image.brokers:
+        return [
+            {"node_id": node, "host": endpoint.host, "port": endpoint.port, "rack": None}
+            for node, endpoint in sorted(voters.items())
+        ]
+    return [
+        {
+            "node_id": broker.broker_id,
+            "host": broker.endpoints[0][1],
+            "port": broker.endpoints[0][2],
+            "rack": broker.rack,
+        }
+        for _, broker in sorted(image.brokers.items())
+        if not broker.fenced and broker.endpoints
+    ]
+
+
+def _topic(topic: Topic) -> Body:
+    return {
+        "error_code": NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": False,
+        "partitions": [
+            {
+                "error_code": NONE,
+                "partition_index": number,
+                "leader_id": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": list(partition.replicas),
+                "isr_nodes": list(partition.isr),
+                "offline_replicas": [],
+            }
+            for number, partition in sorted(topic.partitions.items())
+        ],
+    }
+
+
+def _wanted_topic(image: MetadataImage, name: str | None, topic_id: bytes) -> Body:
+    """Return one topic named by the request; ``name`` counts if both are given."""
+    failed: Body = {"name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
+    if name is None:
+        if topic_id in image.names:
+            return _topic(image.topics[image.names[topic_id]])
+        return failed | {"error_code": UNKNOWN_TOPIC_ID}
+    if name in image.topics:
+        return _topic(image.topics[name])
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        return failed | {"error_code": error.code}
+    return failed | {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def wants_all_topics(version: int, body: Body) -> bool:
+    """Tell whether a Metadata request means every topic (null; in version 0: none named)."""
+    return body["topics"] is None or (version == 0 and not body["topics"])
+
+
+def metadata(
+    image: MetadataImage,
+    quorum: Quorum,
+    controller_id: int,
+    version: int,
+    body: Body,
+    error: int = NONE,
+) -> Body:
+    """Answer Metadata from ``image``. Topics are never created by asking for them.
+
+    ``error`` is the top-level code, which older versions than 13 cannot carry.
+    """
+    if error != NONE:
+        topics: list[Body] = []
+    elif wants_all_topics(version, body):
+        topics = [_topic(topic) for _, topic in sorted(image.topics.items())]
+    else:
+        topics = []
+        for wanted in body["topics"]:
+            name, topic_id = wanted["name"], bytes(wanted.get("topic_id") or NO_ID)
+            if name is None and version < 12:
+                name = ""  # no way to say an id was meant: refused as an invalid name
+            topics.append(_wanted_topic(image, name, topic_id))
+    return {
+        "throttle_time_ms": 0,
+        "brokers": _brokers(image, quorum.voters),
+        "cluster_id": quorum.cluster_id,
+        "controller_id": controller_id,
+        "topics": topics,
+        "error_code": error,
+    }
+
+
+def describe_cluster(image: MetadataImage, quorum: Quorum, controller_id: int, body: Body) -> Body:
+    """Answer DescribeCluster: brokers (endpoint type 1) or controllers (2)."""
+    kind = body.get("endpoint_type", ENDPOINT_BROKERS)
+    answer: Body = {
+        "throttle_time_ms": 0,
+        "error_code": NONE,
+        "error_message": None,
+        "endpoint_type": kind,
+        "cluster_id": quorum.cluster_id,
+        "controller_id": controller_id,
+        "brokers": [],
+    }
+    if kind == ENDPOINT_BROKERS:
+        nodes = _brokers(image, quorum.voters)
+    elif kind == ENDPOINT_CONTROLLERS:
+        nodes = _brokers(MetadataImage(), quorum.voters)
+    else:
+        return answer | {
+            "error_code": UNSUPPORTED_ENDPOINT_TYPE,
+            "error_message": f"Unsupported endpoint type {kind}.",
+        }
+    answer["brokers"] = [
+        {
+            "broker_id": node["node_id"],
+            "host": node["host"],
+            "port": node["port"],
+            "rack": node["rack"],
+            "is_fenced": False,
+        }
+        for node in nodes
+    ]
+    return answer
+
+
+def _config(effective: Effective, synonyms: bool) -> Body:
+    return {
+        "name": effective.key.name,
+        "value": effective.value,
+        "read_only": False,
+        "config_source": effective.source,
+        "is_sensitive": False,
+        "synonyms": [
+            {"name": name, "value": value, "source": source}
+            for name, value, source in effective.synonyms
+        ]
+        if synonyms
+        else [],
+        "config_type": int(effective.key.type),
+        "documentation": None,
+    }
+
+
+def describe_configs(context: Context, body: Body) -> Body:
+    """Answer DescribeConfigs; without (or with no) keys all configurations are told."""
+    results: list[Body] = []
+    for resource in body["resources"]:
+        kind, name = resource["resource_type"], resource["resource_name"]
+        keys: Collection[str] = resource["configuration_keys"] or ()
+        result: Body = {
+            "error_code": NONE,
+            "error_message": None,
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [],
+        }
+        try:
+            check_resource(context, kind, name)
+            result["configs"] = [
+                _config(effective, body["include_synonyms"])
+                for effective in configs_of(context.image, kind, name)
+                if not keys or effective.key.name in keys
+            ]
+        except ApiError as error:
+            result |= {"error_code": error.code, "error_message": error.message}
+        results.append(result)
+    return {"throttle_time_ms": 0, "results": results}
+
+
+def _replica(progress: ReplicaProgress) -> Body:
+    return {
+        "replica_id": progress.replica_id,
+        "replica_directory_id": progress.directory,
+        "log_end_offset": progress.log_end_offset,
+        "last_fetch_timestamp": progress.last_fetch_timestamp,
+        "last_caught_up_timestamp": progress.last_caught_up_timestamp,
+    }
+
+
+def describe_quorum(quorum: Quorum, body: Body, now: int) -> Body:
+    """Answer DescribeQuorum; only the leader says more than who it believes leads."""
+    wanted = [
+        (topic["topic_name"], partition["partition_index"])
+        for topic in body["topics"]
+        for partition in topic["partitions"]
+    ]
+    if not wanted:
+        return {"error_code": INVALID_REQUEST, "error_message": "No partition is named."}
+    if wanted != [(METADATA_TOPIC, 0)]:
+        return _quorum_error(body, UNKNOWN_TOPIC_OR_PARTITION, -1, 0)
+    if not quorum.is_leader:
+        # A resigned leader may still be the last leader known: it must not claim to lead.
+        leader = -1 if quorum.leader_id == quorum.node_id else quorum.leader_id
+        return _quorum_error(body, NOT_LEADER_OR_FOLLOWER, leader, quorum.epoch)
+    description = quorum.describe(now)
+    partition = {
+        "partition_index": 0,
+        "error_code": NONE,
+        "error_message": None,
+        "leader_id": description.leader_id,
+        "leader_epoch": description.epoch,
+        "high_watermark": description.high_watermark,
+        "current_voters": [_replica(voter) for voter in description.voters],
+        "observers": [_replica(observer) for observer in description.observers],
+    }
+    return {
+        "error_code": NONE,
+        "error_message": None,
+        "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
+        "nodes": [
+            {
+                "node_id": node,
+                "listeners": [{"name": LISTENER, "host": endpoint.host, "port": endpoint.port}],
+            }
+            for node, endpoint in sorted(quorum.voters.items())
+        ],
+    }
+
+
+def _quorum_error(body: Body, code: int, leader: int, epoch: int) -> Body:
+    return {
+        "error_code": NONE,
+        "error_message": None,
+        "topics": [
+            {
+                "topic_name": topic["topic_name"],
+                "partitions": [
+                    {
+                        "partition_index": partition["partition_index"],
+                        "error_code": code,
+                        "error_message": None,
+                        "leader_id": leader,
+                        "leader_epoch": epoch,
+                        "high_watermark": -1,
+                        "current_voters": [],
+                        "observers": [],
+                    }
+                    for partition in topic["partitions"]
+                ],
+            }
+            for topic in body["topics"]
+        ],
+    }

@@ -1,0 +1,85 @@
+"""What an API operation needs and what it yields, independent of how it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nodes.draw import draw, draw_below
+from nodes.metadata.image import MetadataImage
+from nodes.metadata.placement import Candidate
+from nodes.metadata.quorum import Endpoint
+
+Body = dict[str, Any]
+Record = tuple[str, int, Body]
+"""Schema name, version, fields (all of them, so that the record can be applied as it is)."""
+
+MAX_RECORDS_PER_BATCH: Final = 10_000
+NO_ID: Final = bytes(16)
+RESERVED_IDS: Final = 100
+"""The first hundred 128-bit ids mean something in Kafka (unassigned, lost, metadata topic)."""
+UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
+
+
+@dataclass(slots=True, frozen=True)
+class Settings:
+    """What the controller is configured with."""
+
+    seed: int
+    default_partitions: int = 1
+    default_replication: int = 1
+
+
+@dataclass(slots=True, frozen=True)
+class Context:
+    """The state an operation reads.
+
+    ``offset`` is where its first record would go; with the node and the epoch it makes
+    every random choice unique and repeatable.
+    """
+
+    image: MetadataImage
+    voters: Mapping[int, Endpoint]
+    settings: Settings
+    node_id: int
+    epoch: int
+    offset: int
+
+    def choose(self, bound: int, *key: object) -> int:
+        """Draw a number in [0, bound)."""
+        return draw_below(
+            bound, self.settings.seed, "placement", self.node_id, self.epoch, self.offset, *key
+        )
+
+    def new_topic_id(self, index: int) -> bytes:
+        """Draw an id for the ``index``-th topic of the request; never a reserved or live one."""
+        attempt = 0
+        while True:
+            key = ("topic-id", self.node_id, self.epoch, self.offset, index, attempt)
+            high = draw(self.settings.seed, *key, "high")
+            low = draw(self.settings.seed, *key, "low")
+            topic_id = high.to_bytes(8, "big") + low.to_bytes(8, "big")
+            # 0xF8-0xFB lead to a text form starting with "-", which Kafka avoids too.
+            reserved = high == 0 and low < RESERVED_IDS
+            if not reserved and topic_id[0] >> 2 != 62 and topic_id not in self.image.names:
+                return topic_id
+            attempt += 1
+
+    def candidates(self) -> list[Candidate]:
+        """Return who may hold replicas: registered brokers, or the voters while none is."""
+        if not self.image.brokers:
+            return [Candidate(voter) for voter in sorted(self.voters)]
+        return [
+            Candidate(broker.broker_id, broker.rack, broker.fenced)
+            for _, broker in sorted(self.image.brokers.items())
+            if not broker.in_controlled_shutdown
+        ]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Records to append as one atomic batch, and the answer once they are committed."""
+
+    records: Sequence[Record]
+    body: Body

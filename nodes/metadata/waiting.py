@@ -1,0 +1,26 @@
+"""A client request that waits for a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodes.consensus.effects import ApiRequest
+from nodes.metadata.operation import Body
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A request, when it times out (µs), and how to answer it once ``offset`` is committed.
+
+    ``epoch`` is the leader epoch in which it was taken in: the same offset committed in
+    another epoch is not what it waits for. ``writes`` says that records of its own were
+    appended; without them a lost leadership means that nothing has happened.
+    """
+
+    request: ApiRequest
+    deadline: int
+    epoch: int
+    answer: Callable[[], Body]
+    offset: int = -1
+    writes: bool = False

@@ -1,0 +1,200 @@
+"""A quorum that commits when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from nodes.consensus.effects import ApiRequest
+from nodes.log.batch import decode_batch, encode_batch
+from nodes.metadata.controller import Controller
+from nodes.metadata.quorum import (
+    Endpoint,
+    NotLeaderError,
+    QuorumDescription,
+    ReplicaProgress,
+)
+from nodes.protocol.codec import decode, encode
+from nodes.protocol.records import decode_record
+
+Body = dict[str, Any]
+
+
+class FakeQuorum:
+    """The log of one leader; nothing is committed before :meth:`Rig.commit`."""
+
+    def __init__(self, node_id: int, voters: int) -> None:
+        self.node_id = node_id
+        self.cluster_id = "cluster"
+        self.voters: Mapping[int, Endpoint] = {
+            i: Endpoint(f"10.0.0.{i}", 9093) for i in range(1, voters + 1)
+        }
+        self.epoch = 0
+        self.leader_id = -1
+        self.high_watermark = 0
+        self.log_end = 0
+        self.uncommitted: list[bytes] = []
+        self.resigned: list[int] = []
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self.node_id
+
+    def append(self, epoch: int, records: Sequence[bytes], now: int) -> int:
+        if not self.is_leader or epoch != self.epoch:
+            raise NotLeaderError
+        batch = encode_batch(self.log_end, epoch, 0, [(None, r) for r in records], False)
+        self.uncommitted.append(batch)
+        self.log_end += len(records)
+        return self.log_end - 1
+
+    def resign(self, epoch: int, now: int) -> None:
+        self.resigned.append(epoch)
+
+    def describe(self, now: int) -> QuorumDescription:
+        voters = [ReplicaProgress(i, bytes(16), self.log_end, 1, 1) for i in sorted(self.voters)]
+        return QuorumDescription(self.node_id, self.epoch, self.high_watermark, voters, [])
+
+
+class Rig:
+    """One controller, its quorum, and the answers it gave, by token."""
+
+    def __init__(self, node_id: int = 1, voters: int = 3) -> None:
+        self.quorum = FakeQuorum(node_id, voters)
+        self.controller = Controller(self.quorum, seed=7)
+        self.now = 0
+        self.answers: dict[int, Body] = {}
+        self.versions: dict[int, tuple[str, int]] = {}
+        self.committed_batches: list[bytes] = []
+
+    def lead(self, epoch: int = 1) -> None:
+        """Win ``epoch``: its control batch is committed, then the controller is told."""
+        quorum = self.quorum
+        quorum.epoch, quorum.leader_id = epoch, quorum.node_id
+        control = encode_batch(quorum.log_end, epoch, 0, [(b"k", b"v")], True)
+        quorum.log_end += 1
+        quorum.uncommitted.append(control)
+        self.commit()
+        self.controller.leader_changed(quorum.node_id, epoch, self.now)
+        self.commit()
+
+    def follow(self, leader: int, epoch: int) -> None:
+        self.quorum.epoch, self.quorum.leader_id = epoch, leader
+        self.controller.leader_changed(leader, epoch, self.now)
+        self.quorum.uncommitted.clear()
+        self.quorum.log_end = self.quorum.high_watermark
+
+    def commit(self) -> None:
+        batches, self.quorum.uncommitted = self.quorum.uncommitted, []
+        for batch in batches:
+            self.deliver(batch)
+
+    def deliver(self, batch: bytes) -> None:
+        header, _ = decode_batch(batch)
+        self.committed_batches.append(batch)
+        self.quorum.high_watermark = header.last_offset + 1
+        self.quorum.log_end = max(self.quorum.log_end, header.last_offset + 1)
+        self.controller.committed(batch, self.now)
+        self.collect()
+
+    def wait(self, milliseconds: int) -> None:
+        self.now += milliseconds * 1000
+        self.controller.tick(self.now)
+        self.collect()
+
+    def ask(self, api: str, version: int, body: Body) -> int:
+        """Send a request as it comes off the wire; return its token."""
+        token = len(self.versions) + 1
+        self.versions[token] = (api, version)
+        complete, _ = decode(f"{api}Request", version, encode(f"{api}Request", version, body))
+        self.controller.handle(ApiRequest(token, api, version, complete), self.now, 0)
+        self.collect()
+        return token
+
+    def collect(self) -> None:
+        for reply in self.controller.take_replies():
+            assert reply.token not in self.answers, "a request is answered once"
+            api, version = self.versions[reply.token]
+            wire = encode(f"{api}Response", version, reply.body)
+            self.answers[reply.token], _ = decode(f"{api}Response", version, wire)
+
+    def answered(self, token: int) -> bool:
+        return token in self.answers
+
+    def call(self, api: str, version: int, body: Body) -> Body:
+        """Send a request, let time pass and commit until it is answered."""
+        token = self.ask(api, version, body)
+        self.commit()
+        self.wait(5)
+        self.commit()
+        return self.answers[token]
+
+    def records(self) -> list[tuple[str, Body]]:
+        """Return the committed metadata records."""
+        found = []
+        for batch in self.committed_batches:
+            header, records = decode_batch(batch)
+            if not header.is_control:
+                for _, _, value in records:
+                    assert value is not None
+                    name, _, fields = decode_record(value)
+                    found.append((name, fields))
+        return found
+
+    @staticmethod
+    def creation(*names: str, validate_only: bool = False, **options: Any) -> Body:
+        base = {"num_partitions": -1, "replication_factor": -1, **options}
+        topics = [{"name": name, **base} for name in names]
+        return {"topics": topics, "timeout_ms": 10_000, "validate_only": validate_only}
+
+    @staticmethod
+    def alteration(
+        resource: str, name: str, operation: int, value: str | None, kind: int = 2
+    ) -> Body:
+        config = {"name": name, "config_operation": operation, "value": value}
+        return {
+            "resources": [{"resource_type": kind, "resource_name": resource, "configs": [config]}]
+        }
+
+    # --- the calls most tests make
+
+    def create(self, *names: str, version: int = 7, **options: Any) -> Body:
+        return self.call("CreateTopics", version, self.creation(*names, **options))
+
+    def delete(self, *names: str) -> Body:
+        return self.call("DeleteTopics", 5, {"topic_names": list(names)})
+
+    def alter(
+        self, resource: str, name: str, operation: int, value: str | None, kind: int = 2
+    ) -> Body:
+        body = self.alteration(resource, name, operation, value, kind)
+        answer = self.call("IncrementalAlterConfigs", 1, body)
+        response: Body = answer["responses"][0]
+        return response
+
+    def topics(self) -> list[str]:
+        answer = self.call("Metadata", 12, {"topics": None})
+        return [topic["name"] for topic in answer["topics"]]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An active controller of a quorum of three."""
+    leader = Rig()
+    leader.lead()
+    return leader
+
+
+@pytest.fixture
+def make_rig() -> Callable[..., Rig]:
+    return Rig
+
+
+@pytest.fixture
+def follower() -> Rig:
+    """A controller that follows node 2."""
+    node = Rig()
+    node.follow(2, 1)
+    return node
