@@ -19,6 +19,11 @@ class Fault(msgspec.Struct, kw_only=True, frozen=True):
     ``halves``, ``bridge``, ``ring``, ``one-way`` …). ``targets`` are node names; empty
     means they are chosen when the fault fires, from ``draw`` (a number that decides every
     random choice of this fault, so that a replay chooses the same).
+
+    With a ``trigger`` such as ``"elected#2"`` the fault does not start at ``at``: from then
+    on it waits for the second transition of that name seen in any node's trace. Only the
+    simulator can do this; see ``harness.triggers`` for the names, and for the targets
+    ``"@"`` (the node that made the transition) and ``"@leader"``.
     """
 
     at: int
@@ -27,6 +32,7 @@ class Fault(msgspec.Struct, kw_only=True, frozen=True):
     duration: int
     draw: int
     targets: tuple[str, ...] = ()
+    trigger: str | None = None
 
 
 class FaultEvent(msgspec.Struct, kw_only=True):

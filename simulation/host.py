@@ -21,7 +21,7 @@ class SimNode(Protocol):
         """Monotonic microseconds of the next Tick it wants."""
         ...
 
-    def start(self, now: int) -> list[Effect]: ...
+    def start(self, now: int, wall_ms: int) -> list[Effect]: ...
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]: ...
 
@@ -83,6 +83,8 @@ class Host:
     """Disk work ended while the process was stopped; its messages leave on resume."""
     inbox: deque[Event] = field(default_factory=deque)
     timer: int = -1
+    wake: int = 0
+    """Virtual time of the node's deadline as of its last step."""
     sweep: bool = False
     requests: dict[int, Rpc] = field(default_factory=dict)
     """Requests sent and not answered, by correlation id, oldest first."""

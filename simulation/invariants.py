@@ -37,7 +37,7 @@ class Invariants:
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self._heard: dict[int, dict[int, int]] = {}
-        self._elected: dict[int, int] = {}
+        self._elected: dict[int, tuple[int, int]] = {}
         world.on_trace.append(self._on_trace)
         world.wires.on_request.append(self._on_request)
         world.wires.on_reply.append(self._on_reply)
@@ -80,6 +80,8 @@ class Invariants:
             self.logs.advanced(host, event)
         elif kind == "elected":
             self._check_elected(host, event)
+        elif kind == "claim":
+            self._check_claim(event)
 
     def _check_vote(self, event: TraceEvent) -> None:
         key = (event.node, event.epoch)
@@ -102,8 +104,8 @@ class Invariants:
                 before,
                 event,
             )
-        if host.id not in self._elected:
-            self._elected[host.id] = self._world.now
+        if self._elected.get(host.id, (-1, 0))[0] != event.epoch:
+            self._elected[host.id] = (event.epoch, self._world.now)
             self._heard[host.id] = {}
         start = self._starts.get((event.node, event.epoch))
         if start is not None and 0 <= event.hw <= start:
@@ -117,7 +119,7 @@ class Invariants:
 
     def _check_zombie(self, host: Host, event: TraceEvent) -> None:
         """I18: a leader that a majority has not fetched from must have resigned by now."""
-        since = self._elected[host.id]
+        since = self._elected[host.id][1]
         now = self._world.now
         bound = self._check_quorum + SLACK
         if now - since <= bound or now - host.resumed_at <= SLACK or event.kind == "resign":
@@ -153,8 +155,6 @@ class Invariants:
             )
 
     def _check_elected(self, host: Host, event: TraceEvent) -> None:
-        self._elected[host.id] = self._world.now
-        self._heard[host.id] = {}
         start = event.detail.get("epoch_start")
         if isinstance(start, int):
             self._starts[(event.node, event.epoch)] = start
@@ -167,6 +167,19 @@ class Invariants:
                 event,
             )
         self.logs.elected(host, event)
+
+    def _check_claim(self, event: TraceEvent) -> None:
+        """I25: the controller takes over only once the start of the epoch is applied."""
+        start = self._starts.get((event.node, event.epoch))
+        if event.state != "leader":
+            self._fail("I25", f"the controller of {event.node} claimed as {event.state}", event)
+        elif start is None or event.hw <= start:
+            self._fail(
+                "I25",
+                f"the controller of {event.node} claimed epoch {event.epoch}, which starts at"
+                f" {start}, when only offsets below {event.hw} were committed",
+                event,
+            )
 
     # --- messages ---------------------------------------------------------------------
 

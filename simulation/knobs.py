@@ -23,6 +23,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     ``node`` holds the names and values to set on ``NodeConfig``. ``retransmit`` is the
     chance, in percent, that a message which met a cut link is delivered after the heal, as
     TCP may, instead of being lost; ``retransmit_max`` is how long after the heal at most.
+    ``power_loss`` is the chance, in percent, that a kill also loses what was not flushed.
     ``slow_disk`` is the id of a node whose fsync takes ``slow_factor`` times longer, 0 for
     none.
     """
@@ -34,6 +35,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     slow_disk: int = 0
     slow_factor: int = 1
     request_timeout: int = 2_000_000
+    power_loss: int = 0
     retransmit: int = 50
     retransmit_max: int = 1_000_000
     mono_spread: int = 10_000_000_000
@@ -73,6 +75,7 @@ def draw_knobs(seed: int, nodes: int) -> Knobs:
         fsync_max=fsync[1],
         slow_disk=slow,
         slow_factor=_pick([4, 10], seed, "slow-factor") if slow else 1,
+        power_loss=_pick([0, 0, 50, 100], seed, "power-loss"),
         retransmit=_pick([0, 50, 100], seed, "retransmit"),
         retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
         node=node,

@@ -32,6 +32,11 @@ class LogWatch:
         self._batches: dict[tuple[int, int], tuple[bytes, tuple[int, int]]] = {}
         world.on_disk.append(self._on_disk)
 
+    @property
+    def end_of_committed(self) -> int:
+        """The offset after the last record known to be committed."""
+        return batch_range(self.committed[-1])[1] if self.committed else 0
+
     def end(self, host: Host) -> tuple[int, int]:
         """Return (epoch of the last batch, log end offset) of the node's log."""
         log = host.disk.log

@@ -116,7 +116,7 @@ class World(Timeline):
         host.incarnation += 1
         host.trace_seq = 0
         self.fact(f"start {host.id} {host.incarnation}")
-        mono = self.now + host.mono_offset
+        mono, wall_ms = self.now + host.mono_offset, self._wall(host) // 1000
         disk = host.disk
         try:
             host.node = self._factory(
@@ -125,9 +125,9 @@ class World(Timeline):
                 disk.quorum_state,
                 tuple(disk.log),
                 mono,
-                self._wall(host) // 1000,
+                wall_ms,
             )
-            effects = host.node.start(mono)
+            effects = host.node.start(mono, wall_ms)
         except Exception as error:
             self._die(host, error)
             return True
@@ -199,9 +199,9 @@ class World(Timeline):
     def _deliver(self, host: Host, event: Event) -> None:
         if host.paused or host.busy is not None:
             host.inbox.append(event)
-            return
-        self._step(host, event)
-        self._arm(host)
+        elif host.node is not None:
+            self._step(host, event)
+            self._arm(host)
 
     def _step(self, host: Host, event: Event) -> None:
         assert host.node is not None
@@ -222,10 +222,10 @@ class World(Timeline):
         """Make sure a Tick comes at the node's deadline (or earlier)."""
         if host.node is None or host.paused or host.busy is not None:
             return
-        at = max(host.node.deadline - host.mono_offset, self.now)
-        if host.timer < 0 or at < host.timer:
-            host.timer = at
-            self.schedule(at, "timer", host, host.incarnation)
+        wake = host.wake = host.node.deadline - host.mono_offset
+        if host.timer < 0 or wake < host.timer:
+            host.timer = wake if wake > self.now else self.now
+            self.schedule(host.timer, "timer", host, host.incarnation)
 
     def _on_timer(self, host: Host, incarnation: int, _c: Any) -> None:
         if host.incarnation != incarnation or host.timer != self.now:
@@ -233,21 +233,20 @@ class World(Timeline):
         host.timer = -1
         if host.node is None or host.paused or host.busy is not None:
             return
-        if host.node.deadline - host.mono_offset <= self.now:
-            self.fact(f"tick {host.id}")
-            self._step(host, Tick())
-            self._check_progress(host)
-        self._arm(host)
-
-    def _check_progress(self, host: Host) -> None:
-        """A deadline that stays in the past would stop virtual time for ever."""
-        if host.node is None or host.busy is not None:
+        if host.wake > self.now:
+            # The node has moved its deadline since; it is woken when that passes.
+            host.timer = host.wake
+            self.schedule(host.wake, "timer", host, incarnation)
             return
-        if host.node.deadline - host.mono_offset > self.now:
+        self.fact(f"tick {host.id}")
+        self._step(host, Tick())
+        self._arm(host)
+        if host.timer > self.now:
             host.stuck = 0
             return
+        # A deadline that stays in the past would stop virtual time for ever.
         host.stuck += 1
-        if host.stuck > _BUSY_LOOP:
+        if host.stuck > _BUSY_LOOP and host.node is not None:
             self._die(host, FatalError("a thousand ticks at one instant: a busy loop"))
 
     def _execute(self, host: Host, effects: list[Effect]) -> None:

@@ -1,0 +1,95 @@
+"""Faults that strike when a node makes a certain transition, not at a certain time.
+
+Timed faults almost never hit the microseconds in which a protocol is vulnerable: between a
+vote and the next election, between an election and its first commit. A trigger waits for
+the transition itself, as the nodes' traces tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from histories.fault import Fault
+from histories.trace import TraceEvent
+from nodes.draw import draw, draw_below
+
+Matches = Callable[[TraceEvent], bool]
+
+TRIGGERS: dict[str, Matches] = {
+    "prospective": lambda e: e.kind == "state" and e.state == "prospective",
+    "candidate": lambda e: e.kind == "state" and e.state == "candidate",
+    "grant": lambda e: e.kind == "grant" and not e.detail.get("pre"),
+    "elected": lambda e: e.kind == "elected",
+    "follow": lambda e: e.kind == "state" and e.state == "follower",
+    "resign": lambda e: e.kind == "resign",
+    "append": lambda e: e.kind == "append" and e.state == "leader",
+    "replicate": lambda e: e.kind == "append" and e.state == "follower",
+    "hw": lambda e: e.kind == "hw" and e.state == "leader",
+    "truncate": lambda e: e.kind == "truncate",
+    "start": lambda e: e.kind == "start",
+    "claim": lambda e: e.kind == "claim",
+}
+"""Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's."""
+
+DELAYS_US = (0, 0, 0, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
+"""How long after the transition a fault may strike; its ``draw`` chooses."""
+
+
+class TriggerError(ValueError):
+    """A schedule names a trigger that does not exist."""
+
+
+def parse(trigger: str) -> tuple[str, int]:
+    """Return (name, count) of a trigger such as ``"elected#2"``.
+
+    Raises :class:`TriggerError`, naming the known ones.
+    """
+    name, _, count = trigger.partition("#")
+    if name not in TRIGGERS:
+        raise TriggerError(f"unknown trigger {name!r}; known: {', '.join(TRIGGERS)}")
+    if count and not (count.isdigit() and int(count) > 0):
+        raise TriggerError(f"trigger {trigger!r}: the count must be a positive number")
+    return name, int(count or 1)
+
+
+def delay_us(fault: Fault) -> int:
+    """Return how long after its trigger ``fault`` strikes."""
+    return DELAYS_US[draw_below(len(DELAYS_US), fault.draw, "delay")]
+
+
+class Armed:
+    """A triggered fault that waits for its transition."""
+
+    __slots__ = ("fault", "left", "matches", "number")
+
+    def __init__(self, number: int, fault: Fault) -> None:
+        assert fault.trigger is not None
+        name, self.left = parse(fault.trigger)
+        self.number = number
+        self.fault = fault
+        self.matches = TRIGGERS[name]
+
+    def sees(self, event: TraceEvent) -> bool:
+        """Note a trace event; True when it is the one waited for."""
+        if not self.matches(event):
+            return False
+        self.left -= 1
+        return self.left == 0
+
+
+def aim(fault: Fault, event: TraceEvent, nodes: tuple[str, ...]) -> Fault:
+    """Replace the targets ``"@"`` and ``"@leader"`` by names, as ``event`` tells them.
+
+    Where the leader is unknown or is the node itself, another node is drawn.
+    """
+    if not any(target.startswith("@") for target in fault.targets):
+        return fault
+    others = [node for node in nodes if node != event.node]
+    leader = nodes[event.leader - 1] if 1 <= event.leader <= len(nodes) else event.node
+    if leader == event.node and others:
+        leader = others[draw(fault.draw, "other") % len(others)]
+    names = {"@": event.node, "@leader": leader}
+    targets = tuple(dict.fromkeys(names.get(target, target) for target in fault.targets))
+    return msgspec.structs.replace(fault, targets=targets)

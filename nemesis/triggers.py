@@ -1,0 +1,108 @@
+"""Schedules of triggered faults for the simulator, drawn from a seed.
+
+Each run uses a few triggers and a few kinds of blows only (a swarm): runs that differ a lot
+find more than runs that all do a bit of everything. Faults are aimed at the node that made
+the transition, at its leader, or at whom the fault's shape picks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from histories.fault import Fault
+from nemesis.registry import families
+from nodes.draw import draw, draw_below, draw_unit
+
+T = TypeVar("T")
+
+SECOND = 1_000_000_000
+MILLISECOND = 1_000_000
+
+_TRIGGERS = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
+_WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *_TRIGGERS)
+
+DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
+"""From a restart that nobody notices to one that outlasts every time-out."""
+
+_AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "kill": (
+        ("one", ("@",)),
+        ("one", ("@",)),
+        ("one", ("@leader",)),
+        ("leader", ()),
+        ("minority", ()),
+        ("all", ()),
+    ),
+    "pause": (("one", ("@",)), ("one", ("@leader",)), ("leader", ())),
+    "partition": (
+        ("one", ("@",)),
+        ("one", ("@",)),
+        ("one", ("@leader",)),
+        ("leader", ()),
+        ("halves", ()),
+        ("link", ("@", "@leader")),
+        ("one-way", ("@", "@leader")),
+        ("one-way", ("@leader", "@")),
+        ("to-leader", ("@",)),
+        ("from-leader", ("@",)),
+        ("bridge", ()),
+        ("ring", ()),
+    ),
+}
+
+
+def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str]) -> list[Fault]:
+    """Return triggered faults of ``kinds`` for a run of ``duration_s`` seconds.
+
+    Kinds without aimed shapes strike whom their own shapes pick. Each fault is armed at
+    ``at`` and waits for its trigger; the last fifth of the run arms none. Raises KeyError
+    for an unknown kind.
+    """
+    usable = [kind for kind in dict.fromkeys(kinds) if _blows(kind, len(nodes))]
+    if not usable:
+        return []
+    key = (seed, "triggers")
+    triggers = [_pick(_WEIGHTED, (*key, "trigger", i)) for i in range(3)]
+    kinds_used = [_pick(usable, (*key, "kind", i)) for i in range(2)]
+    longest = draw_below(len(DURATIONS_MS), *key, "longest") + 1
+    gap_s = (0.2, 1.0, 3.0)[draw_below(3, *key, "gap")]
+    faults: list[Fault] = []
+    at_s = 1.0
+    while at_s < duration_s * 0.8:
+        number = len(faults)
+        mine = (*key, number)
+        kind = _pick(kinds_used, (*mine, "kind"))
+        shape, targets = _pick(_blows(kind, len(nodes)), (*mine, "shape"))
+        name = _pick(triggers, (*mine, "trigger"))
+        most = 12 if name in ("append", "replicate", "hw") else 2
+        duration = DURATIONS_MS[draw_below(longest, *mine, "duration")] * MILLISECOND
+        faults.append(
+            Fault(
+                at=round(at_s * SECOND),
+                kind=kind,
+                shape=shape,
+                duration=duration,
+                draw=draw(*mine, "draw"),
+                targets=targets,
+                trigger=f"{name}#{1 + draw_below(most, *mine, 'count')}",
+            )
+        )
+        at_s += gap_s * (0.5 + draw_unit(*mine, "gap")) + 0.5 * duration / SECOND
+    return faults
+
+
+def _blows(kind: str, nodes: int) -> list[tuple[str, tuple[str, ...]]]:
+    shapes = families()[kind].shapes
+    aimed = _AIMED.get(kind, tuple((name, ()) for name in shapes))
+    return [
+        (shape, targets)
+        for shape, targets in aimed
+        if shape in shapes and shapes[shape].least <= nodes
+    ]
+
+
+def _pick(options: Sequence[T], key: tuple[int | str, ...]) -> T:
+    seed, *rest = key
+    assert isinstance(seed, int)
+    return options[draw_below(len(options), seed, *rest)]
