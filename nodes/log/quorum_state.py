@@ -1,0 +1,88 @@
+"""``quorum-state``: epoch, leader and vote, the promises a node keeps across restarts.
+
+One line of JSON. Version 0 (``kraft.version`` 0, a static voter set) is written and read;
+version 1 is read. Written before anything is promised: write, fsync, rename, fsync.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from nodes.consensus.effects import WriteQuorumState
+from nodes.log.atomic import fsync_directory, replace_file
+from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
+from nodes.log.uuids import ZERO, from_text
+
+QuorumState = WriteQuorumState
+"""What is read has the shape of what is written; version 1 tells no voters, version 0 no
+directory of the vote (16 zero bytes)."""
+
+UNKNOWN: Final = -1
+
+
+class QuorumStateError(Exception):
+    """``quorum-state`` is there but cannot be trusted; the node must not start."""
+
+
+def write(directory: Path, state: WriteQuorumState) -> None:
+    """Replace the quorum-state of data directory ``directory`` durably. Raises OSError."""
+    content = {
+        "clusterId": "",
+        "leaderId": state.leader_id,
+        "leaderEpoch": state.epoch,
+        "votedId": state.voted_id,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": voter} for voter in state.voters],
+        "data_version": 0,
+    }
+    metadata = directory / METADATA_DIRECTORY
+    if not metadata.exists():
+        metadata.mkdir()
+        fsync_directory(directory)
+    replace_file(metadata / QUORUM_STATE, json.dumps(content, separators=(",", ":")).encode())
+
+
+def read(directory: Path) -> QuorumState | None:
+    """Return the quorum-state of data directory ``directory``, None if there never was one.
+
+    Raises :class:`QuorumStateError` for content that is damaged or of an unknown version.
+    """
+    path = directory / METADATA_DIRECTORY / QUORUM_STATE
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise QuorumStateError(f"{path}: not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise QuorumStateError(f"{path}: not a JSON object")
+    version = content.get("data_version")
+    if type(version) is not int or version not in (0, 1):
+        raise QuorumStateError(f"{path}: unknown data_version {version!r}; known are 0 and 1")
+    directory_id, voters = ZERO, tuple[int, ...]()
+    try:
+        if version == 0:
+            voters = tuple(_number(voter, "voterId") for voter in content["currentVoters"])
+        elif "votedDirectoryId" in content:
+            directory_id = from_text(content["votedDirectoryId"])
+        state = QuorumState(
+            epoch=_number(content, "leaderEpoch"),
+            leader_id=_number(content, "leaderId"),
+            voted_id=_number(content, "votedId"),
+            voted_directory=directory_id,
+            voters=voters,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise QuorumStateError(f"{path}: {type(error).__name__}: {error}") from error
+    if state.epoch < 0 or state.leader_id < UNKNOWN or state.voted_id < UNKNOWN:
+        raise QuorumStateError(f"{path}: a number is below its least value")
+    return state
+
+
+def _number(content: Any, key: str) -> int:
+    value = content[key]
+    if type(value) is not int:
+        raise TypeError(f"{key} is {value!r}, not a number")
+    return value

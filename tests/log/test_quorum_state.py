@@ -1,0 +1,119 @@
+"""quorum-state: byte for byte Kafka's, never half-written, never misread."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from nodes.log import quorum_state
+from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
+from nodes.log.quorum_state import QuorumState, QuorumStateError
+from nodes.log.uuids import ZERO, from_halves
+
+GOLDEN_0 = (
+    '{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+    '"currentVoters":[{"voterId":1},{"voterId":2},{"voterId":3}],"data_version":0}'
+)
+GOLDEN_1 = (
+    '{"leaderId":-1,"leaderEpoch":3,"votedId":2,'
+    '"votedDirectoryId":"AAAAAAAAAAcAAAAAAAAACA","data_version":1}'
+)
+STATE_0 = QuorumState(epoch=2, leader_id=1, voted_id=-1, voted_directory=ZERO, voters=(1, 2, 3))
+
+
+def file(directory: Path) -> Path:
+    path = directory / METADATA_DIRECTORY / QUORUM_STATE
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
+def test_version_0_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
+    quorum_state.write(tmp_path, STATE_0)
+    assert file(tmp_path).read_text() == GOLDEN_0
+    assert quorum_state.read(tmp_path) == STATE_0
+
+
+def test_version_1_of_kafka_is_read(tmp_path: Path) -> None:
+    file(tmp_path).write_text(GOLDEN_1)
+    assert quorum_state.read(tmp_path) == QuorumState(3, -1, 2, from_halves(7, 8), ())
+
+
+def test_no_file_is_no_state(tmp_path: Path) -> None:
+    assert quorum_state.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not JSON"),
+        (GOLDEN_0[:-1], "not JSON"),
+        ("[]", "not a JSON object"),
+        (GOLDEN_0.replace(":0}", ":2}"), "unknown data_version 2"),
+        (GOLDEN_0.replace('"data_version":0', '"x":0'), "unknown data_version None"),
+        (GOLDEN_0.replace('"leaderEpoch":2', '"leaderEpoch":"2"'), "not a number"),
+        (GOLDEN_0.replace('"leaderEpoch":2', '"leaderEpoch":true'), "not a number"),
+        (GOLDEN_0.replace('"leaderEpoch":2', '"leaderEpoch":-2'), "below its least value"),
+        (GOLDEN_0.replace('"votedId":-1,', ""), "KeyError: 'votedId'"),
+        (GOLDEN_0.replace("[{", "[7,{"), "TypeError"),
+        (GOLDEN_1.replace("AAAAAAAAAAcAAAAAAAAACA", "AAA"), "not a uuid"),
+    ],
+)
+def test_damage_is_an_error_and_no_fresh_start(tmp_path: Path, text: str, reason: str) -> None:
+    file(tmp_path).write_text(text)
+    with pytest.raises(QuorumStateError, match=reason):
+        quorum_state.read(tmp_path)
+
+
+def test_what_a_crash_left_beside_the_file_is_ignored(tmp_path: Path) -> None:
+    quorum_state.write(tmp_path, STATE_0)
+    stale = file(tmp_path).with_name("quorum-state.tmp")
+    stale.write_text("torn and much longer than what follows" * 20)
+    assert quorum_state.read(tmp_path) == STATE_0
+    later = QuorumState(3, -1, 2, ZERO, (1, 2, 3))
+    quorum_state.write(tmp_path, later)
+    assert quorum_state.read(tmp_path) == later
+    assert not stale.exists()
+
+
+def test_the_steps_are_write_fsync_rename_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum_state.write(tmp_path, STATE_0)
+    steps: list[str] = []
+    real = {name: getattr(os, name) for name in ("write", "fsync", "replace")}
+
+    def recorder(name: str) -> None:
+        def step(*arguments: object) -> object:
+            kind = name
+            if name == "fsync":
+                path = Path(f"/proc/self/fd/{arguments[0]}").readlink()
+                kind = "fsync directory" if path.is_dir() else "fsync file"
+            steps.append(kind)
+            return real[name](*arguments)
+
+        monkeypatch.setattr(os, name, step)
+
+    for name in real:
+        recorder(name)
+    quorum_state.write(tmp_path, STATE_0)
+    assert steps == ["write", "fsync file", "replace", "fsync directory"]
+
+
+@pytest.mark.parametrize("broken", ["write", "fsync", "replace"])
+def test_a_disk_error_reaches_the_caller_and_keeps_the_old_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    quorum_state.write(tmp_path, STATE_0)
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, broken, fail)
+        with pytest.raises(OSError, match="No space left"):
+            quorum_state.write(tmp_path, QuorumState(9, -1, 3, ZERO, (1, 2, 3)))
+    assert quorum_state.read(tmp_path) == STATE_0
+    assert list((tmp_path / METADATA_DIRECTORY).iterdir()) == [file(tmp_path)]
