@@ -1,0 +1,168 @@
+"""Leaders that go on after a newer one was elected.
+
+At most one leader per epoch does not exclude two at once in different epochs, the old one
+serving stale metadata (KAFKA-15489). Check-quorum bounds it: once a majority follows a
+newer epoch, the old leader hears no valid fetch any more and must resign within 1.5 fetch
+time-outs of its own clock (KRAFT section 2.9). A process that is paused cannot resign, so
+time in which it was paused is never held against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.calls import Call
+from checkers.run_data import RunData
+from checkers.trace_pass import TracePass
+from histories.fault import FaultEvent
+from histories.operation import OK
+from histories.trace import TraceEvent
+
+FETCH_TIMEOUT_MS = 2000
+SLACK_NS = 2_000_000_000
+_MS = 1_000_000
+_FOREVER = 1 << 62
+
+
+@dataclass(slots=True)
+class Claim:
+    """A client was told by ``leader`` (a node id) that it leads ``epoch``."""
+
+    leader: int
+    epoch: int
+    call: Call
+
+
+@dataclass(slots=True)
+class Stale:
+    """``node`` still led ``epoch`` although ``newer`` was elected ``late_ns`` before."""
+
+    explanation: str
+    operations: list[int]
+    events: list[TraceEvent]
+
+
+def claims(calls: Iterable[Call]) -> list[Claim]:
+    """Return the claims of leadership that clients were told."""
+    found = []
+    for call in calls:
+        value = call.value
+        if call.f != "leader" or call.type != OK or not isinstance(value, dict):
+            continue
+        leader, epoch = value.get("leader"), value.get("epoch")
+        asked = value.get("node", leader)
+        if isinstance(leader, int) and isinstance(epoch, int) and leader == asked and leader >= 0:
+            found.append(Claim(leader, epoch, call))
+    return found
+
+
+def bound_ns(test: dict[str, Any]) -> int:
+    """How long a deposed leader may go on: 1.5 fetch time-outs and some slack."""
+    timeout_ms = test.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
+    return int(timeout_ms * 1.5) * _MS + SLACK_NS
+
+
+def clock_offsets(test: dict[str, Any]) -> dict[str, int]:
+    """Per node, what its monotonic clock read (µs) when the test's clock read 0."""
+    offsets = {}
+    clock = test.get("clock")
+    for node, value in clock.items() if isinstance(clock, dict) else ():
+        offset = value.get("offset_us") if isinstance(value, dict) else value
+        if isinstance(offset, int):
+            offsets[node] = offset
+    return offsets
+
+
+def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
+    """Per node, when its process was stopped (ns): from the start's time to the stop's end."""
+    begun: dict[int, FaultEvent] = {}
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for fault in faults:
+        if fault.kind != "pause":
+            continue
+        if fault.phase == "start":
+            begun[fault.id] = fault
+            continue
+        start = begun.pop(fault.id, None)
+        if start is not None:
+            for node in {*start.targets, *fault.targets}:
+                spans.setdefault(node, []).append((start.time, fault.done))
+    for start in begun.values():
+        for node in start.targets:
+            spans.setdefault(node, []).append((start.time, _FOREVER))
+    return spans
+
+
+def stale_leaders(
+    run: RunData, facts: TracePass, told: list[Claim]
+) -> tuple[list[Stale], list[Stale]]:
+    """Return the stale leaders that traces show, and those that clients were served by."""
+    names = {i + 1: name for i, name in enumerate(run.nodes)}
+    offsets = clock_offsets(run.test)
+    paused = pauses(run.faults)
+    bound = bound_ns(run.test)
+
+    def moment(event: TraceEvent) -> int | None:
+        offset = offsets.get(event.node)
+        return None if offset is None else (event.mono - offset) * 1000
+
+    reigns = _reigns(facts, told, names, moment)
+
+    def deposed(node: str, epoch: int) -> tuple[int, str, int] | None:
+        later = [(at, who, e) for e, (at, who) in reigns.items() if e > epoch and who != node]
+        return min(later) if later else None
+
+    by_trace = []
+    for (node, epoch), event in facts.last_led.items():
+        fall, at = deposed(node, epoch), moment(event)
+        if fall is None or at is None:
+            continue
+        # Being paused at any time since the fall excuses until it ran on for the bound.
+        since = max([fall[0], *(end for start, end in paused.get(node, ()) if start <= at)])
+        if at > since + bound:
+            text = _text(node, epoch, fall, at)
+            newer = [e.event for e in facts.chain.elections if e.epoch == fall[2]]
+            by_trace.append(Stale(f"{text} (seen in its trace).", [], [*newer, event]))
+    by_client = []
+    for claim in told:
+        node = names.get(claim.leader, "")
+        fall = deposed(node, claim.epoch)
+        done = claim.call.completed
+        if not node or fall is None or done is None or claim.call.invoked <= fall[0] + bound:
+            continue
+        if any(start < done and end > fall[0] for start, end in paused.get(node, ())):
+            continue
+        text = _text(node, claim.epoch, fall, claim.call.invoked)
+        by_client.append(Stale(f"{text} and says so to a client.", claim.call.indices, []))
+    return by_trace, by_client
+
+
+def _reigns(
+    facts: TracePass,
+    told: list[Claim],
+    names: dict[int, str],
+    moment: Any,
+) -> dict[int, tuple[int, str]]:
+    """Per epoch, when (ns) somebody certainly led it already, and who."""
+    reigns: dict[int, tuple[int, str]] = {}
+    for election in facts.chain.elections:
+        at = moment(election.event)
+        if at is not None:
+            reigns.setdefault(election.epoch, (at, election.node))
+    for claim in told:
+        done, name = claim.call.completed, names.get(claim.leader)
+        if done is not None and name is not None:
+            known = reigns.get(claim.epoch)
+            if known is None or done < known[0]:
+                reigns[claim.epoch] = (done, name)
+    return reigns
+
+
+def _text(node: str, epoch: int, fall: tuple[int, str, int], at: int) -> str:
+    late = (at - fall[0]) / 1e9
+    return (
+        f"{node} still leads epoch {epoch} {late:.1f} s after {fall[1]} was elected in epoch "
+        f"{fall[2]}"
+    )

@@ -1,0 +1,43 @@
+"""Anomalies as they are found: typed, with proof, and never too many of one type."""
+
+from __future__ import annotations
+
+import msgspec
+
+from histories.trace import TraceEvent
+from histories.verdict import Anomaly
+
+KEPT = 10
+"""Anomalies kept per type; the rest is only counted."""
+
+
+class Findings:
+    """``counts`` says how many anomalies of each type there were, kept or not."""
+
+    def __init__(self) -> None:
+        self.anomalies: list[Anomaly] = []
+        self.counts: dict[str, int] = {}
+
+    def add(
+        self,
+        kind: str,
+        explanation: str,
+        events: list[TraceEvent] | None = None,
+        operations: list[int] | None = None,
+    ) -> None:
+        """Add one anomaly of type ``kind`` with the ``events`` and ``operations`` that prove it."""
+        count = self.counts.get(kind, 0)
+        self.counts[kind] = count + 1
+        if count < KEPT:
+            self.anomalies.append(
+                Anomaly(
+                    type=kind,
+                    explanation=explanation,
+                    operations=operations or [],
+                    events=[msgspec.to_builtins(event) for event in events or []],
+                )
+            )
+
+    def of(self, kinds: frozenset[str]) -> list[Anomaly]:
+        """Return the anomalies of these types."""
+        return [anomaly for anomaly in self.anomalies if anomaly.type in kinds]

@@ -1,0 +1,148 @@
+"""Linearizability of a workload whose keys are independent (P-compositionality).
+
+Source: Herlihy and Wing, 1990; Horn and Kroening, 2015 (a history is linearizable iff the
+history of each key is); jepsen.independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from checkers.calls import Call, by_key
+from checkers.linearizability import Outcome
+from checkers.linearizability import check as search
+from checkers.models import MODELS, Model, ModelError, thaw
+from checkers.run_data import RunData
+from checkers.witness import verify
+from histories.operation import OK
+from histories.verdict import Anomaly, CheckerResult, merge_valid
+
+TIME_LIMIT_S = 120.0
+"""For all keys of a run together."""
+
+_MODEL_OF_WORKLOAD = {"register": "topic-register"}
+_FS = frozenset({"read", "write", "cas", "delete"})
+_SHOWN = 12
+
+
+class KeyVerdict(msgspec.Struct, kw_only=True):
+    """What came of one key: JSON text of the key, number of calls, and the outcome."""
+
+    key: str
+    count: int
+    outcome: Outcome
+
+
+def check(run: RunData) -> CheckerResult:
+    """Check the run's keys against the model of its workload (``model`` in ``test.json``)."""
+    named = run.test.get("model") or _MODEL_OF_WORKLOAD.get(str(run.test.get("workload")))
+    model = MODELS[str(named or "cas-register")]
+    return check_calls(model, [call for call in run.calls if call.f in _FS])
+
+
+def check_calls(
+    model: Model, calls: Iterable[Call], time_limit_s: float = TIME_LIMIT_S
+) -> CheckerResult:
+    """Check every key of ``calls``; one anomaly per key that is not linearizable."""
+    return merge(model, list(check_keys(model, calls, time_limit_s)))
+
+
+def check_keys(
+    model: Model,
+    calls: Iterable[Call],
+    time_limit_s: float = TIME_LIMIT_S,
+    stop: Callable[[], bool] | None = None,
+) -> list[KeyVerdict]:
+    """Check every key by itself; a legal order is verified before it counts.
+
+    Raises :class:`~checkers.models.ModelError` for operations the model does not know.
+    """
+    deadline = monotonic() + time_limit_s
+    verdicts = []
+    for key, group in by_key(calls).items():
+        left = max(deadline - monotonic(), 0.1)
+        outcome = search(model, group, time_limit_s=left, stop=stop)
+        if outcome.valid is True:
+            doubt = verify(model, group, outcome.order)
+            if doubt is not None:
+                raise AssertionError(f"key {key}: the order found proves nothing: {doubt}")
+        verdicts.append(KeyVerdict(key=key, count=len(group), outcome=outcome))
+    return verdicts
+
+
+def merge(model: Model, verdicts: list[KeyVerdict]) -> CheckerResult:
+    """Merge the verdicts of all keys into one result."""
+    anomalies = [
+        Anomaly(
+            type="nonlinearizable",
+            explanation=explain(verdict.key, verdict.outcome),
+            operations=sorted({i for call in _proof(verdict.outcome) for i in call.indices}),
+        )
+        for verdict in verdicts
+        if verdict.outcome.valid is False
+    ]
+    undecided = [v for v in verdicts if v.outcome.valid == "unknown"]
+    error = None
+    if not verdicts:
+        error = "the history has no operation that could be checked"
+    elif undecided:
+        first = undecided[0]
+        error = (
+            f"{len(undecided)} of {len(verdicts)} keys undecided; key {first.key}: "
+            f"{first.outcome.reason}, a legal order of {len(first.outcome.order)} calls was found"
+        )
+    stats: dict[str, Any] = {
+        "model": model.name,
+        "keys": len(verdicts),
+        "operations": sum(v.count for v in verdicts),
+        "configurations": sum(v.outcome.steps for v in verdicts),
+        "invalid_keys": [v.key for v in verdicts if v.outcome.valid is False],
+        "longest_legal_prefix": {
+            v.key: v.outcome.order for v in verdicts if v.outcome.valid is not True
+        },
+    }
+    valid = merge_valid([*(v.outcome.valid for v in verdicts), "unknown" if error else True])
+    return CheckerResult(valid=valid, anomalies=anomalies, stats=stats, error=error)
+
+
+def _proof(outcome: Outcome) -> list[Call]:
+    stuck = [] if outcome.stuck is None else [outcome.stuck]
+    return [*outcome.window, *stuck]
+
+
+def explain(key: str, outcome: Outcome) -> str:
+    """Say in plain words why no order explains the history of ``key``."""
+    stuck = outcome.stuck
+    assert stuck is not None
+    where = "" if key == "null" else f"Key {key}: "
+    what = f"{describe(stuck)} cannot be explained"
+    if not outcome.states:
+        return f"{where}{what}: nobody ever wrote what it needs."
+    others = [call for call in outcome.window if call is not stuck]
+    states = ", ".join(msgspec.json.encode(thaw(s)).decode() for s in outcome.states[:_SHOWN])
+    more = ", …" if len(outcome.states) > _SHOWN else ""
+    text = (
+        f"{where}{what}: in every legal order of the {len(outcome.order)} calls placed before it "
+        f"the value may only be {states}{more}"
+    )
+    if others:
+        names = "; ".join(describe(call) for call in others[:_SHOWN])
+        return f"{text}, and no order of the calls open at that moment ({names}) helps."
+    return f"{text}, and no other call was open at that moment."
+
+
+def describe(call: Call) -> str:
+    """Name a call so that a reader finds it in the history."""
+    encode = msgspec.json.encode
+    if call.f == "read":
+        body = f"read → {encode(call.value).decode()}" if call.type == OK else "read"
+    else:
+        body = f"{call.f} {encode(call.argument).decode()}"
+    return f"{body} (process {call.process}, operation {'–'.join(map(str, call.indices))})"
+
+
+__all__ = ["KeyVerdict", "ModelError", "check", "check_calls", "check_keys", "explain", "merge"]

@@ -1,0 +1,173 @@
+"""All logs of a run as one tree of batches, and what of it is committed.
+
+A batch is known by (base offset, epoch); by LogMatching (I8) that names its bytes and all
+batches before it. So remembering each batch's predecessor once is enough to compare whole
+logs, and a log is known by its last batch. Ids are those of KRAFT's invariants: I8
+LogMatching, I9 LeaderCompleteness, I10 CommittedStable, I11 CommittedOnMajority.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkers.findings import Findings
+from histories.trace import TraceEvent
+
+BatchId = tuple[int, int]
+"""(base offset, epoch)."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """``before`` is None while no log showed what precedes the batch; ``holders`` a bit set."""
+
+    last: int
+    crc: int
+    before: BatchId | None
+    holders: int
+    where: str
+    event: TraceEvent | None
+
+
+@dataclass(slots=True)
+class Committed:
+    """A batch that lay below somebody's high watermark; ``at_epoch`` is that node's epoch."""
+
+    id: BatchId
+    crc: int
+    last: int
+    at_epoch: int
+    where: str
+    event: TraceEvent | None
+
+
+@dataclass(slots=True)
+class Election:
+    """A leader as it was elected: ``tip`` is the last batch of its log then, if known."""
+
+    epoch: int
+    node: str
+    epoch_start: int
+    tip: BatchId | None
+    event: TraceEvent
+
+
+START: BatchId = (-1, -1)
+"""What precedes the first batch of a log."""
+
+
+class LogChain:
+    """The batches of all logs, fed by traces and disk images in any order."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self.batches: dict[BatchId, Batch] = {}
+        self.committed: dict[int, Committed] = {}
+        self.elections: list[Election] = []
+        self.high_watermarks: dict[int, tuple[int, TraceEvent]] = {}
+        """Per epoch, the highest high watermark seen by a node in it."""
+
+    def report_to(self, findings: Findings) -> None:
+        """Put what is found from now on into ``findings``."""
+        self.findings = findings
+
+    def hold(
+        self,
+        where: str,
+        bit: int,
+        base: int,
+        epoch: int,
+        last: int,
+        crc: int,
+        before: BatchId | None,
+        event: TraceEvent | None = None,
+    ) -> None:
+        """``where`` (node ``bit``) has this batch after ``before`` (None: not known)."""
+        batch = self.batches.get((base, epoch))
+        if batch is None:
+            self.batches[base, epoch] = Batch(last, crc, before, bit, where, event)
+            return
+        batch.holders |= bit
+        if batch.crc != crc or batch.last != last:
+            self._differ(batch, base, epoch, where, event, "has other content")
+        elif before is not None:
+            if batch.before is None:
+                batch.before = before
+            elif batch.before != before:
+                self._differ(batch, base, epoch, where, event, "follows another batch")
+
+    def _differ(
+        self, batch: Batch, base: int, epoch: int, where: str, event: TraceEvent | None, how: str
+    ) -> None:
+        self.findings.add(
+            "I8",
+            f"Log matching broken: the batch at offset {base} of epoch {epoch} {how} on {where} "
+            f"than on {batch.where}.",
+            [e for e in (batch.event, event) if e is not None],
+        )
+
+    def commit(
+        self,
+        where: str,
+        base: int,
+        epoch: int,
+        last: int,
+        crc: int,
+        at_epoch: int,
+        event: TraceEvent | None,
+    ) -> bool:
+        """This batch lies below a high watermark; return whether that is news."""
+        known = self.committed.get(base)
+        if known is None:
+            self.committed[base] = Committed((base, epoch), crc, last, at_epoch, where, event)
+            return True
+        if known.id[1] != epoch or known.crc != crc or known.last != last:
+            self.findings.add(
+                "I10",
+                f"Offset {base} below the high watermark holds a batch of epoch {epoch} on {where} "
+                f"and another of epoch {known.id[1]} on {known.where}.",
+                [e for e in (known.event, event) if e is not None],
+            )
+        elif at_epoch < known.at_epoch:
+            known.at_epoch = at_epoch
+        return False
+
+    def check_leader_completeness(self) -> None:
+        """I9: a leader's log holds everything that was committed in lower epochs."""
+        by_epoch = sorted(self.high_watermarks.items())
+        tips: dict[int, Committed] = {}
+        for entry in self.committed.values():
+            tip = tips.get(entry.at_epoch)
+            if tip is None or entry.id[0] > tip.id[0]:
+                tips[entry.at_epoch] = entry
+        for election in self.elections:
+            highest, witness = -1, None
+            for epoch, (value, event) in by_epoch:
+                if epoch < election.epoch and value > highest:
+                    highest, witness = value, event
+            if witness is not None and highest > election.epoch_start:
+                self.findings.add(
+                    "I9",
+                    f"{election.node} became leader of epoch {election.epoch} with a log that ends "
+                    f"at {election.epoch_start}, but {witness.node} had committed up to {highest} "
+                    f"in epoch {witness.epoch}.",
+                    [witness, election.event],
+                )
+                continue
+            lower = [tip for epoch, tip in tips.items() if epoch < election.epoch]
+            if lower:
+                self._check_tip(election, max(lower, key=lambda tip: tip.id[0]))
+
+    def _check_tip(self, election: Election, committed: Committed) -> None:
+        at = election.tip
+        while at is not None and at[0] > committed.id[0]:
+            batch = self.batches.get(at)
+            at = None if batch is None else batch.before
+        if at is not None and at != START and at != committed.id and at[0] == committed.id[0]:
+            self.findings.add(
+                "I9",
+                f"{election.node} became leader of epoch {election.epoch} with a batch of epoch "
+                f"{at[1]} at offset {at[0]}, where a batch of epoch {committed.id[1]} was "
+                f"committed on {committed.where}.",
+                [e for e in (committed.event, election.event) if e is not None],
+            )

@@ -1,0 +1,141 @@
+"""What the trace has told about one node so far."""
+
+from __future__ import annotations
+
+from checkers.log_chain import START, BatchId
+from histories.trace import TraceEvent
+
+
+class NodeTrack:
+    """One node's position, votes and log, over all its incarnations.
+
+    ``end`` is the log end offset as appends and truncations add up, None while unknown.
+    ``unseen`` are ranges of offsets that were in the log at a start although no append of
+    them was traced (the process died between writing and telling).
+    """
+
+    __slots__ = (
+        "bases",
+        "bit",
+        "crcs",
+        "delivered",
+        "end",
+        "epoch",
+        "epoch_at_start",
+        "epoch_start",
+        "epoch_start_of",
+        "epochs",
+        "hw",
+        "id",
+        "incarnation",
+        "jumps",
+        "lasts",
+        "leader",
+        "max_hw",
+        "name",
+        "seq",
+        "settled",
+        "state",
+        "under_hw",
+        "unseen",
+        "voted",
+        "votes",
+    )
+
+    def __init__(self, name: str, node_id: int) -> None:
+        self.name = name
+        self.id = node_id
+        self.bit = 1 << node_id
+        self.incarnation = 0
+        self.seq = -1
+        self.state = ""
+        self.epoch = -1
+        self.epoch_at_start = -1
+        self.leader = -1
+        self.voted = -1
+        self.votes: dict[int, tuple[int, TraceEvent]] = {}
+        """Per epoch, whom the node voted for, and the event that shows it."""
+        self.jumps: list[tuple[int, int]] = []
+        """Epoch changes (from, to) seen within one incarnation."""
+        self.settled: set[int] = set()
+        """Epochs in which the node was seen to follow a leader: it grants no more there."""
+        self.hw = -1
+        self.max_hw = -1
+        """Highest high watermark of this incarnation."""
+        self.epoch_start = -1
+        self.epoch_start_of = -1
+        """Epoch whose leader this node was elected, and its first offset."""
+        self.bases: list[int] = []
+        self.epochs: list[int] = []
+        self.lasts: list[int] = []
+        self.crcs: list[int] = []
+        self.end: int | None = 0
+        self.unseen: list[tuple[int, int]] = []
+        self.under_hw = 0
+        """How many of the tracked batches were seen below the high watermark."""
+        self.delivered = 0
+        """End offset of what this incarnation delivered to the state machine; -1 unknown."""
+
+    def restart(self, leo: int) -> None:
+        """A new incarnation starts with a log that ends at ``leo``."""
+        if self.end is None or leo > self.end:
+            self.unseen.append((self.end or 0, leo))
+        elif leo < self.end:
+            self.cut(leo)
+        self.end = leo
+        self.hw = self.max_hw = -1
+        self.under_hw = 0
+        self.delivered = 0
+        self.epoch_start_of = -1
+
+    def forget(self) -> None:
+        """Events are missing: nothing that they might have changed is known any more."""
+        self.end = None
+        self.delivered = -1
+        self.state = ""
+
+    def push(self, base: int, epoch: int, last: int, crc: int) -> BatchId | None:
+        """Append a batch; return the batch before it, None when that is not known."""
+        before: BatchId | None
+        if not self.bases:
+            before = START if base == 0 else None
+        elif self.lasts[-1] + 1 == base:
+            before = (self.bases[-1], self.epochs[-1])
+        else:
+            before = None
+        self.bases.append(base)
+        self.epochs.append(epoch)
+        self.lasts.append(last)
+        self.crcs.append(crc)
+        self.end = last + 1
+        return before
+
+    def cut(self, to: int) -> None:
+        """Remove the batches that end at or after offset ``to``."""
+        while self.lasts and self.lasts[-1] >= to:
+            self.bases.pop()
+            self.epochs.pop()
+            self.lasts.pop()
+            self.crcs.pop()
+        self.under_hw = min(self.under_hw, len(self.bases))
+        self.end = to
+
+    def tip(self) -> BatchId | None:
+        """The last batch, if the log is known up to its end."""
+        if not self.bases:
+            return START if self.end == 0 else None
+        if self.lasts[-1] + 1 != self.end:
+            return None
+        return (self.bases[-1], self.epochs[-1])
+
+    def may_hold(self, offset: int) -> bool:
+        """Say whether ``offset`` was in the log untold."""
+        return any(begin <= offset < end for begin, end in self.unseen)
+
+    def never_voted_in(self, epoch: int) -> bool:
+        """True when the trace shows all of this node's time in ``epoch``, and no vote."""
+        if epoch in self.votes:
+            return False
+        if epoch in self.settled:
+            return True
+        return any(before < epoch < after for before, after in self.jumps)

@@ -1,0 +1,54 @@
+"""All checkers by name, and how several are run over one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib.metadata import entry_points
+
+from checkers import committed, epochs, invariants, linearizable, recovery, stats
+from checkers.run_data import RunData
+from histories.verdict import CheckerResult, Verdict
+
+Checker = Callable[[RunData], CheckerResult]
+"""A pure function: it reads the run and returns a verdict."""
+
+CHECKERS: dict[str, Checker] = {
+    "stats": stats.check,
+    "epochs": epochs.check,
+    "committed": committed.check,
+    "linearizable": linearizable.check,
+    "invariants": invariants.check,
+    "recovery": recovery.check,
+}
+
+
+def find(name: str) -> Checker:
+    """Return a checker, ours or one that a package offers as ``kraftwreck.checkers``.
+
+    Raises :class:`KeyError` with the names there are.
+    """
+    if name in CHECKERS:
+        return CHECKERS[name]
+    offered = entry_points(group="kraftwreck.checkers")
+    for entry in offered:
+        if entry.name == name:
+            checker: Checker = entry.load()
+            return checker
+    names = sorted({*CHECKERS, *(entry.name for entry in offered)})
+    raise KeyError(f"no checker {name!r}; there are {', '.join(names)}")
+
+
+def check(run: RunData, names: Iterable[str]) -> Verdict:
+    """Run the checkers called ``names`` over ``run`` and merge their verdicts.
+
+    A checker that raises, and a name that means nothing, is ``unknown`` with the error's
+    text, and hides no other checker's verdict.
+    """
+    results: dict[str, CheckerResult] = {}
+    for name in names:
+        try:
+            results[name] = find(name)(run)
+        except Exception as error:
+            text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
+            results[name] = CheckerResult(valid="unknown", error=f"{type(error).__name__}: {text}")
+    return Verdict.of(results)

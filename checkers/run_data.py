@@ -1,0 +1,174 @@
+"""Everything a checker may look at: one run, from a folder or from memory.
+
+Tables are read when first asked for. The same data is there as objects (``ops``,
+``events``), which is what a run in memory starts from, so the simulator pays for no
+conversion it does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+import pyarrow as pa
+
+from checkers.calls import Call, pair
+from histories.fault import FaultEvent
+from histories.operation import Op
+from histories.reading import (
+    HISTORY_SCHEMA,
+    TRACE_SCHEMA,
+    HistoryError,
+    from_table,
+    read_faults,
+    read_history,
+    read_trace,
+    to_table,
+)
+from histories.trace import TraceEvent
+
+FINAL = "final"
+"""Label of the disk image taken after the last operation."""
+
+LOG_FOLDER = "__cluster_metadata-0"
+
+Result = TypeVar("Result")
+
+
+class DiskImage(msgspec.Struct, kw_only=True):
+    """What one node's disk held: at a kill (``label`` "kill-<k>") or at the end ("final").
+
+    ``log`` is the metadata log, segments joined, as bytes; ``quorum_state`` the decoded
+    quorum-state file, None if there was none.
+    """
+
+    node: str
+    label: str
+    log: bytes
+    quorum_state: dict[str, Any] | None = None
+
+
+class RunData:
+    """One run. ``test`` is the content of ``test.json``.
+
+    ``ordered`` says that ``events`` are in the order in which they happened, over all
+    nodes: true for the simulator, which has one clock, and never for real hosts.
+    """
+
+    def __init__(self, test: dict[str, Any], *, ordered: bool = False) -> None:
+        self.test = test
+        self.ordered = ordered
+        self._derived: dict[str, Any] = {}
+        self._folder: Path | None = None
+
+    @classmethod
+    def from_memory(
+        cls,
+        ops: Sequence[Op],
+        events: Sequence[TraceEvent],
+        faults: Sequence[FaultEvent],
+        images: Sequence[DiskImage],
+        test: dict[str, Any],
+        *,
+        ordered: bool = False,
+    ) -> RunData:
+        """Return a run whose data is at hand. Nothing is copied."""
+        run = cls(test, ordered=ordered)
+        run.__dict__.update(
+            ops=list(ops), events=list(events), faults=list(faults), images=list(images)
+        )
+        return run
+
+    @classmethod
+    def from_folder(cls, path: Path) -> RunData:
+        """Return the run in folder ``path`` (complete or not).
+
+        Raises :class:`~histories.reading.HistoryError` when ``test.json`` cannot be read;
+        the other files are read on first use, with the same error.
+        """
+        file = path / "test.json"
+        try:
+            test = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        except OSError as error:
+            raise HistoryError(f"{file}: {error.strerror}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise HistoryError(f"{file}: {error}") from error
+        run = cls(test)
+        run._folder = path
+        return run
+
+    @cached_property
+    def ops(self) -> list[Op]:
+        return from_table(read_history(self._where()), Op)
+
+    @cached_property
+    def events(self) -> list[TraceEvent]:
+        return from_table(read_trace(self._where()), TraceEvent)
+
+    @cached_property
+    def faults(self) -> list[FaultEvent]:
+        return read_faults(self._where())
+
+    @cached_property
+    def images(self) -> list[DiskImage]:
+        return read_images(self._where())
+
+    @cached_property
+    def history(self) -> pa.Table:
+        """The operations as a table of :data:`~histories.reading.HISTORY_SCHEMA`."""
+        return to_table(self.ops, HISTORY_SCHEMA)
+
+    @cached_property
+    def trace(self) -> pa.Table:
+        """The trace as a table of :data:`~histories.reading.TRACE_SCHEMA`."""
+        return to_table(self.events, TRACE_SCHEMA)
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        """The operations, invocations joined with completions."""
+        return pair(self.ops)
+
+    @cached_property
+    def nodes(self) -> list[str]:
+        """Node names in order; the Kafka node id of a node is its position + 1."""
+        named = self.test.get("nodes")
+        if isinstance(named, list) and named:
+            return [str(name) for name in named]
+        return sorted({event.node for event in self.events})
+
+    def derived(self, name: str, make: Callable[[RunData], Result]) -> Result:
+        """Return ``make(self)``, computed once: several checkers share one pass."""
+        if name not in self._derived:
+            self._derived[name] = make(self)
+        return cast(Result, self._derived[name])
+
+    def _where(self) -> Path:
+        assert self._folder is not None, "a run in memory has all its data"
+        return self._folder
+
+
+def read_images(run: Path) -> list[DiskImage]:
+    """Return the disk images under ``nodes/<n>/images/<label>/``, by node and label.
+
+    Raises :class:`~histories.reading.HistoryError` when a file cannot be read.
+    """
+    images = []
+    for folder in sorted((run / "nodes").glob("*/images/*/")):
+        log_folder = folder / LOG_FOLDER
+        try:
+            log = b"".join(path.read_bytes() for path in sorted(log_folder.glob("*.log")))
+            state_file = log_folder / "quorum-state"
+            state = None
+            if state_file.exists():
+                state = msgspec.json.decode(state_file.read_bytes())
+        except OSError as error:
+            raise HistoryError(f"{error.filename}: {error.strerror}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise HistoryError(f"{log_folder}/quorum-state: {error}") from error
+        if log_folder.is_dir():
+            node = folder.parent.parent.name
+            images.append(DiskImage(node=node, label=folder.name, log=log, quorum_state=state))
+    return images

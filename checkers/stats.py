@@ -1,0 +1,49 @@
+"""How many operations of each kind ended how. Source: jepsen.checker ``stats``.
+
+Jepsen calls a run invalid when some kind of operation never succeeded. Here that is
+``unknown``: nothing was found wrong, but that kind was not tested.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.calls import Call
+from checkers.run_data import RunData
+from histories.operation import FAIL, INFO, OK
+from histories.verdict import CheckerResult
+
+
+def check(run: RunData) -> CheckerResult:
+    """Valid iff every kind of operation succeeded at least once."""
+    by_f: dict[str, dict[str, int]] = {}
+    for call in run.calls:
+        counts = by_f.setdefault(call.f, {OK: 0, FAIL: 0, INFO: 0})
+        counts[call.type] += 1
+    table: dict[str, Any] = {f: _with_rate(counts) for f, counts in sorted(by_f.items())}
+    total = {kind: sum(counts[kind] for counts in by_f.values()) for kind in (OK, FAIL, INFO)}
+    never = [f for f, counts in sorted(by_f.items()) if counts[OK] == 0]
+    error = None
+    if not by_f:
+        error = "no operation was invoked"
+    elif never:
+        error = f"never succeeded, so not tested: {', '.join(never)}"
+    return CheckerResult(
+        valid="unknown" if error else True,
+        stats={**_with_rate(total), "by_f": table, "errors": _errors(run.calls)},
+        error=error,
+    )
+
+
+def _with_rate(counts: dict[str, int]) -> dict[str, Any]:
+    count = sum(counts.values())
+    return {"count": count, **counts, "ok_rate": round(counts[OK] / count, 4) if count else None}
+
+
+def _errors(calls: list[Call]) -> dict[str, int]:
+    """The ten most frequent errors."""
+    errors: dict[str, int] = {}
+    for call in calls:
+        if call.error is not None:
+            errors[call.error] = errors.get(call.error, 0) + 1
+    return dict(sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:10])
