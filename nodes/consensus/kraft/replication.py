@@ -129,11 +129,16 @@ class Replication:
         )
 
     def write_quorum_state(self) -> None:
-        """Persist epoch, leader and vote."""
+        """Persist epoch, leader and vote.
+
+        A resigned node stays on disk as the leader its epoch had: forgetting that, it could
+        vote for another in the same epoch after the next restart.
+        """
         state = self.state
+        leader_id = self.node_id if isinstance(state, Resigned) else state.leader_id
         self.effects.append(
             WriteQuorumState(
-                self.epoch, state.leader_id, state.voted_id, state.voted_directory, self.voters
+                self.epoch, leader_id, state.voted_id, state.voted_directory, self.voters
             )
         )
 
