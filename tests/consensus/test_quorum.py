@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodes.consensus.effects import FatalError, WriteQuorumState
+from nodes.consensus.effects import FatalError, Reply, WriteQuorumState
 from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.messages import NO_DIRECTORY, BeginQuorumEpochRequest, VoteRequest
+from nodes.consensus.kraft.messages import (
+    NO_DIRECTORY,
+    BeginQuorumEpochRequest,
+    VoteRequest,
+    VoteResponse,
+)
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.states import Follower, Resigned
 
@@ -109,6 +114,25 @@ def test_a_restarted_leader_resigns_and_never_leads_its_old_epoch_again(cluster_
     assert restarted.announcements[-1] == (-1, leader.epoch)
     later = cluster.elect()
     assert later.epoch > leader.epoch
+
+
+def test_a_leader_restarted_twice_still_refuses_to_vote_in_its_old_epoch(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    own, epoch = leader.node_id, leader.epoch
+    for _ in range(2):
+        cluster.kill(own)
+        cluster.start(own)
+    saved = cluster.disks[own].quorum_state
+    assert saved is not None
+    assert (saved.epoch, saved.leader_id) == (epoch, own)
+    other = own % 3 + 1
+    ask = VoteRequest("cluster", own, epoch, other, NO_DIRECTORY, NO_DIRECTORY, 0, 99, False)
+    handle_request(cluster.replicas[own], 5, ask)
+    answer = cluster.replicas[own].effects[-1]
+    assert isinstance(answer, Reply)
+    assert isinstance(answer.message, VoteResponse)
+    assert not answer.message.vote_granted
 
 
 def test_a_graceful_leader_hands_over_without_waiting_for_a_time_out(cluster_of: Make) -> None:
