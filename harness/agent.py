@@ -1,0 +1,120 @@
+"""The control node's end of the conversation with :mod:`harness.node_agent`."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from harness.remote import Remote, RemoteError
+
+_SOURCE = Path(__file__).with_name("node_agent.py").read_bytes()
+_BOOT = (
+    "import sys; source = sys.stdin.buffer.read({size}); "
+    "exec(compile(source, 'kraftwreck-agent', 'exec'))"
+)
+ANSWER_TIMEOUT_S = 30.0
+
+
+class Agent:
+    """One agent process on one host, started when first asked. Safe to share by threads."""
+
+    def __init__(self, remote: Remote) -> None:
+        self.remote = remote
+        self._channel: paramiko.Channel | None = None
+        self._buffer = b""
+        self._lock = threading.Lock()
+
+    def ask(self, do: str, timeout_s: float = ANSWER_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
+        """Have ``do`` carried out on the host and return the evidence.
+
+        Raises :class:`RemoteError` when the host refuses, does not answer in ``timeout_s``
+        seconds, or goes away. A request is never sent twice.
+        """
+        line = json.dumps({"do": do, **fields}).encode() + b"\n"
+        with self._lock:
+            channel = self._open()
+            channel.settimeout(timeout_s)
+            try:
+                channel.sendall(line)
+                answer: dict[str, Any] = json.loads(self._read_line(channel, timeout_s))
+            except (OSError, EOFError, ValueError, paramiko.SSHException) as failure:
+                reason = self._why(channel, failure, timeout_s)
+                self._drop_channel()
+                raise RemoteError(self.remote.host.name, f"{do}: {reason}") from failure
+        if "error" in answer:
+            raise RemoteError(self.remote.host.name, f"{do}: {answer['error']}")
+        return answer
+
+    def _open(self) -> paramiko.Channel:
+        channel = self._channel
+        if channel is not None and not channel.closed and not channel.exit_status_ready():
+            return channel
+        self._drop_channel()
+        boot = _BOOT.format(size=len(_SOURCE))
+        channel = self.remote.open_channel(["/usr/bin/python3", "-E", "-s", "-c", boot])
+        channel.sendall(_SOURCE)
+        self._channel = channel
+        return channel
+
+    def _read_line(self, channel: paramiko.Channel, timeout_s: float) -> bytes:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            channel.settimeout(max(0.001, deadline - time.monotonic()))
+            chunk = channel.recv(65536)
+            if not chunk:
+                raise EOFError
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    @staticmethod
+    def _why(channel: paramiko.Channel, failure: Exception, timeout_s: float) -> str:
+        if isinstance(failure, TimeoutError):
+            return f"no answer in {timeout_s:g} s"
+        said = b""
+        if channel.recv_stderr_ready():
+            said = channel.recv_stderr(65536)
+        lines = said.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "the connection to the host broke"
+
+    def _drop_channel(self) -> None:
+        self._buffer = b""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def clock_offset(self, exchanges: int = 7) -> int:
+        """Return the host's CLOCK_MONOTONIC minus this machine's, in microseconds.
+
+        Midpoint of the fastest of several exchanges (Cristian's algorithm); the error is at
+        most half of that exchange's round trip.
+        """
+        best: tuple[int, int] | None = None
+        for _ in range(exchanges):
+            before = time.monotonic_ns()
+            there = int(self.ask("clock")["mono_us"])
+            after = time.monotonic_ns()
+            midpoint = (before + after) // 2000
+            if best is None or after - before < best[0]:
+                best = (after - before, there - midpoint)
+        assert best is not None
+        return best[1]
+
+    def close(self) -> None:
+        """End the agent."""
+        with self._lock:
+            self._drop_channel()
+
+
+def clock_offset(remote: Remote) -> int:
+    """Return :meth:`Agent.clock_offset` of a host, by an agent of its own."""
+    agent = Agent(remote)
+    try:
+        return agent.clock_offset()
+    finally:
+        agent.close()

@@ -1,0 +1,77 @@
+"""What a cluster is: named hosts that can be reached over SSH with pinned host keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class ClusterError(Exception):
+    """A cluster cannot be brought up or used; the message is one line for the user.
+
+    ``exit_code`` is 254 for what the user must change (arguments, missing tool) and 255
+    for what failed on the way.
+    """
+
+    def __init__(self, message: str, exit_code: int = 255) -> None:
+        super().__init__(" ".join(message.split()))
+        self.exit_code = exit_code
+
+
+class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the machine, no mistake
+    """This machine cannot run such a cluster at all; another provider may do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=254)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One machine, real or not.
+
+    ``ip`` is its address among the hosts (where its service listens, and what peers drop);
+    ``ssh_address`` where the control node reaches its sshd, when that is another one.
+    ``host_key`` is the only accepted host key, as in ``"ssh-ed25519 AAAA..."``. ``key`` is
+    a private key file, None to ask the user's agent and default keys. ``become`` is put
+    before every command: empty for root, ``"sudo -n"`` otherwise.
+    """
+
+    name: str
+    node_id: int
+    ip: str
+    host_key: str
+    port: int = 22
+    user: str = "root"
+    key: Path | None = None
+    become: str = ""
+    ssh_address: str = ""
+
+    @property
+    def ssh_endpoint(self) -> tuple[str, int]:
+        """Address and port of the host's sshd."""
+        return self.ssh_address or self.ip, self.port
+
+
+class Cluster(Protocol):
+    """Hosts for one run. Every method raises :class:`ClusterError` with one line."""
+
+    name: str
+
+    def up(self) -> list[Host]:
+        """Bring the hosts up (where that is ours to do) and return them in node order."""
+        ...
+
+    def heal(self) -> dict[str, dict[str, object]]:
+        """Undo every drop and pause left on the hosts; return the evidence by host name."""
+        ...
+
+    def down(self) -> None:
+        """Give the hosts back. Harmless when they are not up."""
+        ...
+
+
+def node_names(count: int) -> Sequence[str]:
+    """Return ``n1`` … ``n<count>``."""
+    return [f"n{number}" for number in range(1, count + 1)]

@@ -1,0 +1,97 @@
+"""Linux calls that Python 3.11 has no function for: namespaces, mounts, capabilities.
+
+All raise :class:`OSError` naming the call. Sources: unshare(2), setns(2), mount(2),
+pivot_root(2), prctl(2), capabilities(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+CLONE_NEWNS = 0x0002_0000
+CLONE_NEWUTS = 0x0400_0000
+CLONE_NEWIPC = 0x0800_0000
+CLONE_NEWPID = 0x2000_0000
+CLONE_NEWNET = 0x4000_0000
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x4_0000
+
+_MNT_DETACH = 2
+_PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
+
+CAPABILITIES = {
+    "chown": 0, "dac_override": 1, "dac_read_search": 2, "fowner": 3, "fsetid": 4, "kill": 5,
+    "setgid": 6, "setuid": 7, "setpcap": 8, "linux_immutable": 9, "net_bind_service": 10,
+    "net_broadcast": 11, "net_admin": 12, "net_raw": 13, "ipc_lock": 14, "ipc_owner": 15,
+    "sys_module": 16, "sys_rawio": 17, "sys_chroot": 18, "sys_ptrace": 19, "sys_pacct": 20,
+    "sys_admin": 21, "sys_boot": 22, "sys_nice": 23, "sys_resource": 24, "sys_time": 25,
+    "sys_tty_config": 26, "mknod": 27, "lease": 28, "audit_write": 29, "audit_control": 30,
+    "setfcap": 31, "mac_override": 32, "mac_admin": 33, "syslog": 34, "wake_alarm": 35,
+    "block_suspend": 36, "audit_read": 37, "perfmon": 38, "bpf": 39, "checkpoint_restore": 40,
+}  # fmt: skip
+"""Capability numbers by name, from linux/capability.h."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int) -> None:
+    """Move the caller (for NEWPID: its future children) into new namespaces."""
+    _check(_libc.unshare(flags), "unshare")
+
+
+def setns(fd: int, kind: int) -> None:
+    """Join the namespace that ``fd`` refers to."""
+    _check(_libc.setns(fd, kind), "setns")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """Call mount(2)."""
+    _check(
+        _libc.mount(
+            source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
+        ),
+        f"mount {kind or 'bind'} on {target}",
+    )
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make ``new`` the root and put the old one on ``old``, which is then detached."""
+    _check(_libc.pivot_root(new.encode(), old.encode()), "pivot_root")
+    os.chdir("/")
+    relative = "/" + os.path.relpath(old, new)
+    _check(_libc.umount2(relative.encode(), _MNT_DETACH), f"umount {relative}")
+    Path(relative).rmdir()
+
+
+def die_with_parent() -> None:
+    """Get SIGKILL when the thread that forked this process ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl PDEATHSIG")
+
+
+def bound_capabilities(kept: frozenset[str]) -> None:
+    """Take every capability but ``kept`` away from whatever this process executes next.
+
+    An allow-list: what a newer kernel invents is dropped too.
+    """
+    keep = {CAPABILITIES[name] for name in kept}
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    for number in range(last + 1):
+        if number not in keep:
+            _check(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), f"drop capability {number}")

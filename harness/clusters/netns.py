@@ -1,0 +1,189 @@
+"""Hosts as network namespaces of this machine: the default provider.
+
+Each host has its own network, mounts, host name, IPC and process ids, a copy-on-write view
+of this machine's root, its own sshd and a bounded set of capabilities; see
+:mod:`harness.clusters.node_root`. Who owns them, and why nothing can stay behind, is told
+in :mod:`harness.clusters.supervisor`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.clusters import state as states
+from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
+from harness.clusters.healing import heal_hosts
+from harness.clusters.keys import new_key_pair
+from harness.clusters.state import ProcessIdentity, State
+from harness.clusters.switch import MAX_NODES
+
+_TOOLS = {
+    "ip": "iproute2",
+    "nft": "nftables",
+    "/usr/sbin/sshd": "openssh-server",
+    "/usr/bin/python3": "python3",
+    "unshare": "util-linux",
+}
+"""What the provider calls, and the Debian package that has it."""
+
+_UP_TIMEOUT_S = 30.0
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+def probe() -> None:
+    """Raise :class:`ClusterUnavailable`, in one line, when this machine cannot do it."""
+    if sys.platform != "linux":
+        raise ClusterUnavailable(f"namespace hosts need Linux, this is {sys.platform}")
+    if os.geteuid() != 0:
+        raise ClusterUnavailable("namespace hosts need root, this is an ordinary user")
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool) is None:
+            raise ClusterUnavailable(f"{Path(tool).name} is missing: apt-get install {package}")
+    flags = ["--net", "--mount", "--uts", "--ipc", "--pid", "--fork"]
+    attempt = subprocess.run(["unshare", *flags, "true"], capture_output=True, text=True)
+    if attempt.returncode != 0:
+        raise ClusterUnavailable(f"namespaces are refused here: {attempt.stderr.strip()}")
+    if Path("/usr/bin").stat().st_dev != Path("/").stat().st_dev:
+        raise ClusterUnavailable("/usr is a file system of its own, hosts would not see it")
+
+
+class NetnsCluster:
+    """``nodes`` hosts ``n1``, ``n2`` …; gone when this process ends, unless ``detached``."""
+
+    name = "netns"
+
+    def __init__(self, nodes: int = 5, *, detached: bool = False) -> None:
+        if not 1 <= nodes <= MAX_NODES:
+            raise ClusterError(f"{nodes} hosts: between 1 and {MAX_NODES} are possible", 254)
+        self.nodes = nodes
+        self.detached = detached
+        self.directory: Path | None = None
+        self.control_ip = ""
+        self.hosts: list[Host] = []
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def up(self) -> list[Host]:
+        """Build the cluster and return its hosts.
+
+        Raises :class:`ClusterUnavailable` when this machine refuses, and then leaves nothing.
+        """
+        if self.directory is not None:
+            raise ClusterError("the cluster is up already")
+        probe()
+        states.sweep()
+        identifier = f"{int(time.time())}-{secrets.token_hex(3)}"
+        self.directory, lock = states.create(identifier)
+        try:
+            self._start(identifier, lock)
+        except BaseException:
+            self.down()
+            raise
+        finally:
+            os.close(lock)
+        return list(self.hosts)
+
+    def _start(self, identifier: str, lock: int) -> None:
+        assert self.directory is not None
+        own = ProcessIdentity.of(os.getpid())
+        state = State(identifier, states.boot_id(), self.detached, own)
+        state.write(self.directory)
+        client_key, client_public = new_key_pair()
+        key_file = self.directory / "id_ed25519"
+        key_file.touch(mode=0o600)
+        key_file.write_text(client_key)
+        names = node_names(self.nodes)
+        pairs = [new_key_pair() for _ in names]
+        spec = {
+            "authorized_key": client_public,
+            "nodes": [
+                {"name": name, "node_id": node_id, "host_key": private}
+                for node_id, (name, (private, _)) in enumerate(zip(names, pairs, strict=True), 1)
+            ],
+        }
+        spec_file = self.directory / "spec.json"
+        spec_file.touch(mode=0o600)
+        spec_file.write_text(json.dumps(spec))
+
+        ready = self._spawn_and_wait(lock)
+        self.control_ip = ready["control_ip"]
+        self.hosts = [
+            Host(name=name, node_id=node_id, ip=ip, host_key=public, key=key_file)
+            for node_id, (name, ip, (_, public)) in enumerate(
+                zip(names, ready["ips"], pairs, strict=True), start=1
+            )
+        ]
+        # The supervisor wrote its processes before it reported; keep them.
+        state = State.read(self.directory) or state
+        state.subnet, state.uplink = ready["subnet"], ready["uplink"]
+        state.hosts = [{**asdict(host), "key": str(key_file)} for host in self.hosts]
+        state.write(self.directory)
+
+    def _spawn_and_wait(self, lock: int) -> dict[str, Any]:
+        """Start the supervisor and return what it says when the hosts are up."""
+        assert self.directory is not None
+        with (self.directory / "supervisor.log").open("wb") as log:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-S", "-m", "harness.clusters.supervisor",
+                 str(self.directory), str(lock)],
+                # The pipe's write end is the lifeline: it closes however this process dies.
+                stdin=subprocess.DEVNULL if self.detached else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                env={"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin"),
+                     "PYTHONPATH": str(_PROJECT)},
+                pass_fds=[lock],
+                start_new_session=True,
+            )  # fmt: skip
+        assert self._supervisor.stdout is not None
+        readable, _, _ = select.select([self._supervisor.stdout], [], [], _UP_TIMEOUT_S)
+        line = self._supervisor.stdout.readline() if readable else b""
+        self._supervisor.stdout.close()
+        if not line:
+            reason = "no answer in time" if not readable else self._last_log_line()
+            raise ClusterError(f"the namespace hosts did not come up: {reason}")
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise ClusterUnavailable(f"namespace hosts are refused here: {message['error']}")
+        ready: dict[str, Any] = message["ready"]
+        return ready
+
+    def _last_log_line(self) -> str:
+        assert self.directory is not None
+        try:
+            lines = (self.directory / "supervisor.log").read_text().strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "its supervisor ended without a word"
+
+    def heal(self) -> dict[str, dict[str, object]]:
+        """Undo every drop and pause on the hosts."""
+        return heal_hosts(self.hosts)
+
+    def down(self) -> None:
+        """End every process of the cluster and wait until all of it is gone."""
+        if self.directory is None:
+            return
+        directory, self.directory, self.hosts = self.directory, None, []
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            if supervisor.stdin is not None:
+                supervisor.stdin.close()
+            else:
+                supervisor.terminate()
+            try:
+                supervisor.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                supervisor.kill()
+                supervisor.wait()
+        shutil.rmtree(directory, ignore_errors=True)

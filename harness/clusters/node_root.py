@@ -1,0 +1,176 @@
+"""What turns a fresh process into a host: its root file system, devices, network, sshd.
+
+Runs as PID 1 of a new PID namespace, forked by the supervisor, and ends in sshd.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.clusters.kernel import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWUTS,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    bound_capabilities,
+    die_with_parent,
+    mount,
+    pivot_root,
+    unshare,
+)
+
+KEPT_CAPABILITIES = frozenset({
+    "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
+    "net_bind_service", "net_broadcast", "net_admin", "net_raw", "ipc_lock", "ipc_owner",
+    "sys_chroot", "sys_ptrace", "sys_nice", "sys_resource", "lease", "audit_write", "setfcap",
+})  # fmt: skip
+"""What root on a host may do. Not sys_time: hosts share the machine's clock and would set
+it for everybody. Not sys_admin: /proc/sys could be remounted writable. Not mknod, rawio,
+module, boot: the machine's disks and kernel are not the host's."""
+
+SSHD_CONFIG = """\
+Port 22
+ListenAddress {ip}
+HostKey /etc/ssh/kraftwreck/host_key
+AuthorizedKeysFile /etc/ssh/kraftwreck/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+StrictModes no
+PidFile none
+PrintMotd no
+MaxStartups 100:30:200
+MaxSessions 200
+Subsystem sftp internal-sftp
+"""
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_READ_ONLY = ("/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One host to be: ``host_key`` is its private key (OpenSSH text), ``hosts`` /etc/hosts."""
+
+    name: str
+    ip: str
+    directory: Path
+    host_key: str
+    authorized_key: str
+    hosts: str
+
+
+def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
+    """Become the host and run sshd; never returns.
+
+    Writes a byte to the pipe ``unshared`` when its namespaces exist, and waits for a byte
+    on ``connected``, sent when eth0 is there. Raises :class:`OSError`.
+    """
+    die_with_parent()
+    os.setsid()
+    unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET)
+    os.write(unshared, b"u")
+    _build_root(spec)
+    socket.sethostname(spec.name)
+    os.read(connected, 1)
+    _bring_network_up(spec.ip)
+    # Last: everything under /proc/sys is read-only from here, but the host's own network.
+    for path in _READ_ONLY:
+        if Path(path).exists():
+            _bind(path, path, MS_RDONLY)
+    _bind("/proc/sys/net", "/proc/sys/net", 0)
+    bound_capabilities(KEPT_CAPABILITIES)
+    os.execve(  # noqa: S606 - a fixed argument vector, no shell
+        "/usr/sbin/sshd",
+        ["/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/kraftwreck/sshd_config"],
+        {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"},
+    )
+
+
+def _bind(source: str, target: str, flags: int) -> None:
+    """Bind-mount; flags only take hold in a second, remounting call (mount(2))."""
+    mount(source, target, "", MS_BIND)
+    mount("none", target, "", MS_REMOUNT | MS_BIND | flags)
+
+
+def _build_root(spec: NodeSpec) -> None:
+    """Give the process a private copy-on-write view of the machine's root."""
+    root = spec.directory / "root"
+    upper, work = spec.directory / "upper", spec.directory / "work"
+    for path in (root, upper, work):
+        path.mkdir(exist_ok=True)
+    mount("none", "/", "", MS_REC | MS_PRIVATE)
+    mount("overlay", str(root), "overlay", 0, f"lowerdir=/,upperdir={upper},workdir={work}")
+    mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("sysfs", f"{root}/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+    _build_devices(root)
+    for name, mode in (("run", "755"), ("tmp", "1777"), ("root", "700")):
+        mount("tmpfs", f"{root}/{name}", "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
+    (root / "run/sshd").mkdir(mode=0o755)
+    _write_identity(root, spec)
+    old = root / ".machine"
+    old.mkdir()
+    pivot_root(str(root), str(old))
+
+
+def _build_devices(root: Path) -> None:
+    dev = root / "dev"
+    mount("tmpfs", str(dev), "tmpfs", MS_NOSUID, "mode=755")
+    for name in _DEVICES:
+        (dev / name).touch()
+        mount(f"/dev/{name}", str(dev / name), "", MS_BIND)
+    (dev / "pts").mkdir()
+    mount("devpts", str(dev / "pts"), "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    (dev / "shm").mkdir()
+    mount("tmpfs", str(dev / "shm"), "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    for link, target in (
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ):
+        (dev / link).symlink_to(target)
+
+
+def _write_identity(root: Path, spec: NodeSpec) -> None:
+    """Write name, addresses and SSH keys into the private root."""
+    (root / "etc/hostname").write_text(spec.name + "\n")
+    (root / "etc/hosts").write_text(spec.hosts)
+    ssh = root / "etc/ssh/kraftwreck"
+    ssh.mkdir(parents=True, exist_ok=True)
+    (ssh / "authorized_keys").write_text(spec.authorized_key + "\n")
+    (ssh / "sshd_config").write_text(SSHD_CONFIG.format(ip=spec.ip))
+    (ssh / "host_key").touch(mode=0o600)
+    (ssh / "host_key").write_text(spec.host_key)
+    # sshd without PAM refuses an account whose password field starts with "!".
+    shadow = root / "etc/shadow"
+    if shadow.exists():
+        shadow.write_text(re.sub(r"(?m)^root:!+[^:]*:", "root:*:", shadow.read_text()))
+
+
+def _bring_network_up(ip: str) -> None:
+    """Configure lo and eth0; IPv4 only, so that dropping by IPv4 source misses nothing."""
+    disable = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+    if disable.exists():
+        disable.write_text("1")
+    commands = f"link set lo up\naddr add {ip}/24 dev eth0\nlink set eth0 up\n"
+    subprocess.run(
+        ["ip", "-batch", "-"], input=commands, text=True, check=True, env={"PATH": _PATH}
+    )

@@ -1,0 +1,32 @@
+"""From the words after ``-c`` to a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.clusters.cluster import Cluster, ClusterError
+
+NAMES = ("netns", "vagrant", "hosts:FILE")
+DEFAULT_NODES = 5
+
+
+def choose_cluster(spec: str, nodes: int | None = None) -> Cluster:
+    """Return the cluster that ``spec`` names, not yet up.
+
+    ``nodes`` None means five, or all hosts of an inventory. Raises ClusterError (exit code
+    254) for an unknown word or a bad inventory. ``sim`` is not a cluster.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind == "hosts" and rest:
+        from harness.clusters.hosts import HostsCluster
+
+        return HostsCluster(Path(rest), nodes)
+    if spec == "netns":
+        from harness.clusters.netns import NetnsCluster
+
+        return NetnsCluster(nodes or DEFAULT_NODES)
+    if spec == "vagrant":
+        from harness.clusters.vagrant import VagrantCluster
+
+        return VagrantCluster(nodes or DEFAULT_NODES)
+    raise ClusterError(f"cluster {spec!r} is unknown: use {', '.join(NAMES)}", exit_code=254)

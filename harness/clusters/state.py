@@ -1,0 +1,186 @@
+"""The state directories of namespace clusters: who lives, who died, what is left of them.
+
+``<root>/<id>/`` belongs to one cluster. Its file ``lock`` is held (flock) by every process
+of the cluster's supervisor, so "does it live" needs no process ids; ``state.json`` says
+which processes those were, by pid *and* start time, for ``down`` and for cleaning up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+LOCK = "lock"
+STATE = "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process that no later one can be mistaken for: ``start`` is in ticks since boot."""
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity:
+        """Return the identity of a running process; raises OSError when there is none."""
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        # The name, in parentheses, may hold anything; the start time is field 22.
+        return cls(pid, int(stat.rpartition(")")[2].split()[19]))
+
+    def alive(self) -> bool:
+        """Tell whether this very process still runs."""
+        try:
+            return ProcessIdentity.of(self.pid) == self
+        except (OSError, IndexError, ValueError):
+            return False
+
+    def kill(self, number: int = signal.SIGKILL) -> bool:
+        """Signal the process if it is still the one meant; tell whether it was."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            # Once the handle is open the pid cannot pass to another process unnoticed.
+            if not self.alive():
+                return False
+            signal.pidfd_send_signal(handle, number)
+            return True
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(handle)
+
+
+@dataclass(slots=True)
+class State:
+    """What is known of one cluster; ``hosts`` are :class:`Host` fields, None until it is up."""
+
+    id: str
+    boot_id: str
+    detached: bool
+    control: ProcessIdentity
+    supervisor: list[ProcessIdentity] = field(default_factory=list)
+    subnet: str = ""
+    uplink: str = ""
+    hosts: list[dict[str, Any]] | None = None
+
+    def write(self, directory: Path) -> None:
+        """Replace ``state.json`` at once, never half."""
+        part = directory / (STATE + ".part")
+        part.write_text(json.dumps(asdict(self), indent=1))
+        part.replace(directory / STATE)
+
+    @classmethod
+    def read(cls, directory: Path) -> State | None:
+        """Return the state, None when it was never written or cannot be read."""
+        try:
+            fields = json.loads((directory / STATE).read_text())
+            fields["control"] = ProcessIdentity(**fields["control"])
+            fields["supervisor"] = [ProcessIdentity(**one) for one in fields["supervisor"]]
+            return cls(**fields)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+
+def state_root() -> Path:
+    """Return the directory that holds all state directories of this user."""
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), "/run"):
+        if base and os.access(base, os.W_OK):
+            return Path(base) / "kraftwreck"
+    return Path(f"/tmp/kraftwreck-{os.getuid()}")  # noqa: S108 - mode 0700, owner checked below
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot: after another one, every process is another."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@contextlib.contextmanager
+def _root_locked() -> Iterator[Path]:
+    """Hold the root's lock, so that no directory is swept while it is being made."""
+    root = state_root()
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise PermissionError(f"{root} belongs to another user")
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield root
+
+
+def create(identifier: str) -> tuple[Path, int]:
+    """Make a state directory; return it and its held lock, to be inherited."""
+    with _root_locked() as root:
+        directory = root / identifier
+        directory.mkdir(mode=0o700)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return directory, lock
+
+
+def directories() -> list[Path]:
+    """Return the state directories, oldest name first."""
+    root = state_root()
+    if not root.is_dir():
+        return []
+    return sorted(path for path in root.iterdir() if path.is_dir())
+
+
+def lives(directory: Path) -> bool:
+    """Tell whether any process of the cluster's supervisor still runs."""
+    try:
+        with (directory / LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def sweep() -> list[Path]:
+    """Remove what dead clusters left behind; return the directories removed."""
+    removed = []
+    with contextlib.suppress(FileNotFoundError), _root_locked():
+        for directory in directories():
+            if not lives(directory):
+                _remove(directory)
+                removed.append(directory)
+    return removed
+
+
+def _remove(directory: Path) -> None:
+    state = State.read(directory)
+    if state is not None and state.boot_id == boot_id():
+        for process in state.supervisor:
+            process.kill()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def end(directory: Path, patience_s: float = 5.0) -> None:
+    """End a live cluster and wait until all of it is gone.
+
+    Asks its supervisor first, then kills. Raises TimeoutError when it will not die.
+    """
+    state = State.read(directory)
+    processes = state.supervisor if state else []
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes if number == signal.SIGKILL else processes[:1]:
+            process.kill(number)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            if not lives(directory):
+                sweep()
+                return
+            time.sleep(0.01)
+    raise TimeoutError(f"the processes of {directory} do not end")

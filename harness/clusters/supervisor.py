@@ -1,0 +1,232 @@
+"""The process that owns a namespace cluster; when it ends, all of the cluster ends.
+
+Two processes. The *outer* one watches: the lifeline (a pipe whose other end only the
+control process holds), the control process itself, and signals. The *inner* one is PID 1
+of a PID namespace and parent of all hosts. If the outer one dies in any way, the kernel
+kills the inner one (PDEATHSIG), and with PID 1 every process of the namespace, and with
+the last process all mounts, interfaces and rules. Nothing has to be cleaned up by hand.
+
+Run as ``python -m harness.clusters.supervisor DIRECTORY LOCK_FD``; ``DIRECTORY/spec.json``
+says what to build. Reports one JSON line on stdout: ``{"ready": {...}}`` or
+``{"error": "..."}``. Standard library only, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.clusters import kernel
+from harness.clusters.node_root import NodeSpec, become_host
+from harness.clusters.state import ProcessIdentity, State
+from harness.clusters.switch import CONTROL_SUFFIX, Subnet, claim_subnet, connect
+from harness.clusters.switch import new_network_namespace as new_switch
+
+READY_TIMEOUT_S = 15.0
+_LISTENING = "Server listening on"
+
+
+def main(argv: list[str]) -> int:
+    """Watch over one cluster until its lifeline, its control process or a signal ends it."""
+    directory, lock = Path(argv[1]), int(argv[2])
+    os.set_inheritable(lock, False)
+    try:
+        _supervise(directory)
+    finally:
+        _wait_for_links(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+def _supervise(directory: Path) -> None:
+    state = State.read(directory)
+    spec = json.loads((directory / "spec.json").read_text())
+    if state is None:
+        raise ValueError(f"{directory} has no readable state")
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    ends = [wake_read] if state.detached else [wake_read, 0, _watch(state.control)]
+
+    leash_read, leash_write = os.pipe()
+    kernel.unshare(kernel.CLONE_NEWPID)
+    inner = os.fork()
+    if inner == 0:
+        os.close(leash_write)
+        _inner(directory, spec, leash_read)
+    os.close(leash_read)
+    try:
+        state.supervisor = [ProcessIdentity.of(os.getpid()), ProcessIdentity.of(inner)]
+        state.write(directory)
+        os.write(leash_write, b"b")
+        poll = select.poll()
+        for fd in (*ends, os.pidfd_open(inner)):
+            poll.register(fd, select.POLLIN | select.POLLHUP)
+        poll.poll()
+    finally:
+        os.kill(inner, signal.SIGKILL)
+        os.waitpid(inner, 0)
+
+
+def _watch(process: ProcessIdentity) -> int:
+    """Return a handle that becomes readable when the process ends."""
+    handle = os.pidfd_open(process.pid)
+    if not process.alive():
+        raise ProcessLookupError("the control process has ended")
+    return handle
+
+
+def _wait_for_links(directory: Path) -> None:
+    """Wait until the kernel has taken the uplink away: the bridge's namespace is gone."""
+    mark = directory / "uplink"
+    if not mark.exists():
+        return
+    link = Path("/sys/class/net") / mark.read_text()
+    deadline = time.monotonic() + 5
+    while link.exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def _inner(directory: Path, spec: dict[str, Any], leash: int) -> None:
+    """Build the cluster, report, and stay until the leash is let go; never returns."""
+    try:
+        kernel.die_with_parent()
+        if not os.read(leash, 1):
+            return  # the outer process ended before PDEATHSIG was set
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        try:
+            ready = _build(directory, spec)
+        except OSError as error:
+            _report({"error": error.strerror or str(error)})
+            os._exit(1)
+        _report({"ready": ready})
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        os.read(leash, 1)
+    finally:
+        os._exit(0)
+
+
+def _report(message: dict[str, Any]) -> None:
+    """Say one line to the control process and let go of the pipe."""
+    os.write(1, json.dumps(message).encode() + b"\n")
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def _build(directory: Path, spec: dict[str, Any]) -> dict[str, Any]:
+    """Make the switch and all hosts; return subnet and host addresses. Raises OSError."""
+    kernel.unshare(kernel.CLONE_NEWNS)
+    kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("proc", "/proc", "proc")
+    own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    _put_uppers_where_overlayfs_takes_them(directory)
+    switch = new_switch()
+    subnet = claim_subnet(switch)
+    (directory / "uplink").write_text(subnet.uplink)
+    nodes = [_node_spec(node, subnet, spec, directory) for node in spec["nodes"]]
+    go_read, go_write = os.pipe()
+    pids = [_fork_host(node, own_pid_namespace, go_read) for node in nodes]
+    connect(subnet, switch, pids)
+    os.write(go_write, b"g" * len(nodes))
+    for node, pid in zip(nodes, pids, strict=True):
+        _wait_for_sshd(node, pid)
+    return {
+        "subnet": subnet.cidr,
+        "uplink": subnet.uplink,
+        "control_ip": subnet.control_ip,
+        "ips": [node.ip for node in nodes],
+    }
+
+
+def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
+    """Use a tmpfs for the hosts' writes where the directory's file system will not do.
+
+    (An overlay cannot be the upper layer of another: so inside most containers.)
+    """
+    probe = directory / "probe"
+    for name in ("upper", "work", "root"):
+        (probe / name).mkdir(parents=True)
+    layers = f"lowerdir=/,upperdir={probe}/upper,workdir={probe}/work"
+    try:
+        kernel.mount("overlay", str(probe / "root"), "overlay", 0, layers)
+    except OSError:
+        nodes = directory / "nodes"
+        nodes.mkdir()
+        kernel.mount("tmpfs", str(nodes), "tmpfs", 0, "mode=700")
+
+
+def _node_spec(
+    node: dict[str, Any], subnet: Subnet, spec: dict[str, Any], directory: Path
+) -> NodeSpec:
+    hosts = ["127.0.0.1 localhost", f"{subnet.ip(CONTROL_SUFFIX)} control"]
+    hosts += [f"{subnet.ip(other['node_id'])} {other['name']}" for other in spec["nodes"]]
+    return NodeSpec(
+        name=node["name"],
+        ip=subnet.ip(node["node_id"]),
+        directory=directory / "nodes" / node["name"],
+        host_key=node["host_key"],
+        authorized_key=spec["authorized_key"],
+        hosts="\n".join(hosts) + "\n",
+    )
+
+
+def _fork_host(node: NodeSpec, own_pid_namespace: int, go: int) -> int:
+    """Fork PID 1 of a new PID namespace into ``become_host``; return its pid here."""
+    node.directory.mkdir(parents=True)
+    unshared_read, unshared_write = os.pipe()
+    kernel.unshare(kernel.CLONE_NEWPID)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            log = os.open(_log(node), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (log, 1), (log, 2)):
+                os.dup2(source, target)
+            become_host(node, unshared_write, go)
+        except BaseException as error:
+            os.write(2, f"kraftwreck: {error}\n".encode())
+        finally:
+            os._exit(1)
+    kernel.setns(own_pid_namespace, kernel.CLONE_NEWPID)
+    os.close(unshared_write)
+    try:
+        if not os.read(unshared_read, 1):
+            raise OSError(f"{node.name}: {_last_line(node)}")
+    finally:
+        os.close(unshared_read)
+    return pid
+
+
+def _wait_for_sshd(node: NodeSpec, pid: int) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while _LISTENING not in _log(node).read_text(errors="replace"):
+        if os.waitpid(pid, os.WNOHANG)[0] != 0:
+            raise OSError(f"{node.name} ended while starting: {_last_line(node)}")
+        if time.monotonic() > deadline:
+            raise OSError(f"{node.name}: sshd is not up after {READY_TIMEOUT_S:.0f} s")
+        time.sleep(0.003)
+
+
+def _log(node: NodeSpec) -> Path:
+    return node.directory / "log"
+
+
+def _last_line(node: NodeSpec) -> str:
+    lines = _log(node).read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no message"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,177 @@
+"""Hosts as Vagrant machines: the machines ``n1`` … of a Vagrantfile, driven by the tool.
+
+Host keys are pinned when a machine is first seen: they are read through ``vagrant ssh``,
+which logs in with the key that Vagrant put into the machine, and kept next to Vagrant's
+own machine id in ``.vagrant/kraftwreck/``. A machine with another id is another machine
+and is pinned anew; the same machine with another key is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
+from harness.clusters.healing import heal_hosts
+from harness.clusters.hosts import check_logins
+
+PROJECT = Path(__file__).resolve().parents[2]
+ADDRESS_FILE = "/etc/kraftwreck/address"
+"""Written by vagrant/provision.sh: the machine's address among the machines."""
+HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key.pub"
+
+_QUERY_TIMEOUT_S = 180
+_UP_TIMEOUT_S = 3600
+
+
+class VagrantCluster:
+    """The first ``nodes`` machines of the Vagrantfile in ``directory``.
+
+    ``up`` starts those that do not run; ``down`` halts what ``up`` started and leaves
+    alone what ran before.
+    """
+
+    name = "vagrant"
+
+    def __init__(self, nodes: int = 5, directory: Path = PROJECT) -> None:
+        self.directory = directory
+        self.names = list(node_names(nodes))
+        self.hosts: list[Host] = []
+        self._started: list[str] = []
+
+    def up(self) -> list[Host]:
+        """Start the machines if needed and return them as hosts.
+
+        Raises :class:`ClusterUnavailable` when there is no vagrant, else ClusterError.
+        """
+        if shutil.which("vagrant") is None:
+            raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
+        if not (self.directory / "Vagrantfile").is_file():
+            raise ClusterError(f"there is no Vagrantfile in {self.directory}", exit_code=254)
+        states = self.status()
+        unknown = [name for name in self.names if name not in states]
+        if unknown:
+            raise ClusterError(
+                f"the Vagrantfile in {self.directory} has no machine {unknown[0]}: "
+                f"it has {', '.join(states) or 'none'}",
+                exit_code=254,
+            )
+        self._started = [name for name in self.names if states[name] != "running"]
+        if self._started:
+            self._vagrant(["up", *self._started], _UP_TIMEOUT_S, show=True)
+        self.hosts = [self._host(node_id, name) for node_id, name in enumerate(self.names, 1)]
+        check_logins(self.hosts)
+        return list(self.hosts)
+
+    def status(self) -> dict[str, str]:
+        """Return the state of every machine of the Vagrantfile (``running`` …)."""
+        output = self._vagrant(["status", "--machine-readable"], _QUERY_TIMEOUT_S)
+        rows = [line.split(",") for line in output.splitlines()]
+        return {row[1]: row[3] for row in rows if len(row) > 3 and row[2] == "state"}
+
+    def _host(self, node_id: int, name: str) -> Host:
+        config = self._vagrant(["ssh-config", name], _QUERY_TIMEOUT_S)
+        settings = parse_ssh_config(config, name)
+        pin = self._pin(name)
+        user = settings.get("user", "vagrant")
+        return Host(
+            name=name,
+            node_id=node_id,
+            ip=pin["ip"],
+            host_key=pin["host_key"],
+            port=int(settings.get("port", 22)),
+            user=user,
+            key=Path(settings["identityfile"][0]),
+            become="" if user == "root" else "sudo -n",
+            ssh_address=settings["hostname"],
+        )
+
+    def _pin(self, name: str) -> dict[str, str]:
+        """Return address and host key of a machine, asking it only when it is new."""
+        machine = self._machine_id(name)
+        file = self.directory / ".vagrant" / "kraftwreck" / f"{name}.json"
+        try:
+            pin: dict[str, str] = json.loads(file.read_text())
+            if pin["machine"] == machine and pin["ip"] and pin["host_key"]:
+                return pin
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        output = self._vagrant(
+            ["ssh", name, "-c", f"cat {ADDRESS_FILE} {HOST_KEY_FILE}"], _QUERY_TIMEOUT_S
+        )
+        ip = re.search(r"^([0-9]+(?:\.[0-9]+){3})\s*$", output, re.MULTILINE)
+        key = re.search(r"^(ssh-ed25519 [A-Za-z0-9+/=]+)", output, re.MULTILINE)
+        if ip is None or key is None:
+            raise ClusterError(
+                f"machine {name} has no {ADDRESS_FILE if ip is None else HOST_KEY_FILE}: "
+                f"run `vagrant provision {name}`"
+            )
+        pin = {"machine": machine, "ip": ip[1], "host_key": key[1]}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(pin, indent=1))
+        return pin
+
+    def _machine_id(self, name: str) -> str:
+        """Return Vagrant's id of the machine; it changes when the machine is made anew."""
+        ids = sorted((self.directory / ".vagrant" / "machines" / name).glob("*/id"))
+        if not ids:
+            raise ClusterError(f"machine {name} has not been created: run `vagrant up {name}`")
+        return f"{ids[0].parent.name}:{ids[0].read_text().strip()}"
+
+    def heal(self) -> dict[str, dict[str, object]]:
+        """Undo every drop and pause on the machines."""
+        return heal_hosts(self.hosts)
+
+    def down(self) -> None:
+        """Halt the machines that ``up`` started."""
+        started, self._started, self.hosts = self._started, [], []
+        if started:
+            self._vagrant(["halt", *started], _UP_TIMEOUT_S, show=True)
+
+    def halt(self) -> None:
+        """Halt every machine, whoever started it."""
+        if shutil.which("vagrant") is None:
+            raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
+        self._started = []
+        self._vagrant(["halt"], _UP_TIMEOUT_S, show=True)
+
+    def _vagrant(self, arguments: Sequence[str], timeout_s: int, show: bool = False) -> str:
+        """Run vagrant; with ``show`` its progress goes to standard error as it comes."""
+        command = ["vagrant", *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.directory,
+                env={**os.environ, "VAGRANT_CHECKPOINT_DISABLE": "1", "VAGRANT_NO_COLOR": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr if show else subprocess.PIPE,
+                stderr=None if show else subprocess.PIPE,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"`{' '.join(command)}` gave no result in {timeout_s} s") from error
+        except OSError as error:
+            raise ClusterUnavailable(f"vagrant cannot be run: {error.strerror}") from error
+        if done.returncode != 0:
+            said = (done.stderr or "").strip() or "see its messages above"
+            raise ClusterError(f"`{' '.join(command)}` gave status {done.returncode}: {said[:300]}")
+        return done.stdout or ""
+
+
+def parse_ssh_config(text: str, name: str) -> dict[str, Any]:
+    """Return what ``vagrant ssh-config`` says of one machine; raises ClusterError."""
+    settings: dict[str, Any] = dict(paramiko.SSHConfig.from_text(text).lookup(name))
+    if not settings.get("identityfile") or settings.get("hostname", name) == name:
+        raise ClusterError(f"`vagrant ssh-config` says nothing of {name}: is it running?")
+    return settings

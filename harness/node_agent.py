@@ -1,0 +1,368 @@
+"""What runs on a host for the control node: one process, one question a line, no waiting.
+
+The control node sends this source over SSH to ``python3`` and then talks JSON lines with
+it, so that a fault costs one round trip and no start of an interpreter. Standard library
+only, for any Python >= 3.9. A request is ``{"do": name, ...}``; the answer is the
+evidence, or ``{"error": "one line"}``.
+
+A service is described by ``{"pid_file", "argv", "log", "data", "images"}``. The pid file
+holds pid and start time, and a signal goes only to the process that has both *and* whose
+command line is ``argv``.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+TABLE = "kraftwreck"
+Request = dict[str, Any]
+Evidence = dict[str, Any]
+
+os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class RefusedError(Exception):
+    """The request cannot be carried out; the text is for the user."""
+
+
+# --- processes --------------------------------------------------------------------------
+
+
+def process_state(pid: int) -> tuple[str, int]:
+    """Return the state letter and the start time (ticks) of a process, ("gone", 0) if none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone", 0
+    return fields[0], int(fields[19])
+
+
+def service_pid(service: Request) -> int | None:
+    """Return the pid of the running service, None when it does not run."""
+    try:
+        pid, start = map(int, Path(service["pid_file"]).read_text().split())
+        state, now_start = process_state(pid)
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    except (OSError, ValueError):
+        return None
+    if now_start != start or state in ("gone", "Z", "X") or argv != service["argv"]:
+        return None
+    return pid
+
+
+def required_pid(service: Request) -> int:
+    pid = service_pid(service)
+    if pid is None:
+        raise RefusedError("the service does not run")
+    return pid
+
+
+def wait_for_state(pid: int, wanted: str, timeout_s: float) -> str:
+    """Wait until the process is in one of the states ``wanted``; return the last seen."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        state, _ = process_state(pid)
+        if state in wanted or state == "gone" or time.monotonic() > deadline:
+            return state
+        time.sleep(0.001)
+
+
+def gone(pid: int, timeout_s: float) -> bool:
+    """Wait until no process, not even a zombie, has this pid (kill(2) says ESRCH)."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def status(request: Request) -> Evidence:
+    """Tell whether the service runs, its pid and state letter."""
+    pid = service_pid(request["service"])
+    if pid is None:
+        return {"running": False}
+    return {"running": True, "pid": pid, "state": process_state(pid)[0]}
+
+
+def start(request: Request) -> Evidence:
+    """Start the service as a daemon and wait until ``port`` of ``ip`` is open."""
+    service, ip, port = request["service"], request["ip"], request["port"]
+    pid = service_pid(service)
+    if pid is not None:
+        return {"pid": pid, "running": True, "started": False}
+    if port_open(ip, port):
+        raise RefusedError(f"port {ip}:{port} is taken by another process")
+    began = time.monotonic()
+    pid = spawn(service)
+    deadline = began + request["wait_s"]
+    while not port_open(ip, port):
+        if service_pid(service) is None:
+            raise RefusedError(f"the service ended at once: {last_line(service['log'])}")
+        if time.monotonic() > deadline:
+            raise RefusedError(f"port {ip}:{port} is not open after {request['wait_s']:g} s")
+        time.sleep(0.005)
+    open_after = round((time.monotonic() - began) * 1000)
+    return {"pid": pid, "running": True, "started": True, "port_open_after_ms": open_after}
+
+
+def spawn(service: Request) -> int:
+    """Start ``argv`` in a session of its own, child of PID 1; write the pid file."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            daemon = os.fork()
+            if daemon:
+                os._exit(0)
+            log = os.open(service["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (log, 1), (log, 2)):
+                os.dup2(source, target)
+            pid = os.getpid()
+            Path(service["pid_file"]).write_text(f"{pid} {process_state(pid)[1]}\n")
+            os.write(write, str(pid).encode())
+            os.closerange(3, 64)
+            os.chdir("/")
+            os.execv(service["argv"][0], service["argv"])  # noqa: S606 - an argument vector
+        except BaseException as error:
+            os.write(2, f"{service['argv'][0]}: {error}\n".encode())
+        finally:
+            os._exit(127)
+    os.close(write)
+    os.waitpid(child, 0)
+    pid = int(os.read(read, 32) or b"0")
+    os.close(read)
+    if not pid:
+        raise RefusedError("the service could not be started")
+    # Between fork and exec the command line is still this agent's.
+    deadline = time.monotonic() + 2
+    while service_pid(service) is None and process_state(pid)[0] not in ("gone", "Z"):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.001)
+    return pid
+
+
+def port_open(ip: str, port: int) -> bool:
+    try:
+        socket.create_connection((ip, port), timeout=0.5).close()
+        return True
+    except OSError:
+        return False
+
+
+def last_line(path: str) -> str:
+    try:
+        lines = Path(path).read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "its log is empty"
+
+
+def kill(request: Request) -> Evidence:
+    """kill -9 the service, prove that it is gone, and keep an image of its data."""
+    service = request["service"]
+    pid = required_pid(service)
+    before = process_state(pid)[0]
+    began = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    if not gone(pid, 5.0):
+        raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
+    took = round((time.monotonic() - began) * 1e6)
+    image = save_image(service, request["label"])
+    return {"pid": pid, "before": before, "after": "ESRCH", "gone_after_us": took, **image}
+
+
+def stop(request: Request) -> Evidence:
+    """Ask the service to end (SIGTERM), kill it after ``wait_s``; harmless when down."""
+    service = request["service"]
+    pid = service_pid(service)
+    if pid is None:
+        return {"running": False}
+    os.kill(pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGTERM)
+    if gone(pid, request["wait_s"]):
+        return {"pid": pid, "signal": "SIGTERM", "after": "ESRCH"}
+    os.kill(pid, signal.SIGKILL)
+    if not gone(pid, 5.0):
+        raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
+    return {"pid": pid, "signal": "SIGKILL", "after": "ESRCH"}
+
+
+def pause(request: Request) -> Evidence:
+    """SIGSTOP the service and prove it stopped (state T)."""
+    return switch_state(request, signal.SIGSTOP, "T")
+
+
+def resume(request: Request) -> Evidence:
+    """SIGCONT the service and prove it goes on (any state but T)."""
+    return switch_state(request, signal.SIGCONT, "SRDI")
+
+
+def switch_state(request: Request, number: int, wanted: str) -> Evidence:
+    pid = required_pid(request["service"])
+    before = process_state(pid)[0]
+    os.kill(pid, number)
+    after = wait_for_state(pid, wanted, 2.0)
+    if after not in wanted:
+        raise RefusedError(f"process {pid} is in state {after} after signal {number}")
+    return {"pid": pid, "before": before, "after": after}
+
+
+def image(request: Request) -> Evidence:
+    """Copy the data directory to ``images/<label>``."""
+    return save_image(request["service"], request["label"])
+
+
+def save_image(service: Request, label: str) -> Evidence:
+    if not re.fullmatch(r"[a-z0-9-]+", label):
+        raise RefusedError(f"{label!r} is not a label")
+    target = Path(service["images"]) / label
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(service["data"], target, symlinks=True)
+    sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
+    return {"image": label, "files": len(sizes), "bytes": sum(sizes)}
+
+
+# --- packets ----------------------------------------------------------------------------
+
+
+def nft(arguments: list[str], script: str = "") -> str:
+    """Run nft and return what it prints."""
+    done = subprocess.run(
+        ["nft", *arguments], input=script, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RefusedError(f"nft: {(done.stderr.strip().splitlines() or ['no message'])[0]}")
+    return done.stdout
+
+
+def ruleset() -> str:
+    """Return our table as the kernel has it now, "" when there is none."""
+    try:
+        return nft(["list", "table", "inet", TABLE])
+    except RefusedError as refusal:
+        if "No such file" in str(refusal):
+            return ""
+        raise
+
+
+def counters(rules: str) -> dict[str, int]:
+    """Return the packets dropped, by source address, from a listed table."""
+    found = re.findall(r"([0-9]+(?:\.[0-9]+){3}) counter packets ([0-9]+)", rules)
+    return {address: int(packets) for address, packets in found}
+
+
+def drop(request: Request) -> Evidence:
+    """Drop every packet that arrives from ``sources``, instead of those dropped so far.
+
+    One nft transaction: there is no moment without rules, or with half of them. The
+    evidence is the ruleset the kernel lists afterwards, and what the old one had dropped.
+    """
+    sources = request["sources"]
+    before = counters(ruleset())
+    replacement = f"table inet {TABLE}\ndelete table inet {TABLE}\n"
+    if sources:
+        replacement += (
+            f"table inet {TABLE} {{\n"
+            " set dropped {\n  type ipv4_addr\n  counter\n"
+            f"  elements = {{ {', '.join(sources)} }}\n }}\n"
+            " chain arriving {\n"
+            "  type filter hook input priority -300; policy accept;\n"
+            "  ip saddr @dropped counter drop\n }\n}\n"
+        )
+    nft(["-f", "-"], replacement)
+    rules = ruleset()
+    if sorted(counters(rules)) != sorted(sources):
+        raise RefusedError(f"asked to drop {sources}, in force are {sorted(counters(rules))}")
+    return {"sources": sources, "ruleset": rules, "dropped_before": before}
+
+
+def heal(request: Request) -> Evidence:
+    """Stop dropping; tell how many packets were dropped, by source."""
+    rules = ruleset()
+    if rules:
+        nft(["delete", "table", "inet", TABLE])
+    packets = counters(rules)
+    return {"dropped": packets, "packets": sum(packets.values()), "ruleset": ruleset()}
+
+
+def dropped(request: Request) -> Evidence:
+    """Tell what is dropped now, and how many packets were."""
+    rules = ruleset()
+    packets = counters(rules)
+    return {"dropped": packets, "packets": sum(packets.values()), "ruleset": rules}
+
+
+# --- the host ---------------------------------------------------------------------------
+
+
+def clock(request: Request) -> Evidence:
+    """Return the host's clocks in microseconds."""
+    return {"mono_us": time.monotonic_ns() // 1000, "wall_us": time.time_ns() // 1000}
+
+
+def hello(request: Request) -> Evidence:
+    """Tell what the host is and has."""
+    return {
+        "hostname": socket.gethostname(),
+        "python": list(sys.version_info[:3]),
+        "uid": os.geteuid(),
+        "tools": {tool: shutil.which(tool) is not None for tool in ("nft", "tar")},
+    }
+
+
+def wipe(request: Request) -> Evidence:
+    """Remove and remake directories."""
+    for path in request["paths"]:
+        shutil.rmtree(path, ignore_errors=True)
+        Path(path).mkdir(parents=True)
+    return {}
+
+
+ACTIONS = {
+    action.__name__: action
+    for action in (
+        clock, hello, wipe, status, start, stop, kill, pause, resume, image, drop, heal, dropped,
+    )
+}  # fmt: skip
+
+
+def answer(line: bytes) -> Evidence:
+    """Carry out one request; a failure becomes an answer."""
+    try:
+        request = json.loads(line)
+        return ACTIONS[request["do"]](request)
+    except RefusedError as refusal:
+        return {"error": str(refusal)}
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return {"error": f"the disk of the host is full: {error}" if full else str(error)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Answer requests until the control node goes away."""
+    for line in sys.stdin.buffer:
+        sys.stdout.write(json.dumps(answer(line)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""``kraftwreck cluster``: clusters by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import click
+
+from harness.clusters import state as states
+from harness.clusters.cluster import Cluster, ClusterError, Host
+from harness.clusters.providers import DEFAULT_NODES, choose_cluster
+from harness.clusters.state import State
+from harness.remote import RemoteError
+
+P = ParamSpec("P")
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+_CLUSTER = click.option(
+    "-c", "--cluster", "spec", default="netns", metavar="netns|vagrant|hosts:FILE",
+    show_default=True, help="Where the hosts come from.",
+)  # fmt: skip
+_INVENTORY = "hosts.toml"
+
+
+def _one_line(function: Callable[P, None]) -> Callable[P, None]:
+    """Turn an error into one line on standard error and its exit code."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except ClusterError as error:
+            click.echo(f"kraftwreck: {error}", err=True)
+            sys.exit(error.exit_code)
+        except (RemoteError, OSError) as error:
+            click.echo(f"kraftwreck: {error}", err=True)
+            sys.exit(255)
+
+    return wrapped
+
+
+@click.group()
+def cluster() -> None:
+    """Bring hosts up, look at them, heal them, take them down."""
+
+
+@cluster.command()
+@_CLUSTER
+@click.option("--nodes", type=click.IntRange(1, 200), help="Number of hosts [default: 5].")
+@_JSON
+@_one_line
+def up(spec: str, nodes: int | None, as_json: bool) -> None:
+    """Bring hosts up and leave them running; print how to use them."""
+    from harness.clusters.hosts import format_inventory
+
+    began = time.monotonic()
+    if spec == "netns":
+        from harness.clusters.netns import NetnsCluster
+
+        namespaces = NetnsCluster(nodes or DEFAULT_NODES, detached=True)
+        hosts = namespaces.up()
+        assert namespaces.directory is not None
+        inventory = namespaces.directory / _INVENTORY
+    else:
+        hosts = choose_cluster(spec, nodes).up()
+        if spec == "vagrant":
+            from harness.clusters.vagrant import PROJECT
+
+            inventory = PROJECT / ".vagrant" / "kraftwreck" / _INVENTORY
+        else:
+            inventory = Path(spec.partition(":")[2])
+    if not spec.startswith("hosts:"):
+        inventory.write_text(format_inventory(hosts))
+    took = time.monotonic() - began
+    if as_json:
+        click.echo(json.dumps({"inventory": str(inventory), "seconds": round(took, 3),
+                               "hosts": [_plain(host) for host in hosts]}))  # fmt: skip
+        return
+    for host in hosts:
+        address, port = host.ssh_endpoint
+        click.echo(f"{host.name}  {host.ip}  ssh {host.user}@{address}:{port}", err=True)
+    click.echo(f"{len(hosts)} hosts up in {took:.2f} s", err=True)
+    click.echo(f"use them:       kraftwreck run -c hosts:{inventory}", err=True)
+    if spec == "netns":
+        click.echo(f"take them down: kraftwreck cluster down {inventory.parent.name}", err=True)
+
+
+def _plain(host: Host) -> dict[str, Any]:
+    address, port = host.ssh_endpoint
+    return {
+        "name": host.name,
+        "node_id": host.node_id,
+        "ip": host.ip,
+        "ssh": f"{host.user}@{address}:{port}",
+        "key": str(host.key) if host.key else None,
+        "host_key": host.host_key,
+    }
+
+
+def _found() -> list[tuple[Path, State | None, str]]:
+    """Return the clusters of this machine: directory, state, and what became of it.
+
+    ``up`` (detached, ours to take down), ``in use`` (a run owns it), ``dead``.
+    """
+    found = []
+    for directory in states.directories():
+        state = State.read(directory)
+        if not states.lives(directory):
+            condition = "dead"
+        else:
+            condition = "up" if state is not None and state.detached else "in use"
+        found.append((directory, state, condition))
+    return found
+
+
+@cluster.command()
+@_JSON
+@_one_line
+def status(as_json: bool) -> None:
+    """Show the namespace clusters of this machine."""
+    found = _found()
+    if as_json:
+        rows = [
+            {
+                "id": directory.name,
+                "condition": condition,
+                "subnet": state.subnet if state else "",
+                "hosts": _host_names(state),
+                "control_pid": state.control.pid if state else None,
+                "directory": str(directory),
+            }
+            for directory, state, condition in found
+        ]
+        click.echo(json.dumps({"clusters": rows}))
+        return
+    if not found:
+        click.echo("no namespace clusters", err=True)
+    for directory, state, condition in found:
+        words = [directory.name, condition]
+        if state is not None:
+            if condition == "in use":
+                words.append(f"by process {state.control.pid}")
+            words += [state.subnet, *_host_names(state)]
+        click.echo("  ".join(words), err=True)
+
+
+def _host_names(state: State | None) -> list[str]:
+    return [host["name"] for host in (state.hosts or [])] if state else []
+
+
+@cluster.command()
+@click.argument("identifier", required=False)
+@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Heal these instead.")
+@_JSON
+@_one_line
+def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
+    """Undo every drop and pause on hosts brought up by hand (or on cluster IDENTIFIER)."""
+    from harness.clusters.healing import heal_hosts
+
+    if spec is not None:
+        chosen: Cluster = choose_cluster(spec)
+        chosen.up()
+        evidence = {spec: chosen.heal()}
+    else:
+        evidence = {}
+        for directory, state, condition in _selected(identifier):
+            if condition != "dead" and state is not None and state.hosts:
+                fields = [{**host, "key": Path(host["key"])} for host in state.hosts]
+                evidence[directory.name] = heal_hosts([Host(**host) for host in fields])
+    if as_json:
+        click.echo(json.dumps(evidence))
+    failed = False
+    for name, hosts in evidence.items():
+        for host, done in hosts.items():
+            failed |= "error" in done
+            text = done.get("error") or f"{done['packets']} packets had been dropped"
+            click.echo(f"{name}  {host}  {text}", err=True)
+    if not evidence:
+        click.echo("nothing to heal", err=True)
+    if failed:
+        sys.exit(255)
+
+
+def _selected(
+    identifier: str | None, everything: bool = False
+) -> list[tuple[Path, State | None, str]]:
+    """Return one cluster by its id, or all but those in use by a run (unless ``everything``)."""
+    found = _found()
+    if identifier is not None:
+        chosen = [entry for entry in found if entry[0].name == identifier]
+        if not chosen:
+            known = ", ".join(entry[0].name for entry in found) or "none"
+            raise ClusterError(f"cluster {identifier!r} is unknown here; there are: {known}", 254)
+        return chosen
+    return [entry for entry in found if everything or entry[2] != "in use"]
+
+
+@cluster.command()
+@click.argument("identifier", required=False)
+@click.option("-c", "--cluster", "spec", metavar="vagrant", help="Halt the Vagrant machines.")
+@click.option("--all", "everything", is_flag=True, help="Also clusters that a run is using.")
+@_JSON
+@_one_line
+def down(identifier: str | None, spec: str | None, everything: bool, as_json: bool) -> None:
+    """End clusters brought up by hand (or cluster IDENTIFIER) and sweep what dead ones left."""
+    if spec is not None:
+        from harness.clusters.vagrant import VagrantCluster
+
+        chosen = choose_cluster(spec)
+        if isinstance(chosen, VagrantCluster):
+            chosen.halt()
+        else:
+            raise ClusterError("only netns and vagrant hosts can be taken down", 254)
+        return
+    ended = []
+    for directory, _, condition in _selected(identifier, everything):
+        try:
+            if condition != "dead":
+                states.end(directory)
+            ended.append({"id": directory.name, "was": condition})
+        except TimeoutError as error:
+            raise ClusterError(str(error)) from error
+    states.sweep()
+    if as_json:
+        click.echo(json.dumps({"ended": ended}))
+        return
+    for row in ended:
+        click.echo(f"{row['id']}  {'removed' if row['was'] == 'dead' else 'down'}", err=True)
+    if not ended:
+        click.echo("nothing to take down", err=True)
