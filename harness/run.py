@@ -1,0 +1,315 @@
+"""One whole test on real hosts: deploy, run clients and faults, heal, read, collect.
+
+Whatever happens on the way (an exception, Ctrl-C, a full disk), the cluster is healed, the
+history is kept, what can be collected is collected and the hosts are given back.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.archive import PROJECT_TREE
+from harness.clusters.cluster import Cluster
+from harness.environment import Environment
+from harness.faults import FaultInjector, FaultThread
+from harness.final_reads import final_operations
+from harness.interpreter import Client, Interpreter
+from harness.interrupts import Interrupted, Interrupts
+from harness.options import RunOptions, repeat_command
+from harness.recorder import Recorder
+from harness.system import Deployed, System
+from harness.workload import ClientState, Workload
+from histories.fault import Fault
+from histories.parquet import convert_run
+from histories.store import JsonLines, RunFolder, StoreError
+
+READY_S = 30.0
+"""How long a fresh or a healed cluster may take to serve clients."""
+CLIENT_WAIT_S = 10.0
+"""How long open operations may take after the last one began."""
+PROGRESS_S = 1.0
+
+InjectorFactory = Callable[[Environment, Callable[[], int]], FaultInjector]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a test. ``errors`` are what went wrong in the harness, one line each."""
+
+    folder: Path
+    errors: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+
+class TestRun:
+    """One test. Call :meth:`go` once, from the main thread."""
+
+    __test__ = False
+
+    def __init__(
+        self,
+        options: RunOptions,
+        *,
+        system: System,
+        workload: Workload,
+        schedule: Sequence[Fault],
+        injector: InjectorFactory,
+        cluster: Cluster,
+        say: Callable[[str], None],
+        tree: Path = PROJECT_TREE,
+        began: Callable[[Path], None] = lambda folder: None,
+    ) -> None:
+        """``say`` shows a line to people; ``began`` is told the folder once it exists.
+
+        ``tree`` is the node code to deploy. Raises
+        :class:`~histories.store.StoreError` when the store cannot be written.
+        """
+        self._options = options
+        self._system = system
+        self._workload = workload
+        self._schedule = schedule
+        self._make_injector = injector
+        self._cluster = cluster
+        self._say = say
+        self._tree = tree
+        self._folder = RunFolder(options.store, options.name, options.seed)
+        self._errors: list[str] = []
+        self._interrupts = Interrupts()
+        self._deployed: Deployed | None = None
+        self._interpreter: Interpreter | None = None
+        self._faults: FaultThread | None = None
+        self._recorder: Recorder | None = None
+        self._lines = [
+            JsonLines(self._folder.path / name) for name in ("history.jsonl", "faults.jsonl")
+        ]
+        self._start_ns = time.monotonic_ns()
+        self._test = self._describe()
+        self._folder.write_json("test.json", self._test)
+        began(self._folder.path)
+
+    def go(self) -> Outcome:
+        """Run the test; never raises for what goes wrong on the way."""
+        with self._interrupts as interrupts:
+            try:
+                self._phase("set-up", self._set_up)
+                if self._deployed is not None and not self._errors:
+                    interrupts.gentle = True
+                    self._phase("run", self._run)
+                interrupts.gentle = True
+                self._phase("wind-down", self._wind_down)
+            except Interrupted:
+                self._say("interrupted: tearing down")
+            interrupts.deaf = True
+            self._tear_down()
+            interrupted = interrupts.count > 0
+        self._test["errors"] = self._errors
+        self._test["interrupted"] = interrupted
+        self._phase("store", lambda: self._folder.write_json("test.json", self._test))
+        self._phase("convert", lambda: convert_run(self._folder.path))
+        self._phase("store", self._folder.complete)
+        return Outcome(self._folder.path, self._errors, interrupted)
+
+    # --- phases ---------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        options = self._options
+        begun = time.monotonic()
+        hosts = self._cluster.up()
+        self._say(f"{len(hosts)} hosts are up after {time.monotonic() - begun:.1f} s")
+        self._deployed = self._system.deploy(hosts, options, self._tree)
+        leader = self._deployed.ready(READY_S)
+        self._say(f"{options.system} is ready after {time.monotonic() - begun:.1f} s: {leader}")
+        offsets = self._deployed.clocks()
+        self._start_ns = time.monotonic_ns()
+        start_us = self._start_ns // 1000
+        self._test["started_wall"] = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._test["start_mono_us"] = start_us
+        self._test["clock"] = {
+            node: {"offset_us": offset + start_us} for node, offset in offsets.items()
+        }
+        self._folder.write_json("test.json", self._test)
+
+    def _run(self) -> None:
+        """Clients and faults, until the time limit, an interrupt or a full disk."""
+        options, deployed = self._options, self._deployed
+        assert deployed is not None
+        history, faults = self._lines
+        self._recorder = Recorder(history, self._clock)
+        self._interpreter = Interpreter(
+            self._workload,
+            self._recorder,
+            deployed.connect,
+            options.node_names,
+            seed=options.seed,
+            concurrency=options.concurrency,
+            rate=options.rate,
+        )
+        injector = self._make_injector(deployed.env, self._clock)
+        self._faults = FaultThread(self._schedule, injector, faults, self._clock)
+        watch = _Watch(deployed)
+        watch.start()
+        self._interpreter.start()
+        self._faults.start()
+        try:
+            self._wait(self._interpreter, self._faults, self._recorder, watch)
+        finally:
+            watch.stop()
+
+    def _wait(
+        self, interpreter: Interpreter, faults: FaultThread, recorder: Recorder, watch: _Watch
+    ) -> None:
+        limit = self._options.time_limit_s
+        shown = 0.0
+        while (now := self._clock() / 1e9) < limit:
+            if self._interrupts.asked.wait(min(0.1, limit - now)):
+                self._say("interrupted: ending the test early; once more to tear down at once")
+                return
+            failure = interpreter.failure or faults.failure
+            if failure is not None:
+                raise failure
+            if now - shown >= PROGRESS_S:
+                shown = now
+                active = ", ".join(faults.injector.active) or "no faults"
+                self._say(f"{now:5.0f} s  {recorder.summary}  |  {watch.position}  |  {active}")
+
+    def _wind_down(self) -> None:
+        """Heal, let clients finish, read everything once more, stop, collect."""
+        faults, interpreter, deployed = self._faults, self._interpreter, self._deployed
+        if deployed is None:
+            return
+        if faults is not None:
+            self._say("healing")
+            self._phase("heal", faults.heal)
+            self._errors.extend(f"fault: {line}" for line in faults.errors)
+        self._phase("restore", lambda: self._restore(deployed))
+        self._test["healed"] = self._clock()
+        if interpreter is not None and self._recorder is not None:
+            self._phase("clients", lambda: interpreter.stop(CLIENT_WAIT_S))
+            self._phase("recovery", lambda: self._recovered(deployed))
+            self._phase("final operations", self._final_operations)
+        self._say("collecting")
+        self._phase("stop", deployed.stop)
+        self._phase("collect", lambda: deployed.collect(self._folder.path))
+
+    def _restore(self, deployed: Deployed) -> None:
+        """Make sure that nothing stays broken, whatever the faults' own undoing achieved."""
+        self._errors.extend(f"restore: {line}" for line in deployed.restore())
+
+    def _recovered(self, deployed: Deployed) -> None:
+        """Wait until the healed cluster serves again; that it does not is a finding."""
+        begun = time.monotonic()
+        try:
+            leader = deployed.ready(READY_S)
+        except TimeoutError as error:
+            self._test["recovered_s"] = None
+            self._say(f"the healed cluster did not recover: {error}")
+            return
+        self._test["recovered_s"] = round(time.monotonic() - begun, 3)
+        self._say(f"recovered: {leader}")
+
+    def _final_operations(self) -> None:
+        assert self._interpreter is not None
+        assert self._recorder is not None
+        assert self._deployed is not None
+        planned = self._workload.final(self._options.node_names)
+        if not planned:
+            return
+        self._say("final operations")
+        nodes = self._options.node_names
+        state = ClientState(
+            thread=0,
+            nodes=nodes,
+            ids=dict(enumerate(nodes, start=1)),
+            seed=self._options.seed,
+        )
+        concurrency = self._options.concurrency
+        client = Client(self._workload, self._recorder, self._deployed.connect, state, concurrency)
+        # A fresh process: the first client's own may have been cut off in mid-operation.
+        client.process = self._interpreter.clients[0].process + concurrency
+        try:
+            final_operations(client, planned)
+        finally:
+            client.close()
+
+    def _tear_down(self) -> None:
+        if self._interpreter is not None:
+            # After a second interrupt clients may still be at work.
+            cut_off = self._interpreter
+            self._phase("clients", lambda: cut_off.stop(0.0))
+        for lines in self._lines:
+            self._phase("store", lines.close)
+        if self._deployed is not None:
+            self._phase("close", self._deployed.close)
+        self._phase("cluster down", self._cluster.down)
+
+    # --- small things ---------------------------------------------------------------------
+
+    def _phase(self, name: str, action: Callable[[], object]) -> None:
+        """Do one step; what goes wrong is said, kept, and keeps nothing else from being done."""
+        try:
+            action()
+        except Exception as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            if not isinstance(error, StoreError | OSError) and type(error).__module__ == "builtins":
+                text = f"{type(error).__name__}: {text}"
+            line = f"{name}: {text}"
+            if line not in self._errors:
+                self._errors.append(line)
+                self._say(f"error: {line}")
+
+    def _clock(self) -> int:
+        return time.monotonic_ns() - self._start_ns
+
+    def _describe(self) -> dict[str, Any]:
+        options = self._options
+        return {
+            **options.as_json(),
+            "name": options.name,
+            "nodes": list(options.node_names),
+            "options": options.as_json(),
+            "repeat": repeat_command(options),
+            "simulated": False,
+            "started_wall": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "schedule": msgspec.to_builtins(list(self._schedule)),
+            "checkers": list(dict.fromkeys([*self._workload.checkers, *self._system.checkers])),
+            "versions": {
+                "kraftwreck": version("kraftwreck"),
+                "python": platform.python_version(),
+                "kernel": platform.release(),
+                **self._system.describe(self._tree),
+            },
+        }
+
+
+class _Watch:
+    """Keeps the progress line's leader and epoch fresh, from a thread of its own."""
+
+    def __init__(self, deployed: Deployed) -> None:
+        self.position = ""
+        self._deployed = deployed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _work(self) -> None:
+        while not self._stop.wait(PROGRESS_S):
+            try:
+                self.position = self._deployed.position()
+            except Exception as error:
+                # Only for people: the run goes on without.
+                self.position = f"leader unknown ({type(error).__name__})"

@@ -1,0 +1,76 @@
+"""What a system under test must offer the run loop; adapters live in ``systems``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.clusters.cluster import Host
+from harness.environment import Environment
+from harness.interpreter import Connection
+from harness.options import RunOptions
+
+
+class Deployed(Protocol):
+    """A system that runs on hosts. Every method may raise an exception of one line."""
+
+    env: Environment
+
+    def connect(self, node: str, client_id: str) -> Connection:
+        """Return a client's connection to ``node`` (not open yet)."""
+        ...
+
+    def clocks(self) -> Mapping[str, int]:
+        """Return, per node, its monotonic clock minus the control node's, in microseconds."""
+        ...
+
+    def position(self) -> str:
+        """Return leader and epoch in a few characters, for the progress line."""
+        ...
+
+    def ready(self, timeout_s: float) -> str:
+        """Wait until the system serves clients; return who leads.
+
+        Raises :class:`TimeoutError` with one line after ``timeout_s`` seconds.
+        """
+        ...
+
+    def restore(self) -> list[str]:
+        """Heal, resume and start everything whatever its state; return what failed."""
+        ...
+
+    def stop(self) -> None:
+        """End the processes on the hosts gracefully."""
+        ...
+
+    def collect(self, run: Path) -> None:
+        """Copy what every node wrote (trace, output, inputs, disk images) to ``run/nodes``.
+
+        The system must be stopped. Nodes that cannot be reached are named in the error,
+        after all others were collected.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all sessions with the hosts."""
+        ...
+
+
+class System(Protocol):
+    """One kind of system under test."""
+
+    name: str
+    about: str
+    default_workload: str
+    workloads: Sequence[str]
+    checkers: Sequence[str]
+    """Checkers that judge every run of this system, whatever the workload."""
+
+    def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
+        """Install the tree ``nodes`` on ``hosts`` and start it."""
+        ...
+
+    def describe(self, nodes: Path) -> Mapping[str, Any]:
+        """Return versions and digests for ``test.json``."""
+        ...

@@ -1,0 +1,221 @@
+"""A whole test over a fake system: the order of things, and what survives a failure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.options import RunOptions
+from harness.run import TestRun
+from histories.fault import Fault
+from histories.operation import Op
+from histories.reading import read_faults, read_history, read_lines
+from nemesis.inject import Injector
+from workloads.metadata import WORKLOAD
+
+SECOND = 1_000_000_000
+
+
+def fault(kind: str, at_s: float, duration_s: float, *targets: str) -> Fault:
+    return Fault(
+        at=int(at_s * SECOND),
+        kind=kind,
+        shape="one",
+        duration=int(duration_s * SECOND),
+        draw=1,
+        targets=targets,
+    )
+
+
+@pytest.fixture
+def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
+    def build(schedule: Sequence[Fault] = (), seconds: float = 0.5) -> TestRun:
+        said: list[str] = []
+        fake.said = said
+        return TestRun(
+            RunOptions(nodes=3, time_limit_s=seconds, store=tmp_path, rate=100.0, seed=9),
+            system=fake,
+            workload=WORKLOAD,
+            schedule=schedule,
+            injector=Injector,
+            cluster=cluster,
+            say=said.append,
+        )
+
+    return build
+
+
+def later(seconds: float, action: Callable[[], object]) -> None:
+    threading.Timer(seconds, action).start()
+
+
+def test_a_run_from_set_up_to_tear_down(make: Any, fake: Any, tmp_path: Path) -> None:
+    schedule = [fault("partition", 0.1, 0.1, "n1"), fault("kill", 0.15, 0.1, "n2")]
+    outcome = make(schedule).go()
+    assert outcome.errors == []
+    assert outcome.interrupted is False
+    assert fake.log == [
+        "up", "deploy", "ready", "drop", "kill n2", "heal", "start n2",
+        "restore", "ready", "stop", "collect", "close", "down",
+    ]  # fmt: skip
+    folder = outcome.folder
+    assert (tmp_path / "latest").resolve() == folder
+    ops = read_lines(folder / "history.jsonl", Op)
+    assert sum(op.final and op.type == "ok" for op in ops) == 4
+    assert read_history(folder).num_rows == len(ops)
+    assert (folder / "history.parquet").is_dir()
+    assert (folder / "trace.parquet").is_file()
+    assert [(e.id, e.phase) for e in read_faults(folder)] == [
+        (0, "start"), (1, "start"), (0, "stop"), (1, "stop"),
+    ]  # fmt: skip
+    test = msgspec.json.decode((folder / "test.json").read_bytes())
+    assert test["nodes"] == ["n1", "n2", "n3"]
+    assert test["clock"]["n1"] == {"offset_us": 5 + test["start_mono_us"]}
+    assert test["repeat"].startswith("kraftwreck run kraft -w metadata -n partition,kill,pause")
+    assert [f["kind"] for f in test["schedule"]] == ["partition", "kill"]
+    assert test["errors"] == []
+    assert test["healed"] > 0
+
+
+def test_faults_still_active_at_the_end_are_healed(make: Any, fake: Any) -> None:
+    outcome = make([fault("pause", 0.1, 60, "n1")], 0.3).go()
+    assert outcome.errors == []
+    assert [(e.kind, e.phase) for e in read_faults(outcome.folder)] == [
+        ("pause", "start"),
+        ("pause", "stop"),
+    ]
+    assert fake.log.index("resume n1") < fake.log.index("restore")
+
+
+def test_progress_is_shown_every_second(make: Any, fake: Any) -> None:
+    make((), 2.3).go()
+    shown = [line for line in fake.said if " ok, " in line]
+    assert len(shown) == 2
+    assert "no faults" in shown[0]
+    assert "leader n1 epoch 1" in shown[1]
+
+
+@pytest.mark.parametrize("step", ["up", "deploy", "ready"])
+def test_a_set_up_that_fails_is_one_line_and_the_cluster_goes_down(
+    make: Any, fake: Any, step: str
+) -> None:
+    fake.failing = {step}
+    outcome = make().go()
+    assert outcome.errors[0] == f"set-up: RuntimeError: {step} does not work"
+    assert fake.log[-1] == "down"
+    assert outcome.folder.is_dir()
+
+
+@pytest.mark.parametrize("step", ["restore", "stop", "collect", "close", "down"])
+def test_a_later_step_that_fails_keeps_no_other_from_being_done(
+    make: Any, fake: Any, step: str
+) -> None:
+    fake.failing = {step}
+    outcome = make().go()
+    assert any(f"{step} does not work" in error for error in outcome.errors)
+    assert fake.log[-1] == "down"
+    assert read_history(outcome.folder).num_rows > 0
+
+
+def test_an_error_of_a_fault_is_reported(make: Any, fake: Any) -> None:
+    fake.failing = {"kill"}
+    outcome = make([fault("kill", 0.1, 0.1, "n2")]).go()
+    assert outcome.errors == ["fault: kill start: n2: RuntimeError: kill n2 does not work"]
+
+
+def test_the_first_interrupt_ends_early_but_finishes_properly(make: Any, fake: Any) -> None:
+    run = make((), 60)
+    later(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    begun = time.monotonic()
+    outcome = run.go()
+    assert time.monotonic() - begun < 10
+    assert outcome.interrupted
+    assert outcome.errors == []
+    assert fake.log[-5:] == ["ready", "stop", "collect", "close", "down"]
+    ops = read_lines(outcome.folder / "history.jsonl", Op)
+    assert any(op.final for op in ops)
+
+
+def test_sigterm_counts_as_an_interrupt(make: Any, fake: Any) -> None:
+    run = make((), 60)
+    later(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert run.go().interrupted
+
+
+def test_the_second_interrupt_tears_down_at_once(make: Any, fake: Any) -> None:
+    run = make((), 60)
+
+    def hang(timeout_s: float) -> str:
+        fake._did("ready")
+        if fake.log.count("ready") > 1:
+            time.sleep(30)
+        return "leader n1"
+
+    fake.ready = hang
+    later(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    later(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    begun = time.monotonic()
+    outcome = run.go()
+    assert time.monotonic() - begun < 10
+    assert outcome.interrupted
+    assert "collect" not in fake.log
+    assert fake.log[-2:] == ["close", "down"]
+    assert read_history(outcome.folder).num_rows > 0
+
+
+def test_an_interrupt_during_set_up_tears_down(make: Any, fake: Any) -> None:
+    run = make()
+
+    def slow(timeout_s: float) -> str:
+        time.sleep(30)
+        return ""
+
+    fake.ready = slow
+    later(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    outcome = run.go()
+    assert outcome.interrupted
+    assert fake.log[-2:] == ["close", "down"]
+
+
+def test_a_full_disk_ends_the_run_keeps_the_history_and_heals(
+    make: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make([fault("partition", 0.1, 60, "n1")], 60)
+    real, written = os.write, 0
+
+    def limited(fd: int, data: bytes) -> int:
+        nonlocal written
+        written += 1
+        if written > 60:
+            raise OSError(28, "No space left on device")
+        return real(fd, data)
+
+    monkeypatch.setattr(os, "write", limited)
+    outcome = run.go()
+    assert any("No space left on device; what was written" in line for line in outcome.errors)
+    assert "heal" in fake.log
+    assert fake.log[-1] == "down"
+    assert read_history(outcome.folder).num_rows > 10
+
+
+def test_a_cluster_that_does_not_recover_is_no_harness_error(make: Any, fake: Any) -> None:
+    def never(timeout_s: float) -> str:
+        fake._did("ready")
+        if fake.log.count("ready") > 1:
+            raise TimeoutError("no leader for 30 s")
+        return "leader n1"
+
+    fake.ready = never
+    outcome = make().go()
+    assert outcome.errors == []
+    test = msgspec.json.decode((outcome.folder / "test.json").read_bytes())
+    assert test["recovered_s"] is None
+    assert "the healed cluster did not recover: no leader for 30 s" in fake.said
