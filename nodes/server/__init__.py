@@ -1,1 +1,1 @@
-"""The asyncio shell: sockets, files, clocks around a pure node."""
+"""The asyncio shell: one process, one node, real sockets and a real disk."""

@@ -1,0 +1,254 @@
+"""The listener's side of connections: frames in, answers out in the order of requests.
+
+A client may pipeline. What cannot be understood closes its connection with one line on
+stderr, and never harms the node: see Kafka's ``SocketServer`` for the same rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, cast
+
+from nodes.consensus.effects import ApiReply, ApiRequest, Event, Reply, RequestReceived
+from nodes.metadata.controller import CLIENT_APIS
+from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_request_header, encode_response
+from nodes.protocol.codec import ProtocolError, decode
+from nodes.protocol.errors import UNSUPPORTED_VERSION
+from nodes.server.console import say
+from nodes.server.wire import (
+    QUORUM_APIS,
+    Body,
+    Endpoints,
+    ShapeError,
+    invalid_request,
+    request_from_body,
+    response_to_body,
+)
+
+MAX_FRAME: Final = 100 << 20
+MAX_QUORUM_FRAME: Final = 1 << 20
+"""Requests of the quorum carry no records and are small."""
+MAX_PENDING: Final = 100
+"""Unanswered requests after which a connection is not read any further."""
+SERVED: Final = frozenset((*CLIENT_APIS, *QUORUM_APIS))
+_LENGTH: Final = 4
+_KEY_END: Final = 6
+
+
+class _Slot:
+    """A request that waits for its answer, and for its turn."""
+
+    __slots__ = ("api", "connection", "correlation", "frame", "version")
+
+    def __init__(self, connection: Connection, api: str, version: int, correlation: int) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self.correlation = correlation
+        self.frame: bytes | None = None
+
+
+class Requests:
+    """Requests the node has not answered yet, by token."""
+
+    def __init__(self, submit: Callable[[Event], None], endpoints: Endpoints) -> None:
+        self.submit = submit
+        self._endpoints = endpoints
+        self._slots: dict[int, _Slot] = {}
+        self._next = 0
+
+    def open(self, slot: _Slot) -> int:
+        """Return a token for a new request."""
+        self._next += 1
+        self._slots[self._next] = slot
+        return self._next
+
+    def forget(self, connection: Connection) -> None:
+        """Drop the requests of a closed connection."""
+        gone = [token for token, slot in self._slots.items() if slot.connection is connection]
+        for token in gone:
+            del self._slots[token]
+
+    def reply(self, effect: Reply | ApiReply) -> None:
+        """Answer a request; nothing happens if its client has gone."""
+        slot = self._slots.pop(effect.token, None)
+        if slot is None:
+            return
+        if isinstance(effect, ApiReply):
+            body = effect.body
+        else:
+            body = response_to_body(effect.message, slot.version, self._endpoints)
+        slot.connection.answer(slot, body)
+
+
+class Connection(asyncio.Protocol):
+    """One client or peer that has connected to this node."""
+
+    def __init__(self, requests: Requests, connections: set[Connection]) -> None:
+        self._requests = requests
+        self._connections = connections
+        self._buffer = bytearray()
+        self._slots: deque[_Slot] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._peer = "?"
+        self._paused = False
+        self._clogged = False
+        self.last_active = 0.0
+
+    # --- asyncio.Protocol -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection; asyncio has set TCP_NODELAY on it."""
+        self._transport = cast("asyncio.Transport", transport)
+        name = transport.get_extra_info("peername")
+        self._peer = f"{name[0]}:{name[1]}" if name else "?"
+        self._connections.add(self)
+        self._touch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget everything the client still waited for."""
+        self._transport = None
+        self._connections.discard(self)
+        self._requests.forget(self)
+        self._slots.clear()
+        self._buffer.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Handle every frame that is complete."""
+        self._touch()
+        self._buffer += data
+        self._handle_frames()
+
+    def pause_writing(self) -> None:
+        """Read nothing from a client that does not read its answers."""
+        self._clogged = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._clogged = False
+        self._throttle()
+
+    # --- in -------------------------------------------------------------------------------
+
+    @property
+    def idle_since(self) -> float:
+        """Loop time since when nothing is going on; in the future if something is."""
+        return float("inf") if self._slots else self.last_active
+
+    def close(self, reason: str | None = None) -> None:
+        """Close the connection, saying why unless there is nothing to say."""
+        if self._transport is not None:
+            if reason is not None:
+                say(f"closing the connection from {self._peer}: {reason}")
+            self._transport.abort()
+            self._transport = None
+
+    def _touch(self) -> None:
+        self.last_active = asyncio.get_running_loop().time()
+
+    def _handle_frames(self) -> None:
+        position = 0
+        while self._transport is not None and not self._paused:
+            available = len(self._buffer) - position
+            if available < _LENGTH:
+                break
+            size = int.from_bytes(self._buffer[position : position + _LENGTH], "big", signed=True)
+            if not 8 <= size <= MAX_FRAME:
+                self.close(f"a frame of {size} bytes is not a request")
+                return
+            if available >= _KEY_END and not self._acceptable(position, size):
+                return
+            end = position + _LENGTH + size
+            if len(self._buffer) < end:
+                break
+            frame = bytes(self._buffer[position + _LENGTH : end])
+            position = end
+            self._handle(frame)
+        del self._buffer[:position]
+
+    def _acceptable(self, position: int, size: int) -> bool:
+        """Look at the API key before the whole frame is there: its size may be refused."""
+        start = position + _LENGTH
+        key = int.from_bytes(self._buffer[start : start + 2], "big", signed=True)
+        name = NAMES.get(key)
+        if name not in SERVED:
+            self.close(f"api {key} is not served here")
+            return False
+        if name in QUORUM_APIS and size > MAX_QUORUM_FRAME:
+            self.close(f"a {name} request of {size} bytes is too long")
+            return False
+        return True
+
+    def _handle(self, frame: bytes) -> None:
+        try:
+            key, version, correlation, _, offset = decode_request_header(frame)
+            api = NAMES[key]
+            slot = _Slot(self, api, version, correlation)
+            low, high = SUPPORTED[api]
+            if not low <= version <= high:
+                self._unsupported(slot)
+                return
+            body, _ = decode(f"{api}Request", version, frame, offset)
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        self._slots.append(slot)
+        self._throttle()
+        event: Event
+        if api in QUORUM_APIS:
+            try:
+                message = request_from_body(api, version, body)
+            except ShapeError:
+                self.answer(slot, invalid_request(api))
+                return
+            event = RequestReceived(self._requests.open(slot), message)
+        else:
+            event = ApiRequest(self._requests.open(slot), api, version, body)
+        self._requests.submit(event)
+
+    def _unsupported(self, slot: _Slot) -> None:
+        """Tell a client that asks for versions which there are; hang up on any other."""
+        if slot.api != "ApiVersions":
+            self.close(f"{slot.api} version {slot.version} is not served here")
+            return
+        ranges = [
+            {"api_key": API_KEYS[api], "min_version": low, "max_version": high}
+            for api, (low, high) in sorted(SUPPORTED.items())
+            if api in SERVED
+        ]
+        slot.version = 0
+        self._slots.append(slot)
+        self.answer(slot, {"error_code": UNSUPPORTED_VERSION, "api_keys": ranges})
+
+    # --- out ------------------------------------------------------------------------------
+
+    def answer(self, slot: _Slot, body: Body) -> None:
+        """Send ``body`` as the answer to ``slot``, after the answers before it."""
+        try:
+            frame = encode_response(slot.api, slot.version, slot.correlation, body)
+        except ProtocolError as error:
+            self.close(str(error))
+            return
+        slot.frame = len(frame).to_bytes(_LENGTH, "big") + frame
+        while self._slots and self._slots[0].frame is not None:
+            first = self._slots.popleft()
+            if self._transport is not None and first.frame is not None:
+                self._transport.write(first.frame)
+        self._touch()
+        self._throttle()
+
+    def _throttle(self) -> None:
+        """Stop or start reading; frames left in the buffer are handled later."""
+        pause = self._clogged or len(self._slots) >= MAX_PENDING
+        if pause == self._paused or self._transport is None:
+            return
+        self._paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+            # Not from here: this may be in the middle of carrying out a step's effects.
+            asyncio.get_running_loop().call_soon(self._handle_frames)

@@ -1,0 +1,77 @@
+"""Events and node settings as JSON values, and back, exactly.
+
+JSON knows neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``,
+tuples ``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of
+decoded messages are identifiers, so they never begin with ``$``.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from nodes.consensus import effects
+from nodes.consensus.kraft import messages
+
+_CLASSES: Final[dict[str, type]] = {
+    cls.__name__: cls
+    for cls in (
+        effects.Tick,
+        effects.RequestReceived,
+        effects.ResponseReceived,
+        effects.ApiRequest,
+        effects.Shutdown,
+        effects.WriteQuorumState,
+        messages.VoteRequest,
+        messages.VoteResponse,
+        messages.BeginQuorumEpochRequest,
+        messages.BeginQuorumEpochResponse,
+        messages.EndQuorumEpochRequest,
+        messages.EndQuorumEpochResponse,
+        messages.FetchRequest,
+        messages.FetchResponse,
+    )
+}
+
+
+def to_plain(value: Any) -> Any:
+    """Return ``value`` as what json.dumps takes. Raises TypeError for other types."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"$b": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, list):
+        return [to_plain(inner) for inner in value]
+    if isinstance(value, tuple):
+        return {"$t": [to_plain(inner) for inner in value]}
+    if isinstance(value, dict):
+        return {key: to_plain(inner) for key, inner in value.items()}
+    if is_dataclass(value) and type(value).__name__ in _CLASSES:
+        plain: dict[str, Any] = {"$": type(value).__name__}
+        for field in fields(value):
+            plain[field.name] = to_plain(getattr(value, field.name))
+        return plain
+    raise TypeError(f"cannot write a {type(value).__name__} to the input log")
+
+
+def from_plain(value: Any) -> Any:
+    """Return what :func:`to_plain` was given. Raises ValueError for anything else."""
+    if isinstance(value, list):
+        return [from_plain(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if "$b" in value:
+        return base64.b64decode(value["$b"], validate=True)
+    if "$t" in value:
+        return tuple(from_plain(inner) for inner in value["$t"])
+    if "$" in value:
+        cls = _CLASSES.get(value["$"])
+        if cls is None:
+            raise ValueError(f"unknown kind of event {value['$']!r}")
+        arguments = {key: from_plain(inner) for key, inner in value.items() if key != "$"}
+        try:
+            return cls(**arguments)
+        except TypeError as error:
+            raise ValueError(f"{value['$']}: {error}") from error
+    return {key: from_plain(inner) for key, inner in value.items()}

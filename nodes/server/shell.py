@@ -1,0 +1,169 @@
+"""The shell around the pure node: sockets, clocks and the disk, on one asyncio thread.
+
+Each event is one synchronous step, with no await in it::
+
+    event → node.step → input log → durable effects (fsync) → traces → sends and answers
+
+so nothing is said before it is on the disk, and a crash anywhere loses only words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nodes.consensus.effects import (
+    ApiReply,
+    Effect,
+    Event,
+    FatalError,
+    Reply,
+    Send,
+    Shutdown,
+    Stopped,
+    Tick,
+)
+from nodes.node import Node
+from nodes.server.console import say
+from nodes.server.input_log import InputLog
+from nodes.server.storage import Storage
+from nodes.server.trace_file import TraceFile
+
+STOPPED: Final = 0
+DISK_FAILED: Final = 1
+FATAL: Final = 3
+SHUTDOWN_LIMIT_S: Final = 5.0
+_MICROSECOND: Final = 1e-6
+_STALE_TICK_S: Final = 0.001
+
+
+def monotonic_us() -> int:
+    """Return the monotonic clock in microseconds."""
+    return time.monotonic_ns() // 1000
+
+
+class Shell:
+    """Runs one node until it stops. ``send`` and ``reply`` carry its words to the network."""
+
+    def __init__(self, node: Node, storage: Storage, traces: TraceFile, inputs: InputLog) -> None:
+        self._node = node
+        self._storage = storage
+        self._traces = traces
+        self._inputs = inputs
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticked_for = -1
+        self._stopping = False
+        self.send: Callable[[Send], None] = _unconnected
+        self.reply: Callable[[Reply | ApiReply], None] = _unconnected
+        self.exit_status: asyncio.Future[int] = self._loop.create_future()
+
+    def begin(self, effects: Sequence[Effect], now: int, wall_us: int) -> None:
+        """Carry out the effects of the node's start and go on from there."""
+        self._carry_out(effects, now, wall_us)
+        self._arm()
+
+    def submit(self, event: Event) -> None:
+        """Let the node handle ``event``, completely; after the node has stopped, do nothing."""
+        if self.exit_status.done():
+            return
+        now = monotonic_us()
+        wall_us = time.time_ns() // 1000
+        wall_ms = wall_us // 1000
+        effects: list[Effect] | None = None
+        reason = ""
+        try:
+            effects = self._node.step(event, now, wall_ms)
+        except FatalError as error:
+            reason = str(error)
+        except Exception as error:  # a defect: what the node believes cannot be relied on
+            reason = f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
+        try:
+            self._inputs.step(event, now, wall_ms, effects)
+        except OSError as error:
+            self._disk_failed(error)
+            return
+        if effects is None:
+            self.fatal(reason, now, wall_us)
+            return
+        self._carry_out(effects, now, wall_us)
+        self._arm()
+
+    def shut_down(self) -> None:
+        """Stop gracefully, within bounded time."""
+        if not self._stopping:
+            self._stopping = True
+            self._loop.call_later(SHUTDOWN_LIMIT_S, self._give_up)
+            self.submit(Shutdown())
+
+    def fatal(self, reason: str, now: int, wall_us: int) -> None:
+        """Stop at once because an illegal state was reached."""
+        say(f"fatal: {reason}")
+        try:
+            self._traces.fatal(reason, now, wall_us)
+        except OSError as error:
+            say(f"cannot write the trace: {error}")
+        self._stop(FATAL)
+
+    # --- inside -----------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Sequence[Effect], now: int, wall_us: int) -> None:
+        try:
+            self._storage.carry_out(effects)
+            self._traces.write(effects, now, wall_us)
+        except OSError as error:
+            self._disk_failed(error)
+            return
+        except ValueError as error:  # the log refuses what does not continue it
+            self.fatal(f"the log cannot take this: {error}", now, wall_us)
+            return
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.send(effect)
+            elif isinstance(effect, Reply | ApiReply):
+                self.reply(effect)
+            elif isinstance(effect, Stopped):
+                self._stop(STOPPED)
+
+    def _disk_failed(self, error: OSError) -> None:
+        # What was to be promised is not on disk; the only honest thing left is to stop.
+        say(f"the disk failed: {error}")
+        self._stop(DISK_FAILED)
+
+    def _give_up(self) -> None:
+        if not self.exit_status.done():
+            say(f"no answer from the others within {SHUTDOWN_LIMIT_S:.0f} s, stopping anyway")
+            self._stop(STOPPED)
+
+    def _stop(self, status: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.exit_status.done():
+            self.exit_status.set_result(status)
+
+    def _arm(self) -> None:
+        """Set the timer for the tick the node wants next."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.exit_status.done():
+            return
+        deadline = self._node.deadline
+        delay = max(0.0, (deadline - monotonic_us()) * _MICROSECOND)
+        if deadline == self._ticked_for:
+            # The last tick did not move its deadline: never spin on that.
+            delay = max(delay, _STALE_TICK_S)
+        # Sleeping longer than a day is sleeping for ever.
+        self._timer = self._loop.call_later(min(delay, 86_400.0), self._tick, deadline)
+
+    def _tick(self, deadline: int) -> None:
+        self._timer = None
+        self._ticked_for = deadline
+        self.submit(Tick())
+
+
+def _unconnected(effect: object) -> None:
+    raise AssertionError(f"the shell is not connected to a network yet: {effect!r}")

@@ -1,0 +1,58 @@
+"""``trace.jsonl``: one JSON line per transition, in the schema all node traces share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nodes.consensus.effects import Effect, Trace
+from nodes.server.input_log import LineFile
+
+
+class TraceFile:
+    """Writes trace events of one process; with ``path`` None it writes nothing.
+
+    ``mono`` is monotonic, ``wall`` wall-clock microseconds.
+    """
+
+    def __init__(self, path: Path | None, node: str, incarnation: int) -> None:
+        self._file = None if path is None else LineFile(path)
+        self._node = node
+        self._incarnation = incarnation
+        self._sequence = 0
+        self._last = Trace("start", "unattached", 0, -1, -1, 0, -1)
+
+    def write(self, effects: Iterable[Effect], mono: int, wall: int) -> None:
+        """Append the trace effects among ``effects`` with one write. Raises OSError."""
+        traces = [effect for effect in effects if isinstance(effect, Trace)]
+        if traces:
+            self._last = traces[-1]
+            lines = [self._line(trace, mono, wall) for trace in traces]
+            if self._file is not None:
+                self._file.write(lines)
+
+    def fatal(self, reason: str, mono: int, wall: int) -> None:
+        """Append why the node stops; its position is the last one told."""
+        last = self._last
+        position = (last.state, last.epoch, last.leader, last.voted, last.leo, last.hw)
+        self.write([Trace("fatal", *position, {"reason": reason})], mono, wall)
+
+    def _line(self, trace: Trace, mono: int, wall: int) -> dict[str, Any]:
+        line = {
+            "node": self._node,
+            "incarnation": self._incarnation,
+            "seq": self._sequence,
+            "mono": mono,
+            "wall": wall,
+            "kind": trace.kind,
+            "state": trace.state,
+            "epoch": trace.epoch,
+            "leader": trace.leader,
+            "voted": trace.voted,
+            "leo": trace.leo,
+            "hw": trace.hw,
+            "detail": trace.detail,
+        }
+        self._sequence += 1
+        return line
