@@ -15,7 +15,7 @@ import msgspec
 
 from checkers.run_data import DiskImage, RunData
 from harness.environment import Environment, Evidence, Grudge
-from harness.options import RunOptions
+from harness.options import RunOptions, repeat_command
 from harness.simulated_clients import VirtualClients
 from harness.triggers import Armed, aim, delay_us
 from harness.workload import Workload
@@ -365,4 +365,6 @@ def _describe(
         "schedule": msgspec.to_builtins(list(schedule)),
         "knobs": msgspec.to_builtins(world.knobs),
         "healed": healed * 1000,
+        "start_mono_us": 0,
+        "repeat": repeat_command(options),
     }

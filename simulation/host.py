@@ -42,11 +42,11 @@ class NodeFactory(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ClientCall:
-    """A client's request; ``node_incarnation`` is the process it was sent to."""
+    """A client's request; ``node_life`` is the process it was sent to."""
 
     client: int
     node: int
-    node_incarnation: int
+    node_life: int
     number: int
     api: str
     version: int
@@ -77,6 +77,10 @@ class Host:
     disk: Disk = field(default_factory=Disk)
     node: SimNode | None = None
     incarnation: int = 0
+    """What the node is told: counts the processes that lived to leave a trace, and the
+    present one."""
+    life: int = 0
+    """Counts every process: no connection, timer or disk work outlives its life."""
     paused: bool = False
     busy: DiskWork | None = None
     frozen: bool = False

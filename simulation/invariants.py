@@ -8,9 +8,11 @@ those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/in
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from histories.trace import TraceEvent
 from nodes.consensus.effects import Reply
-from nodes.consensus.kraft.messages import FetchRequest, VoteRequest, VoteResponse
+from nodes.consensus.kraft.messages import FetchRequest, Request, VoteRequest, VoteResponse
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
@@ -19,6 +21,15 @@ from simulation.world import World
 
 SLACK = 1_000_000
 """Microseconds a deposed leader may take beyond its check-quorum time to say so."""
+
+
+@dataclass(slots=True)
+class _Quorum:
+    """Who has fetched from the leader of ``epoch``; ``since`` is when a majority last had."""
+
+    epoch: int
+    since: int
+    heard: set[int] = field(default_factory=set)
 
 
 class Invariants:
@@ -36,10 +47,9 @@ class Invariants:
         self._last: dict[str, TraceEvent] = {}
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
-        self._heard: dict[int, dict[int, int]] = {}
-        self._elected: dict[int, tuple[int, int]] = {}
+        self._quorums: dict[int, _Quorum] = {}
         world.on_trace.append(self._on_trace)
-        world.wires.on_request.append(self._on_request)
+        world.on_request.append(self._on_request)
         world.wires.on_reply.append(self._on_reply)
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
@@ -104,9 +114,9 @@ class Invariants:
                 before,
                 event,
             )
-        if self._elected.get(host.id, (-1, 0))[0] != event.epoch:
-            self._elected[host.id] = (event.epoch, self._world.now)
-            self._heard[host.id] = {}
+        quorum = self._quorums.get(host.id)
+        if quorum is None or quorum.epoch != event.epoch:
+            quorum = self._quorums[host.id] = _Quorum(event.epoch, self._world.now)
         start = self._starts.get((event.node, event.epoch))
         if start is not None and 0 <= event.hw <= start:
             self._fail(
@@ -115,25 +125,16 @@ class Invariants:
                 f" started at offset {start}",
                 event,
             )
-        self._check_zombie(host, event)
-
-    def _check_zombie(self, host: Host, event: TraceEvent) -> None:
-        """I18: a leader that a majority has not fetched from must have resigned by now."""
-        since = self._elected[host.id][1]
-        now = self._world.now
-        bound = self._check_quorum + SLACK
-        if now - since <= bound or now - host.resumed_at <= SLACK or event.kind == "resign":
-            return
-        heard = sorted(self._heard[host.id].values(), reverse=True)
-        needed = self._voters // 2
-        if needed == 0:
-            return
-        latest = heard[needed - 1] if len(heard) >= needed else since
-        if now - latest > bound:
+        waited = self._world.now - quorum.since
+        if (
+            waited > self._check_quorum + SLACK
+            and self._world.now - host.resumed_at > SLACK
+            and self._voters > 1
+        ):
             self._fail(
                 "I18",
                 f"{event.node} still led epoch {event.epoch} although no majority had fetched"
-                f" from it for {(now - latest) / 1e6:.1f} s",
+                f" from it for {waited / 1e6:.1f} s",
                 event,
             )
 
@@ -183,10 +184,15 @@ class Invariants:
 
     # --- messages ---------------------------------------------------------------------
 
-    def _on_request(self, host: Host, rpc: Rpc) -> None:
-        message = rpc.message
-        if type(message) is FetchRequest and host.id in self._heard:
-            self._heard[host.id][rpc.source] = self._world.now
+    def _on_request(self, host: Host, message: Request) -> None:
+        if type(message) is not FetchRequest:
+            return
+        quorum = self._quorums.get(host.id)
+        if quorum is not None and quorum.epoch == message.current_leader_epoch:
+            quorum.heard.add(message.replica_id)
+            if len(quorum.heard) >= self._voters // 2:
+                quorum.heard.clear()
+                quorum.since = self._world.now
 
     def _on_reply(self, host: Host, rpc: Rpc, effect: Reply) -> None:
         request, answer = rpc.message, effect.message

@@ -19,14 +19,14 @@ from simulation.knobs import Knobs
 class Rpc:
     """A quorum request on its way, being handled, or answered.
 
-    The incarnations are those of both ends when it was sent: a process that started later
+    The lives are those of both ends when it was sent: a process that started later
     shares no connection with it.
     """
 
     source: int
-    source_incarnation: int
+    source_life: int
     destination: int
-    destination_incarnation: int
+    destination_life: int
     correlation: int
     message: Request
     sent: int

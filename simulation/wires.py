@@ -35,8 +35,7 @@ Done = Callable[[str, dict[str, Any], str | None], None]
 class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
-    ``on_request`` is told of each quorum request a node receives, ``on_reply`` of each
-    answer it gives.
+    ``on_reply`` is told of each answer a node gives to a quorum request.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class Wires:
         deliver: Callable[[Host, Event], None],
     ) -> None:
         self.network = Network(seed, knobs)
-        self.on_request: list[Callable[[Host, Rpc], None]] = []
         self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
         self._time = time
         self._hosts = hosts
@@ -75,9 +73,9 @@ class Wires:
             raise WorldError(f"{host.name} sends to node {effect.destination}: no such peer")
         rpc = Rpc(
             host.id,
-            host.incarnation,
+            host.life,
             target.id,
-            target.incarnation,
+            target.life,
             effect.correlation,
             effect.message,
             time.now,
@@ -86,7 +84,7 @@ class Wires:
         if not host.sweep:
             host.sweep = True
             expiry = time.now + self._knobs.request_timeout
-            time.schedule(expiry, "sweep", host, host.incarnation)
+            time.schedule(expiry, "sweep", host, host.life)
         if target.node is None and self.network.connected(host.id, target.id):
             time.schedule(time.now + 2 * self._knobs.latency_min, "failed", rpc)
             return
@@ -97,15 +95,13 @@ class Wires:
         if not self.network.hears(rpc.destination, rpc.source):
             self.network.lose("request", rpc, rpc.destination)
             return
-        if host.node is None or host.incarnation != rpc.destination_incarnation:
+        if host.node is None or host.life != rpc.destination_life:
             if self.network.hears(rpc.source, rpc.destination):
                 self._time.schedule(self._time.now + self._knobs.latency_min, "failed", rpc)
             return
         self._tokens += 1
         host.tokens[self._tokens] = rpc
         self._time.fact(f"> {rpc.source} {rpc.destination} {rpc.correlation}")
-        for told in self.on_request:
-            told(host, rpc)
         self._deliver(host, RequestReceived(self._tokens, rpc.message))
 
     def _on_response(self, rpc: Rpc, _b: Any, _c: Any) -> None:
@@ -125,20 +121,20 @@ class Wires:
     def _close(self, rpc: Rpc) -> bool:
         """Whether the sender still waits for the answer to ``rpc``; it does no longer."""
         host = self._hosts[rpc.source]
-        if host.incarnation != rpc.source_incarnation:
+        if host.life != rpc.source_life:
             return False
         if host.requests.get(rpc.correlation) is not rpc:
             return False  # It timed out: the connection is closed.
         del host.requests[rpc.correlation]
         return True
 
-    def _on_sweep(self, host: Host, incarnation: int, _c: Any) -> None:
+    def _on_sweep(self, host: Host, life: int, _c: Any) -> None:
         """Fail the requests that have waited for the request time-out.
 
         One event stands for all requests of a host: the time-out is the same for all, so
         the oldest is always the first to expire.
         """
-        if host.incarnation != incarnation:
+        if host.life != life:
             return
         host.sweep = False
         timeout = self._knobs.request_timeout
@@ -146,7 +142,7 @@ class Wires:
         for rpc in host.requests.values():
             if rpc.sent > self._time.now - timeout:
                 host.sweep = True
-                self._time.schedule(rpc.sent + timeout, "sweep", host, incarnation)
+                self._time.schedule(rpc.sent + timeout, "sweep", host, life)
                 break
             expired.append(rpc)
         for rpc in expired:
@@ -207,7 +203,7 @@ class Wires:
         """Send a client's request; ``done`` is told the outcome once. See ``World.call``."""
         time = self._time
         self._calls += 1
-        call = ClientCall(client, host.id, host.incarnation, self._calls, api, version, body)
+        call = ClientCall(client, host.id, host.life, self._calls, api, version, body)
         self._done[call.number] = done
         if host.node is None:
             time.schedule(time.now + CLIENT_LATENCY, "call-failed", call, "refused")
@@ -218,7 +214,7 @@ class Wires:
 
     def _on_call(self, call: ClientCall, _b: Any, _c: Any) -> None:
         host = self._hosts[call.node]
-        if host.node is None or host.incarnation != call.node_incarnation:
+        if host.node is None or host.life != call.node_life:
             return  # The connection was reset when the process died.
         self._tokens += 1
         host.tokens[self._tokens] = call

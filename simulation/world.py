@@ -21,6 +21,7 @@ from nodes.consensus.effects import (
     FatalError,
     FlushLog,
     Reply,
+    RequestReceived,
     Send,
     Stopped,
     Tick,
@@ -28,6 +29,7 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
+from nodes.consensus.kraft.messages import Request
 from nodes.draw import draw, draw_below
 from simulation.disk import DiskContent, DiskError, Durable
 from simulation.host import DiskWork, Host, NodeFactory
@@ -50,7 +52,8 @@ class World(Timeline):
 
     ``names`` are the hosts in order; the id of a node is its position + 1. ``events``
     collects the traces, in order of time. ``on_trace`` is told of each trace event and
-    ``on_disk`` of each durable operation just before it reaches the disk.
+    ``on_disk`` of each durable operation just before it reaches the disk and ``on_request``
+    of each quorum request as its node begins to handle it.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class World(Timeline):
         self.events: list[TraceEvent] = []
         self.on_trace: list[Callable[[Host, TraceEvent], None]] = []
         self.on_disk: list[Callable[[Host, Durable], None]] = []
+        self.on_request: list[Callable[[Host, Request], None]] = []
         self._factory = factory
         self._hosts: dict[int, Host] = {}
         self._ids: dict[str, int] = {}
@@ -113,9 +117,11 @@ class World(Timeline):
         host = self.host(name)
         if host.node is not None:
             return False
-        host.incarnation += 1
-        host.trace_seq = 0
-        self.fact(f"start {host.id} {host.incarnation}")
+        host.life += 1
+        if host.trace_seq or not host.incarnation:
+            host.incarnation += 1
+            host.trace_seq = 0
+        self.fact(f"start {host.id} {host.life}")
         mono, wall_ms = self.now + host.mono_offset, self._wall(host) // 1000
         disk = host.disk
         try:
@@ -147,7 +153,7 @@ class World(Timeline):
         self.fact(f"kill {host.id} {lose_power}")
         self._finish_disk_work(host)
         if lose_power:
-            host.disk.lose_power(draw(self.seed, "power", host.id, host.incarnation))
+            host.disk.lose_power(draw(self.seed, "power", host.id, host.life))
         self._end(host)
         return True
 
@@ -205,6 +211,9 @@ class World(Timeline):
 
     def _step(self, host: Host, event: Event) -> None:
         assert host.node is not None
+        if type(event) is RequestReceived:
+            for told in self.on_request:
+                told(host, event.message)
         try:
             effects = host.node.step(event, self.now + host.mono_offset, self._wall(host) // 1000)
         except Exception as error:
@@ -225,10 +234,10 @@ class World(Timeline):
         wake = host.wake = host.node.deadline - host.mono_offset
         if host.timer < 0 or wake < host.timer:
             host.timer = wake if wake > self.now else self.now
-            self.schedule(host.timer, "timer", host, host.incarnation)
+            self.schedule(host.timer, "timer", host, host.life)
 
-    def _on_timer(self, host: Host, incarnation: int, _c: Any) -> None:
-        if host.incarnation != incarnation or host.timer != self.now:
+    def _on_timer(self, host: Host, life: int, _c: Any) -> None:
+        if host.life != life or host.timer != self.now:
             return  # A process that is gone, or an earlier Tick took its place.
         host.timer = -1
         if host.node is None or host.paused or host.busy is not None:
@@ -236,7 +245,7 @@ class World(Timeline):
         if host.wake > self.now:
             # The node has moved its deadline since; it is woken when that passes.
             host.timer = host.wake
-            self.schedule(host.wake, "timer", host, incarnation)
+            self.schedule(host.wake, "timer", host, life)
             return
         self.fact(f"tick {host.id}")
         self._step(host, Tick())
@@ -267,7 +276,7 @@ class World(Timeline):
             else:
                 rest.append(effect)
         host.busy = DiskWork(operations, rest)
-        self.schedule(at, "disk", host, host.incarnation)
+        self.schedule(at, "disk", host, host.life)
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
         """Let the world see what a step did, once it is durable."""
@@ -337,8 +346,8 @@ class World(Timeline):
         host.disk.apply(effect)
         self.fact(f"d {host.id} {host.disk.fact(effect)}")
 
-    def _on_disk_done(self, host: Host, incarnation: int, _c: Any) -> None:
-        if host.incarnation != incarnation or host.busy is None:
+    def _on_disk_done(self, host: Host, life: int, _c: Any) -> None:
+        if host.life != life or host.busy is None:
             return
         work = host.busy
         try:
