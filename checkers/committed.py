@@ -110,8 +110,9 @@ def _check_log(log: StoredLog, facts: TracePass, findings: Findings) -> None:
             findings.add("I7", f"{where}: epoch {epoch} follows epoch {last_epoch} in the log.")
         facts.chain.hold(where, 0, base, epoch, batch.last, batch.crc, before)
         known = facts.chain.committed.get(base)
-        # An older epoch may be a tail that nobody committed, unless this node did.
-        if known is not None and known.id[1] != epoch and (epoch > known.id[1] or base < final_hw):
+        # Another epoch, even a newer one, may be a tail that nobody committed: its leader may
+        # have fallen before anybody fetched it, and the older batch been committed since.
+        if known is not None and known.id[1] != epoch and base < final_hw:
             findings.add(
                 "I10",
                 f"{where} holds a batch of epoch {epoch} at offset {base}, where a batch of "

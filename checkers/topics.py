@@ -56,7 +56,8 @@ def check(
     for call in calls:
         if call.f in _CHANGES:
             name = call.key if isinstance(call.key, str) else call.argument
-            changes.setdefault(str(name), []).append(call)
+            if isinstance(name, str):  # A register is deleted too, but it is no name.
+                changes.setdefault(name, []).append(call)
     if not changes:
         return findings, [], {}
     sets = [c for c in calls if c.f == "read" and isinstance(c.value, list)]
