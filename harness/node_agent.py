@@ -61,11 +61,26 @@ def service_pid(service: Request) -> int | None:
     return pid
 
 
-def required_pid(service: Request) -> int:
+def send(service: Request, number: int) -> tuple[int, str]:
+    """Signal the service and nobody else; return its pid and its state before."""
     pid = service_pid(service)
     if pid is None:
         raise RefusedError("the service does not run")
-    return pid
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError as error:
+        raise RefusedError("the service has just ended") from error
+    try:
+        # The handle is of this process for good; its pid could pass to another one.
+        if service_pid(service) != pid:
+            raise RefusedError("the service has just ended")
+        before = process_state(pid)[0]
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError as error:
+        raise RefusedError("the service has just ended") from error
+    finally:
+        os.close(handle)
+    return pid, before
 
 
 def wait_for_state(pid: int, wanted: str, timeout_s: float) -> str:
@@ -81,13 +96,14 @@ def wait_for_state(pid: int, wanted: str, timeout_s: float) -> str:
 def gone(pid: int, timeout_s: float) -> bool:
     """Wait until no process, not even a zombie, has this pid (kill(2) says ESRCH)."""
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while True:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(0.002)
-    return False
 
 
 def status(request: Request) -> Evidence:
@@ -177,10 +193,8 @@ def last_line(path: str) -> str:
 def kill(request: Request) -> Evidence:
     """kill -9 the service, prove that it is gone, and keep an image of its data."""
     service = request["service"]
-    pid = required_pid(service)
-    before = process_state(pid)[0]
     began = time.monotonic()
-    os.kill(pid, signal.SIGKILL)
+    pid, before = send(service, signal.SIGKILL)
     if not gone(pid, 5.0):
         raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
     took = round((time.monotonic() - began) * 1e6)
@@ -194,14 +208,15 @@ def stop(request: Request) -> Evidence:
     pid = service_pid(service)
     if pid is None:
         return {"running": False}
-    os.kill(pid, signal.SIGCONT)
-    os.kill(pid, signal.SIGTERM)
-    if gone(pid, request["wait_s"]):
-        return {"pid": pid, "signal": "SIGTERM", "after": "ESRCH"}
-    os.kill(pid, signal.SIGKILL)
-    if not gone(pid, 5.0):
-        raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
-    return {"pid": pid, "signal": "SIGKILL", "after": "ESRCH"}
+    for name, wait_s in (("SIGTERM", request["wait_s"]), ("SIGKILL", 5.0)):
+        try:
+            send(service, getattr(signal, name))
+            send(service, signal.SIGCONT)
+        except RefusedError:
+            wait_s = max(wait_s, 1.0)  # it is ending already
+        if gone(pid, wait_s):
+            return {"pid": pid, "signal": name, "after": "ESRCH"}
+    raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
 
 
 def pause(request: Request) -> Evidence:
@@ -215,9 +230,7 @@ def resume(request: Request) -> Evidence:
 
 
 def switch_state(request: Request, number: int, wanted: str) -> Evidence:
-    pid = required_pid(request["service"])
-    before = process_state(pid)[0]
-    os.kill(pid, number)
+    pid, before = send(request["service"], number)
     after = wait_for_state(pid, wanted, 2.0)
     if after not in wanted:
         raise RefusedError(f"process {pid} is in state {after} after signal {number}")
@@ -321,6 +334,7 @@ def hello(request: Request) -> Evidence:
     """Tell what the host is and has."""
     return {
         "hostname": socket.gethostname(),
+        "pid": os.getpid(),
         "python": list(sys.version_info[:3]),
         "uid": os.geteuid(),
         "tools": {tool: shutil.which(tool) is not None for tool in ("nft", "tar")},

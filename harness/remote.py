@@ -344,10 +344,20 @@ def unpack(stream: IO[bytes], target: Path) -> int:
 def on_all(names: Sequence[str], function: Callable[[str], T]) -> Mapping[str, T]:
     """Call ``function`` for every name at once; return the results by name, in order.
 
-    Raises :class:`RemoteError` for the first failure, in order, after all have ended.
+    Raises :class:`RemoteError` that names every host that failed, after all have ended.
     """
     if not names:
         return {}
     with ThreadPoolExecutor(max_workers=min(32, len(names))) as pool:
         futures = {name: pool.submit(function, name) for name in names}
+    errors = [error for future in futures.values() if (error := future.exception())]
+    for error in errors:
+        if not isinstance(error, RemoteError):
+            raise error
+    if len(errors) > 1:
+        first, *others = map(str, errors)
+        host, _, said = first.partition(": ")
+        raise RemoteError(host, "; ".join([said, *others]))
+    if errors:
+        raise errors[0]
     return {name: future.result() for name, future in futures.items()}

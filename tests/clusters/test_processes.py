@@ -1,0 +1,171 @@
+"""Deploying, killing, pausing and collecting, each proved by what the host's kernel says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.clusters.cluster import Host
+from harness.deployment import DATA, LOGS, SERVICE, Deployment, Settings, properties
+from harness.remote import Remote, RemoteError
+from harness.remote_environment import RemoteEnvironment
+
+pytestmark = pytest.mark.cluster
+
+
+def test_every_controller_gets_its_own_configuration(five: list[Host]) -> None:
+    settings = Settings(seed=7, extra={"kraftwreck.extra": "x"})
+    written = properties(five[1], five, settings)
+    assert written["node.id"] == "2"
+    assert written["listeners"] == f"CONTROLLER://{five[1].ip}:9093"
+    assert written["controller.quorum.voters"] == ",".join(
+        f"{number}@{host.ip}:9093" for number, host in enumerate(five, start=1)
+    )
+    assert written["kraftwreck.extra"] == "x"
+    assert len(written["cluster.id"]) == 22
+    assert written["cluster.id"] == Settings(seed=7).cluster_id != Settings(seed=8).cluster_id
+
+
+def test_starting_twice_starts_once(environment: RemoteEnvironment) -> None:
+    again = environment.start("n1")["n1"]
+    assert again["started"] is False
+    assert again["running"] is True
+
+
+def test_kill_leaves_no_process_and_keeps_an_image(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    evidence = environment.kill("n2")["n2"]
+    assert evidence["before"] in "SR"
+    assert evidence["after"] == "ESRCH"
+    assert remotes["n2"].run(["kill", "-0", str(evidence["pid"])], check=False).status == 1
+    assert evidence["image"] == "kill-1"
+    assert evidence["files"] == 1
+    started = environment.start("n2")["n2"]
+    assert started["started"] is True
+    assert started["pid"] != evidence["pid"]
+    assert (
+        remotes["n2"].get(f"{DATA}/written")
+        == remotes["n2"].get(f"{LOGS}/images/kill-1/written") + b"start\n"
+    )
+    assert environment.kill("n2")["n2"]["image"] == "kill-2"
+
+
+def test_a_killed_nodes_port_is_closed_and_the_started_ones_open(
+    environment: RemoteEnvironment, five: list[Host], remotes: dict[str, Remote]
+) -> None:
+    probe = ["bash", "-c", f"exec 3<>/dev/tcp/{five[2].ip}/9093 && head -c5 <&3"]
+    environment.kill("n3")
+    assert remotes["n1"].run(probe, check=False).status != 0
+    environment.start("n3")
+    assert remotes["n1"].run(probe).text == "hello"
+
+
+def test_a_paused_node_can_be_killed(environment: RemoteEnvironment) -> None:
+    environment.pause("n4")
+    assert environment.kill("n4")["n4"]["before"] == "T"
+
+
+def test_pause_and_resume_show_in_the_process_state(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    paused = environment.pause("n5")["n5"]
+    assert paused["after"] == "T"
+    stat = remotes["n5"].run(["cat", f"/proc/{paused['pid']}/stat"]).text
+    assert stat.rpartition(")")[2].split()[0] == "T"
+    resumed = environment.resume("n5")["n5"]
+    assert resumed["before"] == "T"
+    assert resumed["after"] in "SR"
+
+
+def test_faults_on_a_node_that_is_down_are_errors(environment: RemoteEnvironment) -> None:
+    environment.kill("n1")
+    for fault in (environment.kill, environment.pause, environment.resume):
+        with pytest.raises(RemoteError, match=r"^n1: \w+: the service does not run$"):
+            fault("n1")
+
+
+def test_a_signal_never_goes_to_a_process_that_is_not_ours(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    """Somebody else has the pid of the pid file now: another program, or a later start."""
+    environment.kill("n1")
+    with remotes["n1"].channel(["sh", "-c", "echo $$; exec sleep 60"]) as channel:
+        pid = int(channel.recv(20))
+        for start in ("1", remotes["n1"].run(["awk", "{print $22}", f"/proc/{pid}/stat"]).text):
+            remotes["n1"].put(f"{pid} {start}\n".encode(), SERVICE["pid_file"])
+            with pytest.raises(RemoteError, match="does not run"):
+                environment.kill("n1")
+        assert remotes["n1"].run(["kill", "-0", str(pid)]).status == 0
+
+
+def test_a_taken_port_is_one_clear_line(
+    environment: RemoteEnvironment, five: list[Host], remotes: dict[str, Remote]
+) -> None:
+    environment.kill("n3")
+    server = (
+        f"import socket,sys; s=socket.create_server(('{five[2].ip}', 9093));"
+        "print('up',flush=True); sys.stdin.read()"
+    )
+    with remotes["n3"].channel(["/usr/bin/python3", "-c", server]) as channel:
+        channel.recv(10)
+        with pytest.raises(RemoteError, match=r"^n3: start: port 10\.77\.\d+\.3:9093 is taken"):
+            environment.start("n3")
+
+
+def test_a_service_that_ends_at_once_says_why(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    environment.kill("n3")
+    remotes["n3"].put(b"", "/etc/kraftwreck/broken")
+    with pytest.raises(
+        RemoteError, match=r"^n3: start: the service ended at once: the configuration is broken$"
+    ):
+        environment.start("n3")
+    remotes["n3"].run(["rm", "/etc/kraftwreck/broken"])
+
+
+def test_restoring_repairs_everything_at_once(environment: RemoteEnvironment) -> None:
+    environment.drop({"n1": frozenset({"n2"})})
+    environment.pause("n2")
+    environment.kill("n3")
+    assert environment.restore() == []
+    deployment = environment.deployment
+    assert {deployment.status(name)["running"] for name in environment.nodes} == {True}
+    assert deployment.status("n2")["state"] in "SR"
+    assert environment.heal()["n1"]["packets"] == 0
+
+
+def test_nobody_leads_when_nobody_speaks_kafka(environment: RemoteEnvironment) -> None:
+    assert environment.leader() is None
+
+
+def test_what_nodes_wrote_is_collected(environment: RemoteEnvironment, tmp_path: Path) -> None:
+    environment.kill("n2")
+    environment.start("n2")
+    environment.deployment.stop_all()
+    counts = environment.deployment.collect(tmp_path)
+    for name in environment.nodes:
+        node = tmp_path / "nodes" / name
+        events = [json.loads(line) for line in (node / "trace.jsonl").read_text().splitlines()]
+        assert {event["node"] for event in events} == {name}
+        assert "listening" in (node / "stdout.log").read_text()
+        assert (node / "inputs.log").exists()
+        assert (node / "images/final/written").read_text().startswith("start\n")
+        assert counts[name] >= 4
+    assert (tmp_path / "nodes/n2/images/kill-1/written").exists()
+
+
+def test_installing_again_starts_from_nothing(
+    five: list[Host], environment: RemoteEnvironment, service_tree: Path
+) -> None:
+    before = environment.deployment.status("n1")["pid"]
+    again = Deployment(five, Settings(seed=7, tree=service_tree))
+    again.install()
+    assert again.status("n1") == {"running": False}
+    remote = again.remotes["n1"]
+    assert remote.run(["kill", "-0", str(before)], check=False).status == 1
+    assert remote.run(["find", DATA, LOGS, "-type", "f"]).text == ""
+    again.close()
