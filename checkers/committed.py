@@ -111,8 +111,13 @@ def _check_log(log: StoredLog, facts: TracePass, findings: Findings) -> None:
         facts.chain.hold(where, 0, base, epoch, batch.last, batch.crc, before)
         known = facts.chain.committed.get(base)
         # Another epoch, even a newer one, may be a tail that nobody committed: its leader may
-        # have fallen before anybody fetched it, and the older batch been committed since.
-        if known is not None and known.id[1] != epoch and base < final_hw:
+        # have fallen before anybody fetched it, and the older batch been committed since. But a
+        # leader newer than the commit had the committed batch.
+        if (
+            known is not None
+            and known.id[1] != epoch
+            and (base < final_hw or epoch > known.at_epoch)
+        ):
             findings.add(
                 "I10",
                 f"{where} holds a batch of epoch {epoch} at offset {base}, where a batch of "

@@ -60,7 +60,10 @@ def claims(calls: Iterable[Call]) -> list[Claim]:
 
 def bound_ns(test: dict[str, Any]) -> int:
     """How long a deposed leader may go on: 1.5 fetch time-outs and some slack."""
-    timeout_ms = test.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
+    knobs = test.get("knobs")
+    node = knobs.get("node") if isinstance(knobs, dict) else None
+    settings = node if isinstance(node, dict) else test
+    timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
     return int(timeout_ms * 1.5) * _MS + SLACK_NS
 
 

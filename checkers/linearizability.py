@@ -23,6 +23,7 @@ import msgspec
 
 from checkers.calls import Call
 from checkers.models import ANY, PRESENT, SAME, Action, Model, actions
+from histories.operation import OK
 from histories.verdict import Validity
 
 Configuration = tuple[Hashable, int, tuple[int, ...]]
@@ -119,7 +120,7 @@ class _Search:
         events: list[tuple[int, int]] = []
         for position, (call, _) in enumerate(self._items):
             events.append((call.start, position))
-            if call.type == "ok":
+            if call.type == OK:
                 events.append((call.end, ~position))
         events.sort()
         groups: dict[Action, int] = {}
@@ -130,7 +131,7 @@ class _Search:
         for _, code in events:
             if code >= 0:
                 call, action = self._items[code]
-                if call.type != "ok":
+                if call.type != OK:
                     group = groups.setdefault(action, len(groups))
                     if group == len(self._members):
                         self._members.append([])
@@ -203,11 +204,11 @@ class _Search:
         )
 
     def _phantom(self) -> Call | None:
-        """Return the first call that needs a state which no call ever makes."""
+        """Return the first call that certainly saw a state which no call ever makes."""
         made = {action.result for _, action in self._items} | {self._initial}
         for call, action in self._items:
             need = action.need
-            if need is not ANY and need is not PRESENT and need not in made:
+            if call.type == OK and need is not ANY and need is not PRESENT and need not in made:
                 return call
         return None
 

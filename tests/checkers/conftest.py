@@ -1,0 +1,305 @@
+"""Histories and traces written by hand, shortly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from checkers.run_data import DiskImage, RunData
+from histories.fault import FaultEvent
+from histories.operation import Op, OpType
+from histories.trace import TraceEvent
+from nodes.log.batch import encode_batch, parse_header
+from nodes.protocol.records import LEADER_CHANGE, encode_control
+
+NODES = ["n1", "n2", "n3"]
+SECOND = 1_000_000_000
+
+
+class History:
+    """Events in the order of the calls; ``time`` is in seconds and may be set ahead."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self.time = 0.0
+        self._open: dict[int, Op] = {}
+
+    def invoke(self, process: int, f: str, value: Any = None, **more: Any) -> None:
+        op = self._add("invoke", process, f, value, **more)
+        self._open[process] = op
+
+    def end(self, process: int, kind: OpType = "ok", value: Any = None, **more: Any) -> None:
+        op = self._open.pop(process)
+        more = {"key": op.key, "final": op.final, "node": op.node, **more}
+        self._add(kind, process, op.f, op.value if value is None else value, **more)
+
+    def did(
+        self,
+        process: int,
+        f: str,
+        value: Any = None,
+        *,
+        saw: Any = None,
+        kind: OpType = "ok",
+        **more: Any,
+    ) -> None:
+        """An operation during which nothing else happens."""
+        self.invoke(process, f, value, **more)
+        self.end(process, kind, saw)
+
+    def _add(self, kind: OpType, process: int, f: str, value: Any, **more: Any) -> Op:
+        self.time += 0.001
+        op = Op(
+            index=len(self.ops),
+            process=process,
+            type=kind,
+            f=f,
+            value=value,
+            time=int(self.time * SECOND),
+            **more,
+        )
+        self.ops.append(op)
+        return op
+
+
+class Quorum:
+    """Three nodes whose traces, and if wanted disks, come out as correct nodes would do.
+
+    Tests break a rule by calling :meth:`event` with a wrong position, or by leaving steps
+    out. ``time`` is seconds; all clocks agree.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+        self.logs: dict[str, list[bytes]] = {name: [] for name in NODES}
+        self.time = 0.0
+        self.at: dict[str, dict[str, Any]] = {}
+        for name in NODES:
+            self.start(name)
+
+    def event(self, node: str, kind: str, detail: dict[str, Any] | None = None, **to: Any) -> None:
+        """Trace ``kind`` after moving the node ``to`` a new position."""
+        position = self.at[node]
+        position.update(to)
+        self.time += 0.001
+        self.events.append(
+            TraceEvent(
+                node=node,
+                mono=int(self.time * 1e6),
+                wall=int(self.time * 1e6),
+                kind=kind,
+                detail=detail or {},
+                **position,
+            )
+        )
+        position["seq"] += 1
+
+    def start(self, node: str, **to: Any) -> None:
+        """A new process on the same disk."""
+        old = self.at.get(node, {"incarnation": 0, "epoch": 0, "voted": -1})
+        self.at[node] = {
+            "incarnation": old["incarnation"] + 1,
+            "seq": 0,
+            "state": "unattached",
+            "epoch": old["epoch"],
+            "leader": -1,
+            "voted": old["voted"],
+            "leo": self._end(node),
+            "hw": -1,
+        }
+        self.event(node, "start", **to)
+
+    def _end(self, node: str) -> int:
+        return parse_header(self.logs[node][-1]).last_offset + 1 if self.logs[node] else 0
+
+    def grant(self, voter: str, candidate: str, epoch: int, **change: Any) -> None:
+        ours = parse_header(self.logs[voter][-1]).epoch if self.logs[voter] else 0
+        theirs = parse_header(self.logs[candidate][-1]).epoch if self.logs[candidate] else 0
+        candidate_id = NODES.index(candidate) + 1
+        detail = {
+            "epoch": epoch,
+            "candidate": candidate_id,
+            "pre": False,
+            "candidate_last_epoch": theirs,
+            "candidate_last_offset": self._end(candidate),
+            "last_epoch": ours,
+            "last_offset": self._end(voter),
+            **change,
+        }
+        self.event(
+            voter, "grant", detail, epoch=epoch, voted=candidate_id, leader=-1, state="unattached"
+        )
+
+    def elect(self, leader: str, epoch: int, voters: Sequence[str] = ("n2", "n3")) -> None:
+        """``leader`` wins ``epoch`` with the votes of ``voters`` and its own."""
+        own = NODES.index(leader) + 1
+        voters = [v for v in voters if v != leader]
+        self.event(leader, "state", {"from": "follower"}, state="prospective")
+        self.event(
+            leader,
+            "state",
+            {"from": "prospective"},
+            state="candidate",
+            epoch=epoch,
+            voted=own,
+            leader=-1,
+        )
+        for voter in voters:
+            self.grant(voter, leader, epoch)
+        self.win(leader, epoch, [own, *(NODES.index(v) + 1 for v in voters)])
+        for voter in voters:
+            self.event(voter, "state", {"from": "unattached"}, state="follower", leader=own)
+
+    def win(self, leader: str, epoch: int, granting: list[int], **change: Any) -> None:
+        own = NODES.index(leader) + 1
+        self.event(
+            leader,
+            "state",
+            {"from": "candidate"},
+            state="leader",
+            epoch=epoch,
+            leader=own,
+            voted=-1,
+            hw=-1,
+        )
+        detail = {"granting": granting, "voters": [1, 2, 3], "epoch_start": self._end(leader)}
+        self.event(leader, "elected", {**detail, **change})
+        self.append(leader, epoch, control=True)
+
+    def append(
+        self, leader: str, epoch: int, value: bytes = b"v", *, control: bool = False
+    ) -> bytes:
+        """The leader writes a batch; return it for followers."""
+        base = self._end(leader)
+        record: tuple[bytes | None, bytes | None] = (None, value)
+        if control:
+            body = {
+                "version": 0,
+                "leader_id": NODES.index(leader) + 1,
+                "voters": [],
+                "granting_voters": [],
+            }
+            record = encode_control(LEADER_CHANGE, body)
+        batch = encode_batch(base, epoch, 0, [record], control)
+        self.store(leader, batch, "leader")
+        return batch
+
+    def store(self, node: str, batch: bytes, by: str = "follower") -> None:
+        self.logs[node].append(batch)
+        self.event(
+            node, "append", {**about(batch), "by": by}, leo=parse_header(batch).last_offset + 1
+        )
+
+    def copy(self, leader: str, *followers: str) -> None:
+        """Followers fetch what they lack."""
+        for follower in followers:
+            for batch in self.logs[leader][len(self.logs[follower]) :]:
+                self.store(follower, batch)
+
+    def commit(self, *nodes: str) -> None:
+        """Each node's high watermark reaches its log end, and it delivers."""
+        for node in nodes:
+            old, new = max(self.at[node]["hw"], 0), self._end(node)
+            self.event(node, "hw", hw=new)
+            for batch in self.logs[node]:
+                if parse_header(batch).base_offset >= max(old, self.delivered(node)):
+                    self.event(node, "commit", about(batch))
+
+    def delivered(self, node: str) -> int:
+        last = [
+            e.detail["last"] + 1
+            for e in self.events
+            if e.node == node
+            and e.kind == "commit"
+            and e.incarnation == self.at[node]["incarnation"]
+        ]
+        return int(last[-1]) if last else 0
+
+    def images(self, label: str = "final") -> list[DiskImage]:
+        return [self.image(name, label) for name in NODES]
+
+    def image(self, node: str, label: str = "final") -> DiskImage:
+        at = self.at[node]
+        state = {"leaderEpoch": at["epoch"], "leaderId": at["leader"], "votedId": at["voted"]}
+        return DiskImage(node=node, label=label, log=b"".join(self.logs[node]), quorum_state=state)
+
+    def one_epoch(self) -> None:
+        """n1 leads epoch 1 and commits two batches everywhere."""
+        self.elect("n1", 1)
+        self.append("n1", 1)
+        self.copy("n1", "n2", "n3")
+        self.commit("n1", "n2", "n3")
+
+
+def about(batch: bytes) -> dict[str, int]:
+    header = parse_header(batch)
+    return {
+        "base": header.base_offset,
+        "last": header.last_offset,
+        "epoch": header.epoch,
+        "crc": header.crc,
+    }
+
+
+MakeRun = Callable[..., RunData]
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def quorum() -> Quorum:
+    return Quorum()
+
+
+@pytest.fixture
+def make_run() -> MakeRun:
+    def make(
+        history: History | None = None,
+        quorum: Quorum | None = None,
+        *,
+        images: Sequence[DiskImage] | None = None,
+        faults: Sequence[FaultEvent] = (),
+        ordered: bool = True,
+        **test: Any,
+    ) -> RunData:
+        if images is None:
+            images = quorum.images() if quorum else []
+        return RunData.from_memory(
+            history.ops if history else [],
+            quorum.events if quorum else [],
+            faults,
+            images,
+            {"nodes": NODES, "clock": {n: {"offset_us": 0} for n in NODES}, **test},
+            ordered=ordered,
+        )
+
+    return make
+
+
+def fault(
+    number: int, kind: str, begin: float, end: float | None, *targets: str
+) -> list[FaultEvent]:
+    """The events of one fault, times in seconds; ``end`` None when it never ended."""
+    times = [("start", begin)] + ([("stop", end)] if end is not None else [])
+    return [
+        FaultEvent(
+            id=number,
+            phase="start" if phase == "start" else "stop",
+            kind=kind,
+            shape="one",
+            targets=list(targets),
+            time=int(at * SECOND),
+            done=int(at * SECOND),
+        )
+        for phase, at in times
+    ]
+
+
+@pytest.fixture
+def make_fault() -> Callable[..., list[FaultEvent]]:
+    return fault

@@ -1,0 +1,176 @@
+"""Several checkers over one run: the worst verdict wins, and none hides another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from checkers import recovery, stats
+from checkers.registry import CHECKERS, check
+from checkers.run_data import RunData
+from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
+from histories.verdict import CheckerResult
+
+
+def boom(run: RunData) -> CheckerResult:
+    raise RuntimeError("the checker has a bug")
+
+
+def test_a_checker_that_raises_is_unknown_and_hides_no_other(
+    history: Any, make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHECKERS, "boom", boom)
+    history.did(0, "read", saw=1, key="k")
+    verdict = check(make_run(history, workload="register"), ["boom", "linearizable"])
+    assert verdict.valid is False
+    assert verdict.checkers["boom"].valid == "unknown"
+    assert verdict.checkers["boom"].error == "RuntimeError: the checker has a bug"
+    assert verdict.checkers["linearizable"].valid is False
+
+
+def test_an_unknown_name_is_unknown(make_run: Callable[..., Any]) -> None:
+    verdict = check(make_run(), ["nonsense"])
+    assert verdict.valid == "unknown"
+    assert "no checker 'nonsense'; there are committed, epochs" in str(
+        verdict.checkers["nonsense"].error
+    )
+
+
+def test_a_history_that_makes_no_sense_is_unknown_for_all(
+    history: Any, make_run: Callable[..., Any]
+) -> None:
+    history.invoke(0, "read")
+    history.invoke(0, "read")
+    verdict = check(make_run(history), ["stats", "linearizable"])
+    assert verdict.valid == "unknown"
+    assert "operation 1: process 0 invokes read" in str(verdict.checkers["stats"].error)
+
+
+def test_a_run_folder_gives_the_same_as_memory(
+    tmp_path: Path, history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    history.did(0, "create", "a", key="a")
+    for node in quorum.logs:
+        history.did(0, "read", saw=["a"], node=node, final=True)
+    run = make_run(history, quorum)
+    (tmp_path / "test.json").write_bytes(msgspec.json.encode(run.test))
+    lines = b"".join(msgspec.json.encode(op) + b"\n" for op in run.ops)
+    (tmp_path / "history.jsonl").write_bytes(lines + b'{"index": 99, "torn')
+    for image in run.images:
+        node = tmp_path / "nodes" / image.node
+        log = node / "images" / "final" / "__cluster_metadata-0"
+        log.mkdir(parents=True)
+        (log / f"{0:020d}.log").write_bytes(image.log[:100])
+        (log / f"{2:020d}.log").write_bytes(image.log[100:])
+        (log / "quorum-state").write_bytes(msgspec.json.encode(image.quorum_state))
+        own = [event for event in run.events if event.node == image.node]
+        data = b"".join(msgspec.json.encode(event) + b"\n" for event in own)
+        (node / "trace.jsonl").write_bytes(data)
+    again = RunData.from_folder(tmp_path)
+    names = ["stats", "epochs", "committed", "invariants"]
+    assert check(again, names) == check(run, names)
+    assert check(again, names).valid is True
+    assert again.images == run.images
+    assert again.history.schema == HISTORY_SCHEMA
+    assert again.trace.schema == TRACE_SCHEMA
+    assert again.history == run.history
+
+
+def test_a_folder_without_a_test_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match=r"test\.json: No such file"):
+        RunData.from_folder(tmp_path)
+    (tmp_path / "test.json").write_text("{")
+    with pytest.raises(HistoryError, match=r"test\.json: "):
+        RunData.from_folder(tmp_path)
+
+
+# --- stats --------------------------------------------------------------------------------
+
+
+def test_stats_count_by_kind_and_outcome(history: Any, make_run: Callable[..., Any]) -> None:
+    history.did(0, "read", saw=1)
+    history.did(0, "read", kind="fail", value=None)
+    history.did(0, "write", 1)
+    history.did(1, "write", 2, kind="info")
+    result = stats.check(make_run(history))
+    assert result.valid is True
+    assert result.stats["by_f"]["write"] == {
+        "count": 2, "ok": 1, "fail": 0, "info": 1, "ok_rate": 0.5,
+    }  # fmt: skip
+    assert result.stats["count"] == 4
+
+
+def test_a_kind_that_never_succeeded_was_not_tested(
+    history: Any, make_run: Callable[..., Any]
+) -> None:
+    history.did(0, "read", saw=1)
+    history.did(0, "write", 1, kind="fail")
+    result = stats.check(make_run(history))
+    assert (result.valid, result.error) == (
+        "unknown",
+        "never succeeded, so not tested: write",
+    )
+    assert stats.check(make_run()).valid == "unknown"
+
+
+# --- recovery -----------------------------------------------------------------------------
+
+
+def test_success_soon_after_the_last_fault(
+    history: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+) -> None:
+    faults = make_fault(1, "kill", 1, 5, "n1")
+    history.time = 8
+    history.did(0, "write", 1)
+    result = recovery.check(make_run(history, faults=faults))
+    assert result.valid is True
+    assert result.stats["first_success_after_s"] == pytest.approx(3.002)
+
+
+def test_no_success_for_the_whole_bound(
+    history: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+) -> None:
+    faults = make_fault(1, "kill", 1, 5, "n1")
+    history.did(0, "write", 1)
+    for second in range(6, 40, 2):
+        history.time = second
+        history.did(0, "write", 1, kind="fail")
+        history.did(0, "leader")
+    result = recovery.check(make_run(history, faults=faults))
+    assert result.valid is False
+    assert result.anomalies[0].type == "no-recovery"
+    history.time = 41
+    history.did(0, "write", 1)
+    late = recovery.check(make_run(history, faults=faults))
+    assert late.valid is False
+    assert "the first success came after 36" in late.anomalies[0].explanation
+
+
+def test_too_short_a_look_is_unknown(
+    history: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+) -> None:
+    faults = make_fault(1, "kill", 1, 5, "n1")
+    history.did(0, "write", 1)
+    result = recovery.check(make_run(history, faults=faults))
+    assert (result.valid, result.error) == (
+        "unknown",
+        "no operation was tried after the last fault ended",
+    )
+    history.time = 15
+    history.did(0, "write", 1, kind="info")
+    result = recovery.check(make_run(history, faults=faults))
+    assert result.valid == "unknown"
+    assert "only 10.0 s were watched" in (result.error or "")
+
+
+def test_a_fault_that_never_ended_is_unknown(
+    history: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+) -> None:
+    history.did(0, "write", 1)
+    result = recovery.check(make_run(history, faults=make_fault(4, "pause", 1, None, "n1")))
+    assert (result.valid, result.error) == ("unknown", "never ended: pause one (4)")
