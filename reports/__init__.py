@@ -1,1 +1,1 @@
-"""What people read: HTML reports, JUnit, the index of a store."""
+"""HTML reports: one run, the store's index; JUnit for continuous integration."""

@@ -1,0 +1,164 @@
+"""Anomalies as people read them: explanation, proving operations, proving trace events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from histories.operation import Op
+from histories.verdict import Verdict
+from reports.node_lanes import Clocks
+from reports.operations import NEVER, TYPES, Operations, value_text
+from reports.words import seconds_text, span_text
+
+MAX_ANOMALIES = 500
+MAX_OPERATIONS = 100
+"""More than these are counted, not listed; ``results.json`` has all."""
+
+MAX_VALUE = 2000
+EVENT_FIELDS = (
+    "node", "incarnation", "seq", "kind", "state", "epoch", "leader", "leo", "hw",
+)  # fmt: skip
+
+
+@dataclass
+class ProvingOperation:
+    """One operation of an anomaly's table; ``row`` is its row in :class:`Operations`."""
+
+    row: int
+    index: str
+    process: int
+    f: str
+    type: str
+    key: str
+    value: str
+    time: str
+    latency: str
+    node: str
+    error: str
+
+
+@dataclass
+class ProvingEvent:
+    """One trace event of an anomaly's table; ``at`` is history time in µs or None."""
+
+    fields: list[str]
+    time: str
+    at: int | None
+    node: str
+    detail: str
+
+
+@dataclass
+class AnomalyView:
+    """One anomaly, ready to be shown. ``number`` counts from 1."""
+
+    number: int
+    checker: str
+    type: str
+    explanation: str
+    operations: list[ProvingOperation]
+    more_operations: int
+    missing: list[int]
+    events: list[ProvingEvent]
+    more_events: int
+    start: int | None
+    end: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """What the page needs to zoom to it and to mark what proves it."""
+        return {
+            "type": self.type,
+            "checker": self.checker,
+            "explanation": self.explanation[:400],
+            "rows": [op.row for op in self.operations],
+            "events": [[e.node, e.at] for e in self.events if e.at is not None],
+            "start": self.start,
+            "end": self.end,
+        }
+
+
+def _operation(ops: Operations, row: int, history: dict[int, Op]) -> ProvingOperation:
+    invoke, completion = int(ops.invoke[row]), int(ops.completion[row])
+    sent = history[invoke]
+    seen = history.get(completion)
+    latency = int(ops.latency[row])
+    parts = []
+    if sent.value is not None:
+        parts.append(value_text(sent.value, MAX_VALUE))
+    if seen is not None and seen.value is not None and seen.value != sent.value:
+        parts.append(f"→ {value_text(seen.value, MAX_VALUE)}")
+    elif seen is not None and seen.value is None and seen.type == "ok" and not parts:
+        parts.append("→ null")
+    return ProvingOperation(
+        row=row,
+        index=str(invoke) if completion < 0 else f"{invoke}–{completion}",
+        process=int(ops.process[row]),
+        f=sent.f,
+        type=TYPES[int(ops.type[row])],
+        key="" if sent.key is None else value_text(sent.key),
+        value=" ".join(parts),
+        time=seconds_text(float(ops.start[row])),
+        latency="never ended" if latency == NEVER else span_text(latency),
+        node=ops.texts[int(ops.node[row])],
+        error=(seen.error or "") if seen is not None else "",
+    )
+
+
+def _event(event: dict[str, Any], clock: Clocks) -> ProvingEvent:
+    node, mono = str(event.get("node", "")), event.get("mono")
+    at = clock.history_time(node, mono) if isinstance(mono, int) else None
+    detail = {
+        k: v
+        for k, v in event.items()
+        if k not in (*EVENT_FIELDS, "mono", "wall", "detail") and not (k == "voted" and v == -1)
+    }
+    if isinstance(event.get("detail"), dict):
+        detail |= event["detail"]
+    return ProvingEvent(
+        fields=["" if event.get(name) is None else str(event[name]) for name in EVENT_FIELDS],
+        time="" if at is None else seconds_text(at),
+        at=at,
+        node=node,
+        detail=value_text(detail, MAX_VALUE) if detail else "",
+    )
+
+
+def anomaly_views(
+    verdict: Verdict | None, history: list[Op], ops: Operations, clock: Clocks
+) -> list[AnomalyView]:
+    """Return the anomalies of ``verdict`` in checker order, at most :data:`MAX_ANOMALIES`."""
+    if verdict is None:
+        return []
+    found = [(n, a) for n, result in verdict.checkers.items() for a in result.anomalies]
+    wanted = {index for _, anomaly in found[:MAX_ANOMALIES] for index in anomaly.operations}
+    rows_wanted = {ops.row_of[i] for i in wanted if i in ops.row_of}
+    indices = {int(ops.invoke[r]) for r in rows_wanted} | {
+        int(ops.completion[r]) for r in rows_wanted
+    }
+    by_index = {op.index: op for op in history if op.index in indices}
+    views = []
+    for number, (checker, anomaly) in enumerate(found[:MAX_ANOMALIES], 1):
+        # An anomaly may name the invocation, the completion or both: one row each.
+        rows = sorted({ops.row_of[i] for i in anomaly.operations if i in ops.row_of})
+        events = [_event(e, clock) for e in anomaly.events[:MAX_OPERATIONS]]
+        times = [e.at for e in events if e.at is not None]
+        for row in rows:
+            start, latency = int(ops.start[row]), int(ops.latency[row])
+            times += [start, start + (0 if latency == NEVER else latency)]
+        views.append(
+            AnomalyView(
+                number=number,
+                checker=checker,
+                type=anomaly.type,
+                explanation=anomaly.explanation,
+                operations=[_operation(ops, row, by_index) for row in rows[:MAX_OPERATIONS]],
+                more_operations=max(len(rows) - MAX_OPERATIONS, 0),
+                missing=[i for i in anomaly.operations if i not in ops.row_of],
+                events=events,
+                more_events=max(len(anomaly.events) - MAX_OPERATIONS, 0),
+                start=min(times, default=None),
+                end=max(times, default=None),
+            )
+        )
+    return views

@@ -1,0 +1,150 @@
+// One lane per node: what it was (height and label), in which epoch (colour), when it was
+// down or paused (hatched), and how far its high watermark had come (line).
+
+const NODE_LANE = 34;
+const SHORT = { leader: "leader", follower: "follower", candidate: "candidate",
+  prospective: "prospective", unattached: "unattached", resigned: "resigned",
+  observer: "observer" };
+
+class NodeChart extends Chart {
+  constructor(view, nodes, anomalies) {
+    super("nodes-chart", Math.max(nodes.length, 1) * NODE_LANE + 4, view);
+    this.nodes = nodes;
+    this.anomalies = anomalies;
+    this.top = Math.max(1, ...nodes.flatMap((n) => n.hw.map((step) => step[1])));
+  }
+
+  draw(shared) {
+    this.background(shared);
+    this.nodes.forEach((node, i) => {
+      const y = i * NODE_LANE + 2;
+      this.name(node.node, y + NODE_LANE / 2, true);
+      this.clipped((c) => {
+        const labels = this.segments(c, node, y);
+        this.watermark(c, node, y);
+        for (const [a, b] of node.down) this.absent(c, a, b, y, "down", true);
+        for (const [a, b] of node.paused) this.absent(c, a, b, y, "paused", false);
+        for (const write of labels) write();
+        c.fillStyle = colours.line;
+        c.fillRect(LEFT, y + NODE_LANE - 1, this.plot, 1);
+      });
+    });
+    if (shared.selected >= 0) this.proof(shared.selected);
+  }
+
+  // Paint the states; return what writes their labels, which go on top of everything.
+  segments(c, node, y) {
+    const h = NODE_LANE - 6, labels = [];
+    c.font = FONT;
+    c.textBaseline = "middle";
+    for (const [from, to, state, epoch, leader] of node.segments) {
+      const x0 = Math.max(this.x(from), LEFT), x1 = Math.min(this.x(to), LEFT + this.plot);
+      if (x1 < LEFT || x0 > LEFT + this.plot) continue;
+      const w = Math.max(x1 - x0, 1), colour = epochColour(epoch);
+      c.fillStyle = c.strokeStyle = colour;
+      let label = `e${epoch}`;
+      if (state === "leader" || state === "resigned") {
+        c.fillRect(x0, y + 2, w, h);
+        if (state === "resigned") hatch(c, x0, y + 2, w, h, colours.panel);
+        label = `${state} e${epoch}`;
+      } else if (state === "follower" || state === "observer") {
+        c.globalAlpha = state === "follower" ? 0.42 : 0.22;
+        c.fillRect(x0, y + h / 2 + 2, w, h / 2);
+        c.globalAlpha = 1;
+        c.fillRect(x0, y + h / 2 + 2, 1, h / 2);
+        label = leader > 0 ? `e${epoch} → ${this.nodes[leader - 1]?.node ?? leader}` : `e${epoch}`;
+        if (state === "observer") label = "observer " + label;
+      } else {
+        c.setLineDash(state === "candidate" ? [] : state === "prospective" ? [3, 2] : [1, 3]);
+        c.lineWidth = 1.5;
+        c.strokeRect(x0 + 0.75, y + 2.75, Math.max(w - 1.5, 0.5), h - 1.5);
+        c.setLineDash([]);
+        label = `${SHORT[state] ?? state} e${epoch}`;
+      }
+      const low = state === "follower" || state === "observer";
+      const room = w - 8, line = y + 2 + (low ? h * 0.75 : h / 2);
+      if (state === "leader") {
+        if (room > c.measureText(label).width) {
+          labels.push(() => {
+            c.fillStyle = colours["epoch-text"];
+            c.font = "600 " + FONT;
+            c.fillText(label, x0 + 4, line, room);
+            c.font = FONT;
+          });
+        }
+      } else if (room > 16) labels.push(() => haloText(c, label, x0 + 4, line, room));
+    }
+    return labels;
+  }
+
+  absent(c, from, to, y, word, down) {
+    const x0 = Math.max(this.x(from), LEFT), x1 = Math.min(this.x(to), LEFT + this.plot);
+    if (x1 < LEFT || x0 > LEFT + this.plot) return;
+    const w = Math.max(x1 - x0, 1.5), h = NODE_LANE - 6;
+    c.fillStyle = colours.panel;
+    c.globalAlpha = down ? 0.9 : 0.45;
+    c.fillRect(x0, y + 2, w, h);
+    c.globalAlpha = 1;
+    hatch(c, x0, y + 2, w, h, down ? colours.down : colours.pause, down ? 4 : 7, down);
+    c.font = "600 " + FONT;
+    haloText(c, word, x0 + 4, y + 2 + h * (down ? 0.5 : 0.27), w - 6);
+    c.font = FONT;
+  }
+
+  watermark(c, node, y) {
+    const base = y + NODE_LANE - 5, scale = (NODE_LANE - 10) / this.top;
+    c.strokeStyle = colours.text;
+    c.lineWidth = 1;
+    c.globalAlpha = 0.75;
+    c.beginPath();
+    let last = null;
+    for (const [t, hw] of node.hw) {
+      const x = Math.min(Math.max(this.x(t), LEFT - 2), LEFT + this.plot + 2);
+      if (last === null) c.moveTo(x, base - hw * scale);
+      else { c.lineTo(x, last); c.lineTo(x, base - hw * scale); }
+      last = base - hw * scale;
+    }
+    if (last !== null) c.lineTo(Math.min(this.x(this.view.end), LEFT + this.plot), last);
+    c.stroke();
+    c.globalAlpha = 1;
+  }
+
+  // Triangles at the trace events that prove the selected anomaly.
+  proof(selected) {
+    this.clipped((c) => {
+      for (const [name, at] of this.anomalies[selected].events) {
+        const i = this.nodes.findIndex((n) => n.node === name);
+        if (i < 0) continue;
+        const x = this.x(at), y = i * NODE_LANE + 2;
+        c.strokeStyle = c.fillStyle = colours.mark;
+        c.lineWidth = 2;
+        c.beginPath();
+        c.moveTo(x, y);
+        c.lineTo(x, y + NODE_LANE - 2);
+        c.stroke();
+        c.beginPath();
+        c.arc(x, y + 4, 4, 0, 7);
+        c.fill();
+      }
+    });
+  }
+
+  hit(x, y) {
+    const node = this.nodes[Math.floor((y - 2) / NODE_LANE)];
+    if (!node) return null;
+    const t = this.time(x), inside = ([a, b]) => t >= a && t <= b;
+    const rows = [];
+    const s = node.segments.findLast(inside);
+    const down = node.down.find(inside), paused = node.paused.find(inside);
+    if (down) rows.push(["down", `${timeText(down[0])} to ${timeText(down[1])}`]);
+    else if (s) {
+      rows.push(["state", s[2]], ["epoch", s[3]],
+        ["leader", s[4] > 0 ? this.nodes[s[4] - 1]?.node ?? s[4] : "unknown"],
+        ["incarnation", s[5]], ["from", timeText(s[0])], ["to", timeText(s[1])]);
+    }
+    if (paused) rows.push(["paused", `${timeText(paused[0])} to ${timeText(paused[1])}`]);
+    const step = node.hw.findLast((h) => h[0] <= t);
+    if (step) rows.push(["high watermark", step[1]]);
+    return rows.length ? { title: node.node, rows: [["time", timeText(t)], ...rows] } : null;
+  }
+}

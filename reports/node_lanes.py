@@ -1,0 +1,170 @@
+"""What each node was, when: state segments, down and paused periods, high watermark.
+
+Node times are translated to history time: the node's monotonic clock minus its offset to
+the control node's and minus the control node's clock at history time 0 (``test.json`` keys
+``clock`` and ``start_mono_us``). Times are microseconds since the start of the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from histories.trace import TraceEvent
+from reports.bands import Band
+
+DOWN = frozenset({"kill", "crash", "stop"})
+PAUSED = frozenset({"pause"})
+GONE = frozenset({"fatal", "stopped"})
+"""Trace kinds after which the process is over."""
+
+MAX_WATERMARKS = 2000
+
+Span = tuple[int, int]
+
+
+@dataclass
+class Segment:
+    """A time in which state, epoch, leader and incarnation did not change."""
+
+    start: int
+    end: int
+    state: str
+    epoch: int
+    leader: int
+    incarnation: int
+
+
+@dataclass
+class NodeLane:
+    """One node's row of the picture; ``watermarks`` are (time, high watermark) steps."""
+
+    node: str
+    segments: list[Segment] = field(default_factory=list)
+    down: list[Span] = field(default_factory=list)
+    paused: list[Span] = field(default_factory=list)
+    watermarks: list[Span] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """What the page's charts need."""
+        return {
+            "node": self.node,
+            "segments": [
+                [s.start, s.end, s.state, s.epoch, s.leader, s.incarnation] for s in self.segments
+            ],
+            "down": self.down,
+            "paused": self.paused,
+            "hw": self.watermarks,
+        }
+
+
+@dataclass
+class Clocks:
+    """Translates node clocks to history time."""
+
+    offsets: Mapping[str, int]
+    known: bool
+
+    def history_time(self, node: str, mono: int) -> int:
+        """Return the history time of the node's clock reading ``mono``."""
+        return mono - self.offsets.get(node, 0)
+
+
+def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> Clocks:
+    """Return the clocks of a run.
+
+    Without the measured offsets each node's first event is put at time 0, and ``known`` is
+    False.
+    """
+    measured, start = test.get("clock"), test.get("start_mono_us")
+    if isinstance(measured, dict) and isinstance(start, int):
+        return Clocks(
+            {str(n): int(o) + start for n, o in measured.items() if isinstance(o, int | float)},
+            known=True,
+        )
+    return Clocks({n: events[0].mono for n, events in traces.items() if events}, known=False)
+
+
+def _spans(bands: list[Band], node: str, kinds: frozenset[str], end: int) -> list[Span]:
+    return [
+        (band.start, end if band.end is None else band.end)
+        for band in bands
+        if band.kind in kinds and node in band.targets
+    ]
+
+
+def _watermarks(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: int) -> list[Span]:
+    """Thin the high watermark to its steps, at most one per picture column or so."""
+    gap = end // MAX_WATERMARKS
+    kept: list[Span] = []
+    for event in events:
+        if event.hw < 0:
+            continue
+        now = at(event)
+        if kept and event.hw == kept[-1][1]:
+            continue
+        if len(kept) > 1 and now - kept[-2][0] < gap and event.hw >= kept[-1][1] >= kept[-2][1]:
+            kept.pop()
+        kept.append((max(now, 0), event.hw))
+    return kept
+
+
+def node_lane(
+    node: str, events: list[TraceEvent], bands: list[Band], clock: Clocks, end: int
+) -> NodeLane:
+    """Build one node's lane from its events ordered by (incarnation, seq), up to ``end``.
+
+    A process is over when a fault killed it, when its last event says so, or (a crash of its
+    own) at its last event before the next incarnation's first.
+    """
+
+    def at(event: TraceEvent) -> int:
+        return clock.history_time(node, event.mono)
+
+    lane = NodeLane(node, paused=_spans(bands, node, PAUSED, end))
+    killed = _spans(bands, node, DOWN, end)
+    lives: dict[int, list[TraceEvent]] = {}
+    for event in events:
+        lives.setdefault(event.incarnation, []).append(event)
+    numbers = sorted(lives)
+    for position, number in enumerate(numbers):
+        life = lives[number]
+        born = at(life[0])
+        last = position + 1 == len(numbers)
+        limit = end if last else at(lives[numbers[position + 1]][0])
+        ends = [span[0] for span in killed if born <= span[0] < limit]
+        if ends:
+            died = min(ends)
+        elif life[-1].kind in GONE or not last:
+            died = at(life[-1])
+        else:
+            died = limit
+        if died < limit:
+            lane.down.append((max(died, 0), min(limit, end)))
+        _add_segments(lane, life, at, died, end)
+    lane.watermarks = _watermarks(events, at, end)
+    return lane
+
+
+def _add_segments(
+    lane: NodeLane,
+    life: list[TraceEvent],
+    at: Callable[[TraceEvent], int],
+    died: int,
+    end: int,
+) -> None:
+    current: Segment | None = None
+    for event in life:
+        now = min(max(at(event), 0), end)
+        shape = (event.state, event.epoch, event.leader)
+        if current is not None:
+            if (current.state, current.epoch, current.leader) == shape:
+                continue
+            current.end = now
+        current = Segment(now, now, *shape, incarnation=event.incarnation)
+        lane.segments.append(current)
+    if current is not None:
+        current.end = max(min(died, end), current.start)
+    # A node passes through several states in one instant when it starts before time 0.
+    lane.segments = [s for s in lane.segments if s.end > s.start or s.start > 0]

@@ -1,0 +1,198 @@
+"""Operations as columns: each invocation joined with its completion.
+
+Times are microseconds since the start of the test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from histories.operation import INVOKE, Op
+
+TYPES = ("ok", "fail", "info", "open")
+"""How an operation ended; "open": the history ends before it did."""
+
+NEVER = 0xFFFFFFFF
+"""The latency of an open operation."""
+
+MAX_LANES = 64
+MAX_TEXT = 160
+
+Ints = NDArray[np.int64]
+
+
+class Interned:
+    """Distinct texts with numbers in order of appearance; number 0 is "nothing"."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = [""]
+        self._ids: dict[str, int] = {"": 0}
+
+    def add(self, text: str) -> int:
+        """Return the number of ``text``."""
+        number = self._ids.get(text)
+        if number is None:
+            number = self._ids[text] = len(self.texts)
+            self.texts.append(text)
+        return number
+
+
+def value_text(value: Any, limit: int = MAX_TEXT) -> str:
+    """Return ``value`` as JSON, cut to ``limit`` characters with its full length told."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+@dataclass
+class Operations:
+    """One row per invocation, ordered by start; all arrays are equally long.
+
+    ``latency`` is :data:`NEVER` for open operations, ``type`` a position in :data:`TYPES`.
+    ``f``, ``node``, ``key``, ``sent``, ``seen`` and ``error`` are numbers into ``texts``.
+    ``completion`` is a history index or -1. ``row_of`` maps the index of either event of an
+    operation to its row. ``orphans`` counts completions without an invocation.
+    """
+
+    start: Ints
+    latency: Ints
+    type: Ints
+    process: Ints
+    lane: Ints
+    f: Ints
+    node: Ints
+    key: Ints
+    sent: Ints
+    seen: Ints
+    error: Ints
+    invoke: Ints
+    completion: Ints
+    lanes: list[str]
+    texts: list[str]
+    row_of: dict[int, int]
+    orphans: int
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def end(self) -> int:
+        """The last moment anything happened, in microseconds."""
+        if not len(self):
+            return 0
+        done = np.where(self.latency == NEVER, 0, self.latency)
+        return int((self.start + done).max())
+
+
+def _lanes(process: Ints, concurrency: int | None) -> tuple[Ints, list[str]]:
+    """Return each row's lane and the lanes' names.
+
+    A crashed process continues as ``process + concurrency`` on the same thread (Jepsen's
+    numbering), so a lane is a thread. Without a concurrency each process is a lane, and
+    beyond :data:`MAX_LANES` they share lanes.
+    """
+    if concurrency is not None and concurrency > 0:
+        lane = process % concurrency
+        return lane, [f"client {i}" for i in range(int(lane.max(initial=-1)) + 1)]
+    names, lane = np.unique(process, return_inverse=True)
+    if len(names) > MAX_LANES:
+        return lane % MAX_LANES, [f"lane {i}" for i in range(MAX_LANES)]
+    return lane.astype(np.int64), [f"process {n}" for n in names]
+
+
+def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations:
+    """Join the events of a history, in index order, into operations."""
+    interned = Interned()
+    rows: list[list[int]] = []
+    running: dict[int, int] = {}
+    orphans = 0
+    text = interned.add
+    for op in ops:
+        if op.type == INVOKE:
+            running[op.process] = len(rows)
+            rows.append(
+                [
+                    op.time // 1000,
+                    NEVER,
+                    TYPES.index("open"),
+                    op.process,
+                    text(op.f),
+                    text(op.node or ""),
+                    text(value_text(op.key)) if op.key is not None else 0,
+                    text(value_text(op.value)) if op.value is not None else 0,
+                    0,
+                    0,
+                    op.index,
+                    -1,
+                ]
+            )
+            continue
+        number = running.pop(op.process, None)
+        if number is None:
+            orphans += 1
+            continue
+        row = rows[number]
+        row[1] = min(max(op.time // 1000 - row[0], 0), NEVER - 1)
+        row[2] = TYPES.index(op.type)
+        row[5] = text(op.node) if op.node else row[5]
+        row[8] = text(value_text(op.value)) if op.value is not None else 0
+        row[9] = text(op.error[:MAX_TEXT]) if op.error else 0
+        row[11] = op.index
+    table = np.array(rows, dtype=np.int64).reshape(len(rows), 12)
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    columns = table.T
+    lane, lanes = _lanes(columns[3], concurrency)
+    row_of: dict[int, int] = {}
+    for i, (invoke, completion) in enumerate(table[:, 10:12].tolist()):
+        row_of[invoke] = i
+        if completion >= 0:
+            row_of[completion] = i
+    return Operations(
+        start=columns[0],
+        latency=columns[1],
+        type=columns[2],
+        process=columns[3],
+        lane=lane,
+        f=columns[4],
+        node=columns[5],
+        key=columns[6],
+        sent=columns[7],
+        seen=columns[8],
+        error=columns[9],
+        invoke=columns[10],
+        completion=columns[11],
+        lanes=lanes,
+        texts=interned.texts,
+        row_of=row_of,
+        orphans=orphans,
+    )
+
+
+def seconds(operations: Operations) -> dict[str, list[Any]]:
+    """Return per-second series: ``p50 p95 p99`` and ``ok fail info``.
+
+    Quantiles are latencies in microseconds of the operations that ended ok, by the second
+    they were invoked in (None: there was none); the others count completions per second.
+    """
+    length = operations.end // 1_000_000 + 1
+    result: dict[str, list[Any]] = {}
+    started = operations.start // 1_000_000
+    ok = operations.type == TYPES.index("ok")
+    groups: list[list[Any]] = [[None] * length for _ in range(3)]
+    latencies, second = operations.latency[ok], started[ok]
+    cuts = np.flatnonzero(np.diff(second)) + 1
+    for part, when in zip(np.split(latencies, cuts), np.split(second, cuts), strict=True):
+        if len(part):
+            for series, value in zip(groups, np.percentile(part, (50, 95, 99)), strict=True):
+                series[int(when[0])] = round(float(value))
+    result["p50"], result["p95"], result["p99"] = groups
+    done = operations.latency != NEVER
+    ended = (operations.start[done] + operations.latency[done]) // 1_000_000
+    for code, name in enumerate(TYPES[:3]):
+        chosen = ended[operations.type[done] == code]
+        result[name] = np.bincount(chosen, minlength=length).tolist()
+    return result

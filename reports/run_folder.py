@@ -1,0 +1,162 @@
+"""Reading a run folder, whatever state it is in.
+
+A run may have been killed at any moment: a torn last line is cut off, a missing file is
+reported in :attr:`Run.notes` instead of stopping the report. Only a folder that is no run
+folder at all is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from histories.fault import FaultEvent
+from histories.operation import Op
+from histories.parquet import read_history_parquet, read_parquet
+from histories.reading import TRACE_SCHEMA, HistoryError, from_table
+from histories.trace import TraceEvent
+from histories.verdict import Verdict
+
+T = TypeVar("T")
+
+
+class RunFolderError(Exception):
+    """The folder cannot be read as a run; the message is one line for people."""
+
+
+@dataclass
+class Run:
+    """One run, read into memory.
+
+    ``traces`` maps a node's name to its events, ordered by (incarnation, seq). ``verdict``
+    is None when ``results.json`` is missing or unreadable. ``notes`` are plain sentences on
+    what was missing, cut off or skipped.
+    """
+
+    folder: Path
+    test: dict[str, Any]
+    ops: list[Op] = field(default_factory=list)
+    faults: list[FaultEvent] = field(default_factory=list)
+    traces: dict[str, list[TraceEvent]] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> list[str]:
+        """All node names: those of ``test.json`` in order, then any others seen in traces."""
+        named = self.test.get("nodes")
+        known = [str(n) for n in named] if isinstance(named, list) else []
+        return known + [n for n in sorted(self.traces) if n not in known]
+
+
+def read_lines(path: Path, kind: type[T], notes: list[str]) -> list[T]:
+    """Decode the JSON lines of ``path``; append to ``notes`` what could not be read.
+
+    A last line that does not decode is a torn write and dropped; one in the middle is
+    skipped, and both are told.
+    """
+    decoder = msgspec.json.Decoder(kind)
+    data = path.read_bytes()
+    try:
+        return decoder.decode_lines(data)
+    except msgspec.DecodeError:
+        pass
+    except UnicodeDecodeError:
+        pass
+    rows: list[T] = []
+    lines = data.split(b"\n")
+    last = max((i for i, line in enumerate(lines) if line.strip()), default=-1)
+    skipped = 0
+    for i, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            rows.append(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if i == last:
+                notes.append(f"{path.name}: the last line was torn and is left out.")
+            else:
+                skipped += 1
+    if skipped:
+        notes.append(f"{path.name}: {skipped} unreadable lines in the middle are left out.")
+    return rows
+
+
+def _read_history(run: Run) -> None:
+    lines, table = run.folder / "history.jsonl", run.folder / "history.parquet"
+    if lines.is_file():
+        run.ops = read_lines(lines, Op, run.notes)
+    elif table.exists():
+        run.ops = from_table(read_history_parquet(table), Op)
+    else:
+        run.notes.append("There is no history: neither history.jsonl nor history.parquet.")
+
+
+def _read_traces(run: Run) -> None:
+    files = sorted(run.folder.glob("nodes/*/trace.jsonl"))
+    table = run.folder / "trace.parquet"
+    events: list[TraceEvent] = []
+    for path in files:
+        notes: list[str] = []
+        events += read_lines(path, TraceEvent, notes)
+        run.notes += [f"nodes/{path.parent.name}/{note}" for note in notes]
+    if not files and table.exists():
+        events = from_table(read_parquet(table, TRACE_SCHEMA), TraceEvent)
+    if not events:
+        run.notes.append("There are no node traces, so node states cannot be shown.")
+    for event in events:
+        run.traces.setdefault(event.node, []).append(event)
+    for rows_of_node in run.traces.values():
+        rows_of_node.sort(key=lambda e: (e.incarnation, e.seq))
+
+
+def load_test(folder: Path) -> dict[str, Any]:
+    """Return ``test.json`` of ``folder``; raises :class:`RunFolderError`."""
+    path = folder / "test.json"
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder}: no such folder; give a run folder like store/latest")
+    if not path.is_file():
+        raise RunFolderError(f"{folder}: not a run folder (it has no test.json)")
+    try:
+        test = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RunFolderError(f"{path}: cannot be read as JSON ({error})") from error
+    if not isinstance(test, dict):
+        raise RunFolderError(f"{path}: must hold a JSON object")
+    return test
+
+
+def load_verdict(folder: Path, notes: list[str]) -> Verdict | None:
+    """Return ``results.json`` of ``folder``, or None with a note when there is none."""
+    path = folder / "results.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Verdict)
+    except FileNotFoundError:
+        notes.append("There is no results.json: the run was not checked, or not to the end.")
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        notes.append(f"results.json cannot be read ({error}).")
+    return None
+
+
+def load_run(folder: Path) -> Run:
+    """Read the run in ``folder`` (links are followed).
+
+    Raises :class:`RunFolderError` when it is no run folder or a table in it is broken.
+    """
+    folder = folder.resolve()
+    run = Run(folder=folder, test=load_test(folder))
+    run.verdict = load_verdict(folder, run.notes)
+    try:
+        _read_history(run)
+        if (folder / "faults.jsonl").is_file():
+            run.faults = read_lines(folder / "faults.jsonl", FaultEvent, run.notes)
+        else:
+            run.notes.append("There is no faults.jsonl: no faults are shown.")
+        _read_traces(run)
+    except (OSError, HistoryError) as error:
+        line = " ".join(str(error).split())
+        raise RunFolderError(f"{folder}: cannot be read ({line})") from error
+    return run

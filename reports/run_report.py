@@ -1,0 +1,188 @@
+"""One self-contained HTML page per run: no network, no other file needed.
+
+Everything that is text is rendered here, so the page says what was found without running a
+script; the script only draws the charts from data embedded in the page.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from reports import words
+from reports.anomaly_view import EVENT_FIELDS, AnomalyView, anomaly_views
+from reports.bands import Band, join_faults
+from reports.evidence import draw_evidence
+from reports.node_lanes import clocks, node_lane
+from reports.operations import TYPES, Operations, join_operations, seconds
+from reports.packing import pack_columns, pack_text, script_json, smallest
+from reports.page import ASSETS, environment, policy, style
+from reports.run_folder import Run, load_run
+from reports.tables import files, latency_words, leaders, numbers, type_counts
+
+SCRIPTS = (
+    "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "operations.js",
+    "latency.js", "tooltip.js", "report.js",
+)  # fmt: skip
+
+
+def write_report(run_folder: Path) -> Path:
+    """Write ``report.html`` into ``run_folder`` and return its path.
+
+    The file appears whole or not at all. Raises
+    :class:`~reports.run_folder.RunFolderError` when the folder cannot be read.
+    """
+    run = load_run(run_folder)
+    path = run.folder / "report.html"
+    temporary = path.with_name("report.html.tmp")
+    temporary.write_text(render_report(run), encoding="utf-8")
+    temporary.replace(path)
+    return path
+
+
+def render_report(run: Run) -> str:
+    """Return the page for ``run``."""
+    notes = list(run.notes)
+    concurrency = run.test.get("concurrency")
+    ops = join_operations(run.ops, concurrency if isinstance(concurrency, int) else None)
+    if ops.orphans:
+        notes.append(f"{words.plural(ops.orphans, 'completion')} had no invocation.")
+    bands = join_faults(run.faults)
+    clock = clocks(run.test, run.traces)
+    if run.traces and not clock.known:
+        notes.append("Node clocks were not measured: each node's first event is put at 0 s.")
+    end = _end(run, ops, bands)
+    lanes = [node_lane(n, run.traces.get(n, []), bands, clock, end) for n in run.nodes]
+    anomalies = anomaly_views(run.verdict, run.ops, ops, clock)
+    per_second = seconds(ops)
+    data = {
+        "end": end,
+        "lanes": ops.lanes,
+        "types": TYPES,
+        "fs": {int(i): ops.texts[int(i)] for i in np.unique(ops.f)},
+        "nodes": [lane.as_json() for lane in lanes],
+        "faults": [band.as_json() for band in bands],
+        "anomalies": [anomaly.as_json() for anomaly in anomalies],
+        "seconds": per_second,
+    }
+    css = style()
+    script = _script()
+    validity = None if run.verdict is None else run.verdict.valid
+    events = sum(len(rows) for rows in run.traces.values())
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            **_verdict_words(run, len(ops), len(bands), events),
+            name=words.run_name(run.test),
+            seed=run.test.get("seed", "unknown"),
+            started=run.test.get("started_wall"),
+            first_anomaly=anomalies[0] if anomalies and validity is False else None,
+            notes=notes,
+            facts=words.facts(run.test),
+            repeat=words.repeat_command(run.test),
+            anomalies=anomalies,
+            anomaly_count=_anomaly_count(run),
+            drawings=_drawings(ops, anomalies),
+            event_fields=EVENT_FIELDS,
+            bands=bands,
+            operation_count=f"{len(ops):,}",
+            type_counts=type_counts(ops),
+            latency_words=latency_words(ops),
+            numbers=numbers(ops),
+            leaders=leaders(lanes),
+            files=files(run.folder),
+            test=run.test,
+            data=script_json(data),
+            plot=script_json(_plot(ops)),
+            details=script_json(_details(ops)),
+            css=Markup(css),  # noqa: S704 - our own asset
+            script=Markup(script),  # noqa: S704 - our own asset
+            policy=policy(css, script),
+        )
+    )
+
+
+def _script() -> str:
+    parts = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    if "</script" in parts.lower():
+        raise ValueError("an asset would end its own script element")
+    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+
+
+def _end(run: Run, ops: Operations, bands: list[Band]) -> int:
+    """Return where the time axis ends: after the last operation and the last fault."""
+    moments = [ops.end, *(b.start for b in bands), *(b.end for b in bands if b.end)]
+    limit = run.test.get("time_limit_s")
+    if not len(ops) and isinstance(limit, int | float):
+        moments.append(int(limit * 1e6))
+    return max(max(moments, default=0), 1_000_000)
+
+
+def _verdict_words(run: Run, operations: int, faults: int, events: int) -> dict[str, Any]:
+    valid = None if run.verdict is None else run.verdict.valid
+    checkers = {} if run.verdict is None else run.verdict.checkers
+    return {
+        "verdict_label": words.LABELS[valid],
+        "verdict_class": words.CLASSES[valid],
+        "verdict_sign": words.SIGNS[valid],
+        "sentence": words.verdict_sentence(run.verdict, operations, faults, events),
+        "checkers": [
+            {
+                "name": name,
+                "css": words.CLASSES[result.valid],
+                "sign": words.SIGNS[result.valid],
+                "label": words.LABELS[result.valid],
+                "anomalies": f"{len(result.anomalies):,}",
+                "reason": words.checker_reason(result),
+                "stats": result.stats,
+            }
+            for name, result in checkers.items()
+        ],
+    }
+
+
+def _anomaly_count(run: Run) -> int:
+    return sum(len(c.anomalies) for c in run.verdict.checkers.values()) if run.verdict else 0
+
+
+def _drawings(ops: Operations, anomalies: list[AnomalyView]) -> dict[int, Any]:
+    return {
+        a.number: None if a.more_operations else draw_evidence(ops, [o.row for o in a.operations])
+        for a in anomalies
+    }
+
+
+def _plot(ops: Operations) -> dict[str, Any]:
+    """Return what every picture needs: five columns."""
+    gaps = np.diff(ops.start, prepend=0)
+    large = bool(len(gaps)) and int(gaps.max()) > 0xFFFFFFFF
+    return pack_columns(
+        {
+            "gap": gaps.astype(np.float64) if large else smallest(gaps),
+            "latency": ops.latency.astype(np.uint32),
+            "type": ops.type.astype(np.uint8),
+            "lane": smallest(ops.lane),
+            "f": smallest(ops.f),
+        }
+    )
+
+
+def _details(ops: Operations) -> dict[str, Any]:
+    """Return what tooltips and labels need; the page unpacks it when first asked."""
+    packed = pack_columns(
+        {
+            "process": ops.process.astype(np.int32),
+            "node": smallest(ops.node),
+            "key": smallest(ops.key),
+            "sent": smallest(ops.sent),
+            "seen": smallest(ops.seen),
+            "error": smallest(ops.error),
+            "invoke": smallest(ops.invoke),
+            "completion": smallest(ops.completion + 1),
+        }
+    )
+    return {**packed, "texts": pack_text(ops.texts)}

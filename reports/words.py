@@ -1,0 +1,147 @@
+"""Verdicts, options and times in plain words. No markup here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from histories.verdict import CheckerResult, Validity, Verdict
+
+LABELS: dict[Validity | None, str] = {
+    True: "valid",
+    False: "INVALID",
+    "unknown": "unknown",
+    None: "not checked",
+}
+CLASSES: dict[Validity | None, str] = {
+    True: "valid",
+    False: "invalid",
+    "unknown": "unknown",
+    None: "unknown",
+}
+SIGNS: dict[Validity | None, str] = {True: "✓", False: "✗", "unknown": "?", None: "?"}
+
+
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """Return ``1 fault`` or ``1,234 faults``."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def seconds_text(microseconds: float) -> str:
+    """Return a time as seconds with milliseconds, ``12.345 s``."""
+    return f"{microseconds / 1e6:,.3f} s"
+
+
+def span_text(microseconds: float) -> str:
+    """Return a duration in the unit that suits it: µs, ms or s."""
+    if microseconds < 1000:
+        return f"{microseconds:.0f} µs"
+    if microseconds < 1e6:
+        return f"{microseconds / 1000:.3g} ms" if microseconds < 999_500 else "1 s"
+    return f"{microseconds / 1e6:.3g} s" if microseconds < 1e9 else f"{microseconds / 1e6:.0f} s"
+
+
+def verdict_sentence(verdict: Verdict | None, operations: int, faults: int, events: int) -> str:
+    """Say in one or two sentences what was found and why that is the verdict."""
+    scope = (
+        f"{plural(operations, 'operation')}, {plural(events, 'trace event')} and "
+        f"{plural(faults, 'fault')}"
+    )
+    if verdict is None:
+        return f"This run has {scope}, but no checker has judged it."
+    checkers = verdict.checkers
+    undecided = [name for name, result in checkers.items() if result.valid == "unknown"]
+    if verdict.valid is False:
+        guilty = {name: r for name, r in checkers.items() if r.valid is False}
+        found = sum(len(r.anomalies) for r in guilty.values())
+        text = (
+            f"{plural(found, 'anomaly', 'anomalies')} proven by "
+            f"{', '.join(guilty) or 'no named checker'}, in {scope}."
+        )
+        if undecided:
+            text += f" Undecided: {', '.join(undecided)}."
+        return text
+    if verdict.valid == "unknown":
+        return (
+            f"Nothing wrong was proven in {scope}, but "
+            f"{', '.join(undecided) or 'a checker'} could not decide, so this is no proof of "
+            "correctness."
+        )
+    return f"{plural(len(checkers), 'checker')} found no anomaly in {scope}."
+
+
+def checker_reason(result: CheckerResult) -> str:
+    """Say why a checker decided as it did, in a few words."""
+    if result.error:
+        return result.error
+    if result.anomalies:
+        kinds: dict[str, int] = {}
+        for anomaly in result.anomalies:
+            kinds[anomaly.type] = kinds.get(anomaly.type, 0) + 1
+        return ", ".join(f"{n:,} × {kind}" for kind, n in kinds.items())
+    if result.valid is True:
+        return "no anomaly"
+    return "gave no reason"
+
+
+def repeat_command(test: Mapping[str, Any]) -> str:
+    """Return the shell command that repeats a run: the recorded one, or one built anew."""
+    recorded = test.get("repeat")
+    if isinstance(recorded, str) and recorded:
+        return recorded
+    faults = test.get("faults")
+    nodes = test.get("nodes")
+    words = ["kraftwreck", "run", str(test.get("system", "kraft"))]
+    options: list[tuple[str, Any]] = [
+        ("-w", test.get("workload")),
+        ("-n", ",".join(map(str, faults)) or "none" if isinstance(faults, list) else faults),
+        ("-t", test.get("time_limit_s")),
+        ("-c", test.get("cluster")),
+        ("--nodes", len(nodes) if isinstance(nodes, list) else nodes),
+        ("--seed", test.get("seed")),
+        ("--rate", test.get("rate")),
+        ("--concurrency", test.get("concurrency")),
+        ("--mutant", test.get("mutant")),
+        ("--patch", test.get("patch")),
+    ]
+    for flag, value in options:
+        if value is not None:
+            words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)
+
+
+def run_name(test: Mapping[str, Any]) -> str:
+    """Return ``<system>-<workload>`` or the name the test gave itself."""
+    name = test.get("name")
+    if isinstance(name, str) and name:
+        return name
+    return f"{test.get('system', 'unknown')}-{test.get('workload', 'unknown')}"
+
+
+def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what was run as (label, text) pairs, in reading order."""
+    nodes, faults, versions = test.get("nodes"), test.get("faults"), test.get("versions")
+    rows: list[tuple[str, Any]] = [
+        ("System", test.get("system")),
+        ("Workload", test.get("workload")),
+        ("Faults", ", ".join(map(str, faults)) or "none" if isinstance(faults, list) else faults),
+        ("Nodes", ", ".join(map(str, nodes)) if isinstance(nodes, list) else nodes),
+        ("Cluster", test.get("cluster")),
+        ("Seed", test.get("seed")),
+        ("Planted bug", test.get("mutant")),
+        ("Patch", test.get("patch")),
+        ("Started", test.get("started_wall")),
+        ("Time limit", _with_unit(test.get("time_limit_s"), "s")),
+        ("Rate", _with_unit(test.get("rate"), "operations/s")),
+        ("Clients", test.get("concurrency")),
+    ]
+    if isinstance(versions, dict):
+        rows.append(("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())))
+    return [(label, str(value)) for label, value in rows if value is not None]
+
+
+def _with_unit(value: Any, unit: str) -> str | None:
+    if value is None:
+        return None
+    return f"{value:g} {unit}" if isinstance(value, int | float) else f"{value} {unit}"
