@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 from dataclasses import dataclass
@@ -84,6 +85,9 @@ def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
     """
     die_with_parent()
     os.setsid()
+    # What the supervisor ignores, the host's programs shall not ignore from birth.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
     unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET)
     os.write(unshared, b"u")
     _build_root(spec)

@@ -13,6 +13,7 @@ says what to build. Reports one JSON line on stdout: ``{"ready": {...}}`` or
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -39,6 +40,10 @@ def main(argv: list[str]) -> int:
     os.set_inheritable(lock, False)
     try:
         _supervise(directory)
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            _report({"error": f"{type(error).__name__}: {error}"})
+        return 1
     finally:
         _wait_for_links(directory)
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,322 @@
+"""However the control process ends, nothing of its cluster stays on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.clusters import state as states
+from harness.clusters.cluster import ClusterError, ClusterUnavailable
+from harness.clusters.netns import NetnsCluster
+from harness.clusters.state import ProcessIdentity, State
+from harness.remote import Remote
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CONTROL = """
+import sys, time
+from harness.clusters.netns import NetnsCluster
+from harness.remote import Remote
+cluster = NetnsCluster(3)
+hosts = cluster.up()
+for host in hosts:
+    Remote(host).run(["nft", "add", "table", "inet", "kraftwreck"])
+    Remote(host).run(["sh", "-c", "setsid sleep 97.31 >/dev/null 2>&1 &"])
+print(cluster.directory, hosts[0].ip, flush=True)
+time.sleep(60)
+"""
+
+
+def links() -> set[str]:
+    """Interfaces of clusters on this machine (all of them are named kw<x>)."""
+    return {path.name for path in Path("/sys/class/net").iterdir() if path.name[:2] == "kw"}
+
+
+def namespaces() -> set[str]:
+    listed = subprocess.run(
+        ["lsns", "-n", "-r", "-o", "NS,TYPE"], capture_output=True, text=True, check=True
+    )
+    return set(listed.stdout.splitlines())
+
+
+def processes(directory: Path) -> list[str]:
+    """Processes that belong to the cluster: its supervisor's, or with its root or words."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                root = Path(f"{path}/mountinfo").read_text()
+            except (OSError, UnicodeDecodeError):
+                continue
+            if str(directory) in words or f"{directory}/nodes" in root:
+                found.append(words)
+    return found
+
+
+def mounts() -> str:
+    return Path("/proc/self/mountinfo").read_text()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 5.0) -> float:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < timeout_s, "it did not happen in time"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def start_control() -> tuple[subprocess.Popen[str], Path, str]:
+    """Start a process that brings a cluster up; return it, its directory and a host's ip."""
+    control = subprocess.Popen(
+        [sys.executable, "-c", CONTROL], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert control.stdout is not None
+    directory, ip = control.stdout.readline().split()
+    return control, Path(directory), ip
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_killing_the_control_process_leaves_nothing(
+    netns_possible: None, number: signal.Signals
+) -> None:
+    links_before, mounts_before, namespaces_before = links(), mounts(), namespaces()
+    control, directory, _ = start_control()
+    assert len(links() - links_before) == 1
+    assert len(processes(directory)) >= 8
+    control.send_signal(number)
+    control.wait()
+    wait_until(lambda: not directory.exists() and processes(directory) == [])
+    # Another cluster of this machine may come and go meanwhile, but not this one's parts.
+    wait_until(lambda: links() <= links_before)
+    wait_until(lambda: namespaces() <= namespaces_before)
+    assert mounts() == mounts_before
+    rules = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
+    assert "kraftwreck" not in rules.stdout
+
+
+def test_killing_the_supervisor_ends_every_host(netns_possible: None) -> None:
+    control, directory, _ = start_control()
+    state = State.read(directory)
+    assert state is not None
+    outer, inner = state.supervisor
+    assert outer.kill()
+    wait_until(lambda: processes(directory) == [] and not inner.alive())
+    control.kill()
+    control.wait()
+    assert directory.exists(), "nobody was left to remove it"
+    assert directory in states.sweep()
+    assert not directory.exists()
+
+
+def test_what_a_dead_cluster_left_is_swept_by_the_next_start(
+    netns_possible: None, own_state_directories: Path
+) -> None:
+    stale = own_state_directories / "100-dead"
+    (stale / "nodes/n1/upper/etc").mkdir(parents=True)
+    (stale / "nodes/n1/upper/etc/hosts").touch()
+    cluster = NetnsCluster(1)
+    cluster.up()
+    try:
+        assert not stale.exists()
+    finally:
+        cluster.down()
+
+
+def test_sweeping_kills_only_the_very_processes(own_state_directories: Path) -> None:
+    """The pid in a stale state now belongs to a later process: it is let alone."""
+    innocent = subprocess.Popen(["sleep", "30"])
+    victim = subprocess.Popen(["sleep", "30"])
+    try:
+        named = ProcessIdentity.of(victim.pid)
+        other = ProcessIdentity(innocent.pid, ProcessIdentity.of(innocent.pid).start - 1)
+        directory, lock = states.create("101-dead")
+        State("101-dead", states.boot_id(), True, other, [other, named]).write(directory)
+        os.close(lock)
+        assert states.sweep() == [directory]
+        assert victim.wait(timeout=5) == -signal.SIGKILL
+        assert innocent.poll() is None
+    finally:
+        innocent.kill()
+        innocent.wait()
+        victim.kill()
+        victim.wait()
+
+
+def test_a_live_cluster_is_never_swept(netns_possible: None) -> None:
+    cluster = NetnsCluster(1)
+    (host,) = cluster.up()
+    directory = cluster.directory
+    assert directory not in states.sweep()
+    assert Remote(host).run(["hostname"]).text == "n1"
+    cluster.down()
+    assert directory is not None
+    assert not directory.exists()
+
+
+def test_two_clusters_at_once_do_not_meet(netns_possible: None) -> None:
+    first, second = NetnsCluster(2), NetnsCluster(2)
+    (one, _), (other, _) = first.up(), second.up()
+    try:
+        assert one.ip.rpartition(".")[0] != other.ip.rpartition(".")[0]
+        assert Remote(one).run(["hostname"]).text == Remote(other).run(["hostname"]).text == "n1"
+        assert Remote(one).run(["ping", "-c1", "-W1", other.ip], check=False).status != 0
+        first.down()
+        assert Remote(other).run(["hostname"]).text == "n1"
+    finally:
+        first.down()
+        second.down()
+
+
+def test_a_subnet_this_machine_routes_is_not_taken(
+    netns_possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipaddress import IPv4Network
+
+    from harness.clusters import switch
+
+    monkeypatch.setattr(
+        switch, "taken_networks", lambda: [IPv4Network("10.77.0.0/23"), IPv4Network("10.77.3.7/32")]
+    )
+    assert [subnet.number for subnet in switch.free_subnets()][:2] == [2, 4]
+
+
+def test_up_and_down_are_fast(netns_possible: None) -> None:
+    """The limits are 5 s and 3 s for five hosts; bench/cluster.py measures."""
+    cluster = NetnsCluster(5)
+    began = time.monotonic()
+    cluster.up()
+    took_up = time.monotonic() - began
+    began = time.monotonic()
+    cluster.down()
+    assert took_up < 5
+    assert time.monotonic() - began < 3
+
+
+def test_down_twice_and_without_up_is_harmless(netns_possible: None) -> None:
+    cluster = NetnsCluster(1)
+    cluster.down()
+    cluster.up()
+    with pytest.raises(ClusterError, match="is up already"):
+        cluster.up()
+    cluster.down()
+    cluster.down()
+
+
+class TestRefusals:
+    """What a machine cannot do is one line and leaves nothing."""
+
+    @pytest.fixture(autouse=True)
+    def leaves_nothing(self, own_state_directories: Path) -> None:
+        own_state_directories.mkdir(exist_ok=True)
+
+    def reason(self) -> str:
+        with pytest.raises(ClusterUnavailable) as caught:
+            NetnsCluster(1).up()
+        assert "\n" not in str(caught.value)
+        assert caught.value.exit_code == 254
+        assert states.directories() == []
+        return str(caught.value)
+
+    def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert self.reason() == "namespace hosts need root, this is an ordinary user"
+
+    def test_a_missing_tool(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "nft" else f"/bin/{tool}")
+        assert self.reason() == "nft is missing: apt-get install nftables"
+
+    def test_namespaces_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake = tmp_path / "unshare"
+        fake.write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+        fake.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        assert "namespaces are refused here: unshare failed" in self.reason()
+
+    def test_a_mount_refused_on_the_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Real refusal: the supervisor runs without the capability to mount."""
+        bounded = ["setpriv", "--bounding-set", "-sys_admin", sys.executable]
+        wrapper = Path(states.state_root()).parent / "python-without-mount"
+        wrapper.write_text(f'#!/bin/sh\nexec {" ".join(bounded)} "$@"\n')
+        wrapper.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(wrapper))
+        with pytest.raises(ClusterError) as caught:
+            NetnsCluster(1).up()
+        assert "unshare: Operation not permitted" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert states.directories() == []
+
+    @pytest.mark.parametrize("nodes", [0, -1, 201])
+    def test_an_impossible_number_of_hosts(self, nodes: int) -> None:
+        with pytest.raises(ClusterError, match=f"^{nodes} hosts: between 1 and 200 are possible"):
+            NetnsCluster(nodes)
+
+
+class TestByHand:
+    """``kraftwreck cluster``: a detached cluster outlives its command."""
+
+    def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        code = "from kraftwreck.cluster import cluster; cluster(prog_name='kraftwreck cluster')"
+        return subprocess.run(
+            [sys.executable, "-c", code, *words],
+            cwd=ROOT, text=True, capture_output=True, check=check,
+        )  # fmt: skip
+
+    def test_up_status_heal_down(self, netns_possible: None) -> None:
+        up = json.loads(self.command("up", "--nodes", "2", "--json").stdout)
+        inventory = Path(up["inventory"])
+        identifier = inventory.parent.name
+        (row,) = json.loads(self.command("status", "--json").stdout)["clusters"]
+        assert (row["id"], row["condition"], row["hosts"]) == (identifier, "up", ["n1", "n2"])
+        # The inventory is one that ``-c hosts:FILE`` takes.
+        again = json.loads(self.command("up", "-c", f"hosts:{inventory}", "--json").stdout)
+        assert again["hosts"] == up["hosts"]
+        healed = json.loads(self.command("heal", identifier, "--json").stdout)
+        assert healed[identifier]["n2"]["packets"] == 0
+        down = self.command("down", identifier)
+        assert down.stderr == f"{identifier}  down\n"
+        assert not inventory.parent.exists()
+        assert processes(inventory.parent) == []
+
+    def test_down_cleans_a_stale_directory(self, own_state_directories: Path) -> None:
+        stale = own_state_directories / "102-dead"
+        (stale / "nodes/n1/upper").mkdir(parents=True)
+        assert "102-dead  removed" in self.command("down").stderr
+        assert not stale.exists()
+
+    def test_down_lets_a_running_test_alone_unless_told(self, netns_possible: None) -> None:
+        control, directory, _ = start_control()
+        assert "nothing to take down" in self.command("down").stderr
+        assert "in use" in self.command("status").stderr
+        assert directory.exists()
+        self.command("down", directory.name)
+        wait_until(lambda: processes(directory) == [])
+        assert not directory.exists()
+        control.kill()
+        control.wait()
+
+    @pytest.mark.parametrize(
+        ("words", "status", "line"),
+        [
+            (["down", "nosuch"], 254, "cluster 'nosuch' is unknown here; there are: none"),
+            (["up", "-c", "cloud"], 254, "cluster 'cloud' is unknown: use netns, vagrant, "),
+            (["up", "-c", "hosts:/nosuch"], 254, "/nosuch: cannot be read: No such file"),
+            (["down", "-c", "netns"], 254, "only netns and vagrant hosts can be taken down"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, words: list[str], status: int, line: str) -> None:
+        done = self.command(*words, check=False)
+        assert done.returncode == status
+        assert done.stderr.startswith(f"kraftwreck: {line}")
+        assert done.stderr.count("\n") == 1
