@@ -18,7 +18,7 @@ from harness.environment import Environment, Evidence, Grudge
 from harness.options import RunOptions, repeat_command
 from harness.simulated_clients import VirtualClients
 from harness.triggers import Armed, aim, delay_us
-from harness.workload import Workload
+from harness.workload import Planned, Workload
 from histories.fault import Fault, FaultEvent
 from histories.operation import Op
 from histories.trace import TraceEvent
@@ -38,6 +38,8 @@ SECOND = 1_000_000
 RECOVERY_LIMIT = 30 * SECOND
 """How long after the last heal the cluster may take to agree on a leader again."""
 
+CLIENT_WAIT = 10 * SECOND
+FINAL_LIMIT = 60 * SECOND
 CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
 FINAL = "final"
 
@@ -251,12 +253,14 @@ def simulate(
     injector: InjectorFactory,
     *,
     knobs: Knobs | None = None,
+    eager: bool = False,
 ) -> SimResult:
     """Run one test in virtual time and return all that a real run would have left.
 
     ``options.seed`` decides everything that is drawn; ``knobs`` default to the ones drawn
     from it. Phases as in a real run: clients and faults for ``time_limit_s``, heal, wait for
-    the cluster to recover, final reads, disk images.
+    the cluster to recover, final reads, disk images. With ``eager`` the run ends at the
+    first failure of an invariant, and what it leaves is cut short.
     """
     names = options.node_names
     seed = options.seed
@@ -279,19 +283,15 @@ def simulate(
         for name in names:
             boot = draw(seed, "boot", name) % 200_000
             world.at(boot, partial(_boot, world, name), f"boot {name}")
-        world.run(limit)
+        failed = watch.failures.__bool__ if eager else None
+        world.run(limit, stop=failed)
         planned.heal()
         for name in names:
             world.resume(name)
             world.start(name)
         healed = world.now
-        _recover(world, watch)
-        world.run(world.now + 15 * SECOND, stop=lambda: clients.idle)
-        clients.abandon()
-        _recover(world, watch)
-        clients.run_final(workload.final(names))
-        world.run(world.now + 60 * SECOND, stop=lambda: clients.idle)
-        clients.abandon()
+        if not (eager and watch.failures):
+            _wind_down(world, watch, clients, workload.final(names))
         for name in names:
             env.take_image(name, FINAL)
     test = _describe(options, world, schedule, healed)
@@ -307,6 +307,19 @@ def simulate(
         knobs=knobs,
         test=test,
     )
+
+
+def _wind_down(
+    world: World, watch: Invariants, clients: VirtualClients, final: Sequence[Planned]
+) -> None:
+    """Let the healed cluster recover and open operations end; then the final ones."""
+    _recover(world, watch)
+    world.run(world.now + CLIENT_WAIT, stop=lambda: clients.idle)
+    clients.abandon()
+    _recover(world, watch)
+    clients.run_final(final)
+    world.run(world.now + FINAL_LIMIT, stop=lambda: clients.idle)
+    clients.abandon()
 
 
 def _boot(world: World, name: str) -> None:

@@ -92,6 +92,8 @@ class Invariants:
             self._check_elected(host, event)
         elif kind == "claim":
             self._check_claim(event)
+        elif kind == "commit" and event.detail.get("last", -1) >= event.hw:
+            self._fail("I25", f"{event.node} applied records at or above its high watermark", event)
 
     def _check_vote(self, event: TraceEvent) -> None:
         key = (event.node, event.epoch)

@@ -51,7 +51,7 @@ class ToyNode:
     def _trace(self, kind: str, epoch: int = 0) -> Trace:
         return Trace(kind, "follower", epoch, -1, -1, len(self.log), -1)
 
-    def start(self, now: int) -> list[Effect]:
+    def start(self, now: int, wall_ms: int) -> list[Effect]:
         self.deadline = now + PERIOD
         return [self._trace("start")]
 

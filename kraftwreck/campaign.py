@@ -1,0 +1,199 @@
+"""One simulated test of a campaign: which test a seed stands for, and how it is judged."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import shlex
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from checkers.registry import check
+from harness.environment import Environment
+from harness.options import RunOptions
+from harness.simulated import SimResult, simulate
+from harness.simulated_store import save
+from harness.workload import Workload
+from histories.fault import Fault
+from histories.verdict import Anomaly, CheckerResult, Verdict
+from nemesis import schedule, triggers
+from nemesis.inject import Injector
+from nodes.draw import draw_below
+from workloads.registry import find, workloads
+
+ALL = "all"
+SIMULATOR = "simulator"
+"""The name under which the simulator's own invariants appear among the checkers."""
+
+ALWAYS = ("epochs", "committed", "invariants")
+"""Checkers of every run, besides those its workload names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """What all tests of a campaign have in common. ``workload`` may be ``all``: by seed.
+
+    ``nodes`` 0 means three, four or five, by seed.
+    """
+
+    system: str = "kraft"
+    workload: str = ALL
+    faults: tuple[str, ...] = ("partition", "kill", "pause")
+    time_limit_s: float = 30.0
+    nodes: int = 5
+    rate: float = 10.0
+    concurrency: int = 5
+    store: Path = Path("store")
+
+    def options(self, seed: int) -> RunOptions:
+        """Return the options of the test with this ``seed``."""
+        names = sorted(workloads())
+        name = names[seed % len(names)] if self.workload == ALL else self.workload
+        return RunOptions(
+            system=self.system,
+            workload=name,
+            faults=self.faults,
+            time_limit_s=self.time_limit_s,
+            cluster="sim",
+            nodes=self.nodes or 3 + draw_below(3, seed, "nodes"),
+            seed=seed,
+            rate=self.rate,
+            concurrency=self.concurrency,
+            store=self.store,
+        )
+
+    def repeat(self, seed: int) -> str:
+        """Return the command that runs the test with this ``seed`` again."""
+        words = ["kraftwreck", "sim", self.system, "-w", self.workload]
+        words += ["-n", ",".join(self.faults) or "none", "-t", f"{self.time_limit_s:g}"]
+        words += ["--nodes", str(self.nodes), "--rate", f"{self.rate:g}"]
+        words += ["--concurrency", str(self.concurrency), "--seeds", f"{seed}..{seed}"]
+        return shlex.join(words)
+
+
+@dataclass(slots=True)
+class Tested:
+    """What came of one test. ``found`` are (checker, anomaly type, explanation), the first
+    of each kind; ``unknown`` the checkers that could not tell, with the reason."""
+
+    seed: int
+    workload: str
+    digest: str
+    sim_s: float
+    cpu_s: float
+    found: list[tuple[str, str, str]] = field(default_factory=list)
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+    run: str | None = None
+
+
+def plan_faults(options: RunOptions) -> list[Fault]:
+    """Return the schedule of a test: timed, triggered or both, as its seed decides."""
+    arguments = (options.faults, options.seed, options.time_limit_s, options.node_names)
+    style = draw_below(4, options.seed, "style")
+    timed = schedule.plan(*arguments) if style in (0, 1) else []
+    triggered = triggers.plan(*arguments) if style in (1, 2, 3) else []
+    return sorted(timed + triggered, key=lambda fault: (fault.at, fault.kind))
+
+
+def make_injector(env: Environment, clock: Callable[[], int]) -> Injector:
+    """Return the injector for a simulated cluster."""
+    return Injector(env, clock)
+
+
+def judge(result: SimResult, workload: Workload) -> Verdict:
+    """Check a finished run: the workload's checkers, those of every run, the simulator's.
+
+    ``stats`` is left out: it asks of one long run what a campaign of short ones, many of
+    them without a leader most of the time, does not owe.
+    """
+    names = [name for name in dict.fromkeys([*workload.checkers, *ALWAYS]) if name != "stats"]
+    verdict = check(result.data(), names)
+    anomalies = [
+        Anomaly(
+            type=failure.type,
+            explanation=f"{failure.explanation} (at {failure.time / 1e6:.3f} s)",
+            events=failure.events,
+        )
+        for failure in result.failures
+    ]
+    own = CheckerResult(valid=not anomalies, anomalies=anomalies)
+    return Verdict.of({SIMULATOR: own, **verdict.checkers})
+
+
+def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = False) -> Tested:
+    """Run and judge the test with this ``seed``; with ``keep`` save it if it failed.
+
+    With ``eager`` the test ends at the first failure the simulator sees.
+    """
+    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
+    begun = time.process_time()
+    options = campaign.options(seed)
+    workload = find(options.workload)
+    result = simulate(options, workload, plan_faults(options), make_injector, eager=eager)
+    cut_short = eager and result.failures
+    verdict = judge_failures(result) if cut_short else judge(result, workload)
+    tested = Tested(
+        seed,
+        options.workload,
+        result.digest,
+        result.sim_s,
+        0.0,
+        found=sorted(_first_of_each(verdict), key=_by_checker),
+        unknown=[
+            (name, checked.error or "no reason given")
+            for name, checked in verdict.checkers.items()
+            if checked.valid == "unknown"
+        ],
+    )
+    tested.cpu_s = time.process_time() - begun
+    if tested.found and keep:
+        saved = save(options, workload, result, verdict=verdict, repeat=campaign.repeat(seed))
+        tested.run = str(saved)
+    return tested
+
+
+def judge_failures(result: SimResult) -> Verdict:
+    """Judge by the simulator's invariants alone, for a run that was cut short."""
+    anomalies = [
+        Anomaly(type=failure.type, explanation=failure.explanation) for failure in result.failures
+    ]
+    return Verdict.of({SIMULATOR: CheckerResult(valid=not anomalies, anomalies=anomalies)})
+
+
+def _first_of_each(verdict: Verdict) -> Iterable[tuple[str, str, str]]:
+    seen: set[tuple[str, str]] = set()
+    for name, checked in verdict.checkers.items():
+        if checked.valid is not False:
+            continue
+        for anomaly in checked.anomalies:
+            if (name, anomaly.type) not in seen:
+                seen.add((name, anomaly.type))
+                yield name, anomaly.type, anomaly.explanation
+
+
+def _by_checker(found: tuple[str, str, str]) -> tuple[bool, str, str]:
+    """Checkers that any harness has come first, the simulator's own view last."""
+    return found[0] == SIMULATOR, found[0], found[1]
+
+
+def combined_digest(tested: Iterable[Tested]) -> str:
+    """Return one digest for many tests, whatever the order they ended in."""
+    whole = hashlib.blake2b(digest_size=16)
+    for each in sorted(tested, key=lambda t: t.seed):
+        whole.update(f"{each.seed} {each.digest}\n".encode())
+    return whole.hexdigest()
+
+
+def as_json(tested: Tested) -> dict[str, Any]:
+    """Return a test that failed as plain values."""
+    plain: dict[str, Any] = msgspec.to_builtins(tested)
+    plain["found"] = [
+        {"checker": checker, "type": kind, "explanation": text}
+        for checker, kind, text in tested.found
+    ]
+    return plain

@@ -1,0 +1,216 @@
+"""``kraftwreck sim``: many tests in virtual time; the first failure of each kind is kept."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count, islice
+from pathlib import Path
+
+import click
+
+from harness.options import OptionError
+from histories.store import StoreError
+from kraftwreck.campaign import ALL, Campaign, Tested, as_json, combined_digest, run_seed
+from nemesis.registry import parse as parse_faults
+from systems.registry import find as find_system
+from workloads.registry import find as find_workload
+
+VALID, INVALID, UNKNOWN, BAD_ARGUMENTS, FAILED = 0, 1, 2, 254, 255
+MOST_KINDS = 10
+"""A campaign with so many different failures has nothing to gain from going on."""
+
+_PROGRESS_S = 1.0
+
+
+def parse_seeds(text: str) -> Iterable[int]:
+    """Return the seeds of ``A..B`` (both included), ``A..`` (endless) or ``A``.
+
+    Raises :class:`OptionError`.
+    """
+    first, dots, last = text.partition("..")
+    if not first.isdigit() or (last and not last.isdigit()):
+        raise OptionError(f"--seeds {text!r}: give A..B, such as 0..999")
+    if not dots:
+        return range(int(first), int(first) + 1)
+    if not last:
+        return count(int(first))
+    if int(last) < int(first):
+        raise OptionError(f"--seeds {text!r}: {last} is before {first}")
+    return range(int(first), int(last) + 1)
+
+
+class Progress:
+    """Counts what was done, keeps failures by kind, and tells people once a second."""
+
+    def __init__(self, total: int | None) -> None:
+        self.tested: list[Tested] = []
+        self.kinds: dict[tuple[str, str], Tested] = {}
+        self._total = total
+        self._begun = self._shown = time.monotonic()
+
+    def add(self, tested: Tested) -> None:
+        """Take in one test."""
+        self.tested.append(tested)
+        for checker, kind, text in tested.found:
+            if (checker, kind) not in self.kinds:
+                self.kinds[checker, kind] = tested
+                click.echo(f"seed {tested.seed}: {checker}: {kind}: {text}", err=True)
+                if tested.run is not None:
+                    click.echo(f"  kept in {tested.run}", err=True)
+        if time.monotonic() - self._shown >= _PROGRESS_S:
+            self.show()
+
+    @property
+    def sim_s(self) -> float:
+        """Virtual seconds simulated so far."""
+        return sum(t.sim_s for t in self.tested)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds used so far, checking included."""
+        return sum(t.cpu_s for t in self.tested)
+
+    def show(self) -> None:
+        """Print one line of progress."""
+        self._shown = time.monotonic()
+        of = f"/{self._total}" if self._total else ""
+        speed = self.sim_s / self.cpu_s if self.cpu_s else 0.0
+        failed = sum(1 for t in self.tested if t.found)
+        click.echo(
+            f"{len(self.tested)}{of} runs, {self.sim_s:.0f} simulated s, {self.cpu_s:.0f} CPU s"
+            f" ({speed:.0f} per CPU s), {failed} failed",
+            err=True,
+        )
+
+
+def run_all(
+    campaign: Campaign, seeds: Iterable[int], jobs: int, deadline: float | None, progress: Progress
+) -> None:
+    """Run the tests of ``seeds`` in ``jobs`` processes until they, or the time, are over."""
+
+    def enough() -> bool:
+        late = deadline is not None and time.monotonic() >= deadline
+        return late or len(progress.kinds) >= MOST_KINDS
+
+    todo: Iterator[int] = iter(seeds)
+    if jobs == 1:
+        for seed in todo:
+            progress.add(run_seed(campaign, seed))
+            if enough():
+                return
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        open_: set[Future[Tested]] = {
+            pool.submit(run_seed, campaign, seed) for seed in islice(todo, 3 * jobs)
+        }
+        while open_:
+            done, open_ = wait(open_, return_when=FIRST_COMPLETED)
+            for future in done:
+                progress.add(future.result())
+            if enough():
+                for future in open_:
+                    future.cancel()
+                return
+            open_ |= {pool.submit(run_seed, campaign, seed) for seed in islice(todo, len(done))}
+
+
+@click.command(name="sim")
+@click.argument("system", default="kraft")
+@click.option("-w", "--workload", default=ALL, show_default=True, help="A workload, or all.")
+@click.option(
+    "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
+    help="Fault families, separated by commas, or none.",
+)  # fmt: skip
+@click.option("-t", "--time-limit", type=click.FloatRange(1), default=30.0, show_default=True,
+              help="Virtual seconds of clients and faults in each run.")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(0, 99), default=5, show_default=True,
+              help="Nodes; 0: three to five, by seed.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.1), default=10.0, show_default=True,
+              help="Operations a second.")  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option(
+    "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
+)
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True,
+              help="Processes.")  # fmt: skip
+@click.option("--hours", type=click.FloatRange(0, min_open=True), help="Stop after so long.")
+@click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
+              show_default=True, help="Where failing runs are kept.")  # fmt: skip
+@click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
+def cli(
+    system: str,
+    workload: str,
+    faults: str,
+    time_limit: float,
+    nodes: int,
+    rate: float,
+    concurrency: int,
+    seed_text: str | None,
+    jobs: int,
+    hours: float | None,
+    store: Path,
+    json_output: bool,
+) -> None:
+    """Run the tests of many seeds in virtual time, judge each, keep failures."""
+    try:
+        find_system(system)
+        if workload != ALL:
+            find_workload(workload)
+        seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
+        if isinstance(seeds, count) and hours is None:
+            raise OptionError(f"--seeds {seed_text}: an endless campaign needs --hours")
+        campaign = Campaign(
+            system=system,
+            workload=workload,
+            faults=parse_faults(faults),
+            time_limit_s=time_limit,
+            nodes=nodes,
+            rate=rate,
+            concurrency=concurrency,
+            store=store,
+        )
+    except OptionError as error:
+        click.echo(f"kraftwreck sim: {error}", err=True)
+        sys.exit(BAD_ARGUMENTS)
+    progress = Progress(len(seeds) if isinstance(seeds, range) else None)
+    deadline = time.monotonic() + hours * 3600 if hours else None
+    try:
+        run_all(campaign, seeds, jobs, deadline, progress)
+    except StoreError as error:
+        click.echo(f"kraftwreck sim: {error}", err=True)
+        sys.exit(FAILED)
+    report(progress, campaign, json_output)
+    failed = any(t.found for t in progress.tested)
+    unknown = any(t.unknown for t in progress.tested)
+    sys.exit(INVALID if failed else UNKNOWN if unknown else VALID)
+
+
+def report(progress: Progress, campaign: Campaign, json_output: bool) -> None:
+    """Say what the campaign found: people on stderr, JSON on stdout."""
+    failed = sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
+    unknown = sorted((t for t in progress.tested if t.unknown), key=lambda t: t.seed)
+    digest = combined_digest(progress.tested)
+    progress.show()
+    for tested in unknown[:3]:
+        name, reason = tested.unknown[0]
+        click.echo(f"seed {tested.seed}: {name} is unknown: {reason}", err=True)
+    for tested in {t.seed: t for t in progress.kinds.values()}.values():
+        click.echo(f"repeat: {campaign.repeat(tested.seed)}", err=True)
+    click.echo(f"digest of all runs: {digest}", err=True)
+    if json_output:
+        result = {
+            "runs": len(progress.tested),
+            "failures": len(failed),
+            "unknown": len(unknown),
+            "digest": digest,
+            "sim_s": round(progress.sim_s, 3),
+            "cpu_s": round(progress.cpu_s, 3),
+            "failed": [as_json(t) for t in failed],
+        }
+        click.echo(json.dumps(result))
