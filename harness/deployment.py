@@ -134,11 +134,12 @@ class Deployment:
         bundle = _tar({CODE: self.archive, CONFIG: config.encode()})
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
         unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
+        prepare = remote.command([PYTHON, CODE, "format", "--config", CONFIG])
         connection = remote.fabric()
         try:
             connection.put(io.BytesIO(bundle), parcel)
             connection.run(
-                f"{unpack} && rm -f {shlex.quote(parcel)}",
+                f"{unpack} && rm -f {shlex.quote(parcel)} && {prepare}",
                 hide=True,
                 in_stream=False,
                 timeout=_PROVISION_TIMEOUT_S,

@@ -18,7 +18,10 @@ Evidence = dict[str, Any]
 class Environment(Protocol):
     """A running cluster, as a nemesis sees it. All methods return evidence, keyed by node."""
 
-    nodes: Sequence[str]
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The names of all nodes, in order of node id."""
+        ...
 
     def leader(self) -> str | None:
         """Return the node that most recently claimed leadership in the highest epoch."""

@@ -83,6 +83,7 @@ class TestRun:
         self._say = say
         self._tree = tree
         self._folder = RunFolder(options.store, options.name, options.seed)
+        self._nodes = options.node_names
         self._errors: list[str] = []
         self._interrupts = Interrupts()
         self._deployed: Deployed | None = None
@@ -126,6 +127,10 @@ class TestRun:
         begun = time.monotonic()
         hosts = self._cluster.up()
         self._say(f"{len(hosts)} hosts are up after {time.monotonic() - begun:.1f} s")
+        if [host.node_id for host in hosts] != list(range(1, len(hosts) + 1)):
+            raise ValueError("the hosts' node ids must be 1, 2, ... in the order of the hosts")
+        self._nodes = tuple(host.name for host in hosts)
+        self._test["nodes"] = list(self._nodes)
         self._deployed = self._system.deploy(hosts, options, self._tree)
         leader = self._deployed.ready(READY_S)
         self._say(f"{options.system} is ready after {time.monotonic() - begun:.1f} s: {leader}")
@@ -149,7 +154,7 @@ class TestRun:
             self._workload,
             self._recorder,
             deployed.connect,
-            options.node_names,
+            self._nodes,
             seed=options.seed,
             concurrency=options.concurrency,
             rate=options.rate,
@@ -221,11 +226,11 @@ class TestRun:
         assert self._interpreter is not None
         assert self._recorder is not None
         assert self._deployed is not None
-        planned = self._workload.final(self._options.node_names)
+        nodes = self._nodes
+        planned = self._workload.final(nodes)
         if not planned:
             return
         self._say("final operations")
-        nodes = self._options.node_names
         state = ClientState(
             thread=0,
             nodes=nodes,
@@ -281,7 +286,7 @@ class TestRun:
             "simulated": False,
             "started_wall": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "schedule": msgspec.to_builtins(list(self._schedule)),
-            "checkers": list(dict.fromkeys([*self._workload.checkers, *self._system.checkers])),
+            "checkers": list(self._workload.checkers),
             "versions": {
                 "kraftwreck": version("kraftwreck"),
                 "python": platform.python_version(),

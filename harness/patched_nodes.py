@@ -1,0 +1,86 @@
+"""A copy of the node code with a planted bug: what ``--mutant`` and ``--patch`` deploy."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from harness.archive import PROJECT_TREE
+from harness.options import OptionError
+
+PROJECT = PROJECT_TREE.parent
+MUTANTS = PROJECT / "mutants"
+
+
+def patch_of(mutant: str) -> Path:
+    """Return the patch file of a planted bug.
+
+    Raises :class:`OptionError` naming the known ones.
+    """
+    known = sorted(path.stem for path in MUTANTS.glob("*.patch"))
+    if mutant not in known:
+        raise OptionError(f"unknown mutant {mutant!r}; known mutants: {', '.join(known) or 'none'}")
+    return MUTANTS / f"{mutant}.patch"
+
+
+@contextmanager
+def patched_tree(patch: Path) -> Iterator[Path]:
+    """Yield a ``nodes`` folder with ``patch`` applied; it is removed afterwards.
+
+    ``patch`` is a unified diff (``-p1``, relative to the project) that may touch nothing
+    but ``nodes/``. Raises :class:`OptionError`, one line, when it cannot be used.
+    """
+    try:
+        text = patch.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise OptionError(f"{patch}: {reason}; give a unified diff") from error
+    _check_targets(patch, text)
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-nodes-") as folder:
+        tree = Path(folder) / "nodes"
+        shutil.copytree(PROJECT_TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+        _apply(patch, Path(folder))
+        yield tree
+
+
+def _check_targets(patch: Path, text: str) -> None:
+    targets = [
+        line[4:].split("\t")[0].strip()
+        for line in text.splitlines()
+        if line.startswith(("+++ ", "--- ", "rename from ", "rename to "))
+    ]
+    named = [target for target in targets if target != "/dev/null"]
+    if not named:
+        raise OptionError(f"{patch}: not a unified diff")
+    for target in named:
+        parts = PurePosixPath(target).parts
+        if len(parts) < 3 or parts[1] != "nodes" or ".." in parts or parts[0] == "/":
+            raise OptionError(f"{patch}: changes {target}, but only nodes/ may be patched")
+
+
+def _apply(patch: Path, folder: Path) -> None:
+    """Apply with git, or with patch(1) where git is missing."""
+    if shutil.which("git"):
+        # The folder is no repository; the ceiling keeps git from finding one above it.
+        command = ["git", "apply", "-p1", str(patch.resolve())]
+        environment = {"GIT_CEILING_DIRECTORIES": str(folder.parent), "LC_ALL": "C"}
+    elif shutil.which("patch"):
+        command = ["patch", "-p1", "--batch", "--fuzz=0", "-i", str(patch.resolve())]
+        environment = {"LC_ALL": "C"}
+    else:
+        raise OptionError("neither git nor patch is installed: apt-get install git")
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={"PATH": path, **environment},
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise OptionError(f"{patch}: does not apply: {said[0] if said else 'no reason given'}")

@@ -1,0 +1,82 @@
+"""From a run folder to its verdict, report and JUnit file, and their summary for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from checkers.registry import check
+from checkers.run_data import RunData
+from histories.reading import HistoryError
+from histories.store import StoreError, write_json
+from histories.verdict import Anomaly, CheckerResult, Validity, Verdict
+from reports.junit import write_junit
+from reports.run_folder import RunFolderError
+from reports.run_report import write_report
+from systems.registry import systems
+
+WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
+_SHOWN_ANOMALIES = 3
+
+
+def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
+    """Check the run in ``folder``; write ``results.json``, ``report.html``, ``junit.xml``.
+
+    What cannot be written is said, and the verdict returned all the same. A run that cannot
+    be read is ``unknown``.
+    """
+    try:
+        data = RunData.from_folder(folder)
+        verdict = _with_simulator(data.test, check(data, _checkers(data.test)))
+    except HistoryError as error:
+        verdict = Verdict.of({"history": CheckerResult(valid="unknown", error=str(error))})
+    try:
+        write_json(folder / "results.json", verdict)
+        write_report(folder)
+        write_junit(folder)
+    except (StoreError, RunFolderError, OSError) as error:
+        say(f"error: report: {' '.join(str(error).split())}")
+    return verdict
+
+
+def _checkers(test: dict[str, Any]) -> list[str]:
+    """Return the checkers of a run: its workload's and its system's, as recorded."""
+    named = [*(test.get("checkers") or ["stats"])]
+    system = systems().get(str(test.get("system")))
+    return list(dict.fromkeys([*named, *(system.checkers if system is not None else ())]))
+
+
+def _with_simulator(test: dict[str, Any], verdict: Verdict) -> Verdict:
+    """Add what the simulator itself saw go wrong, which no trace shows."""
+    seen = test.get("simulator_failures")
+    if seen is None:
+        return verdict
+    anomalies = [
+        Anomaly(
+            type=failure["type"],
+            explanation=f"{failure['explanation']} (at {failure['time'] / 1e6:.3f} s)",
+            events=failure.get("events", []),
+        )
+        for failure in seen
+    ]
+    own = CheckerResult(valid=not anomalies, anomalies=anomalies)
+    return Verdict.of({**verdict.checkers, "simulator": own})
+
+
+def show_verdict(verdict: Verdict, folder: Path, repeat: str, say: Callable[[str], None]) -> None:
+    """Say what each checker found, the verdict, where everything is, and how to repeat it."""
+    width = max((len(name) for name in verdict.checkers), default=0)
+    for name, result in verdict.checkers.items():
+        note = result.error or ""
+        if result.anomalies:
+            note = f"{len(result.anomalies)} anomalies"
+        say(f"  {name:<{width}}  {WORDS[result.valid]:<8}{note}".rstrip())
+        for anomaly in result.anomalies[:_SHOWN_ANOMALIES]:
+            say(f"  {'':<{width}}    {anomaly.type}: {anomaly.explanation}")
+    say(f"verdict: {WORDS[verdict.valid]}")
+    say(f"run:     {folder}")
+    report = folder / "report.html"
+    if report.exists():
+        say(f"report:  {report}")
+    say(f"repeat:  {repeat}")

@@ -1,0 +1,191 @@
+"""``kraftwreck run``: one test from deployment to verdict."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from harness.archive import PROJECT_TREE
+from harness.clusters.cluster import Cluster, ClusterError, ClusterUnavailable
+from harness.clusters.providers import DEFAULT_NODES, choose_cluster
+from harness.options import OptionError, RunOptions, repeat_command
+from harness.patched_nodes import patch_of, patched_tree
+from harness.run import Outcome, TestRun
+from histories.store import StoreError
+from histories.verdict import Verdict
+from kraftwreck.judge import judge, show_verdict
+from nemesis import registry as faults_registry
+from nemesis.inject import Injector
+from nemesis.schedule import plan
+from systems import registry as systems_registry
+from workloads import registry as workloads_registry
+
+INVALID, UNKNOWN, INTERRUPTED, FAILED = 1, 2, 130, 255
+SIMULATOR = "sim"
+
+
+def say(line: str) -> None:
+    """Show one line to people."""
+    click.echo(line, err=True)
+
+
+@click.command(name="run")
+@click.argument("system", default="kraft")
+@click.option("-w", "--workload", help="What clients do [default: the system's own].")
+@click.option(
+    "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
+    metavar="FAULT[,FAULT]", help="What is broken; none for nothing.",
+)  # fmt: skip
+@click.option(
+    "-t", "--time-limit", type=click.FloatRange(min=0, min_open=True), default=60.0,
+    show_default=True, metavar="SECONDS", help="How long clients and faults run.",
+)  # fmt: skip
+@click.option(
+    "-c", "--cluster", default="netns", show_default=True,
+    metavar="netns|vagrant|sim|hosts:FILE", help="Where it runs.",
+)  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1, 200), help="Number of nodes [default: 5].")
+@click.option("--seed", type=click.IntRange(min=0), help="Decides all that is drawn.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
+    help="Operations per second, all clients together.",
+)  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
+@click.option("--patch", type=click.Path(path_type=Path), help="Apply this patch to nodes/.")
+@click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+def cli(
+    system: str,
+    workload: str | None,
+    faults: str,
+    time_limit: float,
+    cluster: str,
+    nodes: int | None,
+    seed: int | None,
+    rate: float,
+    concurrency: int,
+    mutant: str | None,
+    patch: Path | None,
+    store: Path,
+    as_json: bool,
+) -> None:
+    """Test SYSTEM (kraft): deploy it, run clients, break it, heal it, judge it.
+
+    Prints the verdict, the run folder, and the command that repeats the test.
+    """
+    try:
+        if mutant is not None and patch is not None:
+            raise OptionError("--mutant and --patch exclude each other")
+        chosen = RunOptions(
+            system=system,
+            workload=workload or systems_registry.find(system).default_workload,
+            faults=faults_registry.parse(faults),
+            time_limit_s=time_limit,
+            cluster=cluster,
+            nodes=nodes or DEFAULT_NODES,
+            seed=secrets.randbelow(1 << 31) if seed is None else seed,
+            rate=rate,
+            concurrency=concurrency,
+            mutant=mutant,
+            patch=patch,
+            store=store,
+        )
+        systems_registry.find(chosen.system)
+        workloads_registry.find(chosen.workload)
+        options, where = _place(chosen, nodes)
+        with _tree(options) as tree:
+            sys.exit(_test(options, where, tree, as_json))
+    except OptionError as error:
+        raise click.UsageError(str(error)) from error
+    except ClusterError as error:
+        say(f"kraftwreck run: {error}")
+        sys.exit(error.exit_code)
+    except StoreError as error:
+        say(f"kraftwreck run: {error}")
+        sys.exit(FAILED)
+
+
+def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster | None]:
+    """Return where the test runs; None for the simulator, also when there is no root."""
+    if options.cluster == SIMULATOR:
+        return options, None
+    if options.cluster == "netns":
+        from harness.clusters.netns import probe
+
+        try:
+            probe()
+        except ClusterUnavailable as error:
+            say(f"{error}: running the same test in the simulator (-c sim) instead")
+            return replace(options, cluster=SIMULATOR), None
+    cluster = choose_cluster(options.cluster, nodes)
+    listed = getattr(cluster, "hosts", None)
+    if options.cluster.startswith("hosts:") and listed:
+        options = replace(options, nodes=len(listed))
+    return options, cluster
+
+
+@contextmanager
+def _tree(options: RunOptions) -> Iterator[Path]:
+    """Yield the node code to test: ours, or a copy with a bug planted."""
+    patch = patch_of(options.mutant) if options.mutant is not None else options.patch
+    if patch is None:
+        yield PROJECT_TREE
+    else:
+        with patched_tree(patch) as tree:
+            yield tree
+
+
+def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool) -> int:
+    say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
+    if cluster is None:
+        from kraftwreck.simulated import simulated_run
+
+        outcome = simulated_run(options, tree)
+    else:
+        outcome = TestRun(
+            options,
+            system=systems_registry.find(options.system),
+            workload=workloads_registry.find(options.workload),
+            schedule=plan(options.faults, options.seed, options.time_limit_s, options.node_names),
+            injector=Injector,
+            cluster=cluster,
+            say=say,
+            tree=tree,
+        ).go()
+    verdict = judge(outcome.folder, say)
+    repeat = repeat_command(options)
+    show_verdict(verdict, outcome.folder, repeat, say)
+    for line in outcome.errors:
+        say(f"harness: {line}")
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "valid": verdict.valid,
+                    "run": str(outcome.folder),
+                    "repeat": repeat,
+                    "checkers": {name: c.valid for name, c in verdict.checkers.items()},
+                    "errors": outcome.errors,
+                }
+            )
+        )
+    return exit_code(verdict, outcome)
+
+
+def exit_code(verdict: Verdict, outcome: Outcome) -> int:
+    """Return the exit code of a run: an anomaly that was proven outranks a harness failure."""
+    if outcome.interrupted:
+        return INTERRUPTED
+    if verdict.valid is False:
+        return INVALID
+    if outcome.errors:
+        return FAILED
+    return 0 if verdict.valid is True else UNKNOWN

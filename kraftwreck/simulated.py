@@ -1,0 +1,62 @@
+"""``kraftwreck run -c sim``: one run in virtual time, with our node code or a patched copy.
+
+Node code that is patched runs in a process of its own, so that this one never imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.archive import PROJECT_TREE
+from harness.options import RunOptions, repeat_command
+from harness.run import Outcome
+from harness.simulated import simulate
+from harness.simulated_store import options_of, save
+from nemesis.inject import Injector
+from nemesis.schedule import plan
+from workloads.registry import find
+
+
+def simulated_run(options: RunOptions, tree: Path) -> Outcome:
+    """Simulate one test with the node code ``tree``; return where it was stored."""
+    if tree == PROJECT_TREE:
+        return Outcome(_simulate(options))
+    request = msgspec.json.encode({"options": options.as_json(), "tree": str(tree)})
+    # -P keeps the working directory from hiding the patched tree.
+    child = subprocess.run(
+        [sys.executable, "-P", "-m", "kraftwreck.simulated"],
+        input=request,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(tree.parent)},
+        check=False,
+    )
+    if child.returncode != 0:
+        raise RuntimeError(f"the simulator ended with exit code {child.returncode}")
+    return Outcome(Path(child.stdout.decode().strip()))
+
+
+def _simulate(options: RunOptions) -> Path:
+    workload = find(options.workload)
+    schedule = plan(options.faults, options.seed, options.time_limit_s, options.node_names)
+    result = simulate(options, workload, schedule, Injector)
+    return save(options, workload, result, repeat=repeat_command(options))
+
+
+def _child() -> None:
+    import nodes
+
+    request: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.read())
+    wanted, found = Path(request["tree"]), Path(str(nodes.__file__)).parent
+    if found.resolve() != wanted.resolve():
+        sys.exit(f"kraftwreck run: the node code of {found} was imported instead of {wanted}")
+    sys.stdout.write(f"{_simulate(options_of(request['options']))}\n")
+
+
+if __name__ == "__main__":
+    _child()

@@ -1,0 +1,147 @@
+"""KRaft controllers of our own, deployed over SSH: the flagship system under test."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.archive import build_archive, digest
+from harness.clusters.cluster import Host
+from harness.deployment import Deployment, Settings
+from harness.environment import Environment
+from harness.interpreter import Connection
+from harness.kafka_client import KafkaClient
+from harness.options import RunOptions
+from harness.remote import RemoteError, on_all
+from harness.remote_environment import RemoteEnvironment
+from harness.system import Deployed
+
+_QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+_WHO_LEADS: dict[str, Any] = {
+    "topics": [],
+    "allow_auto_topic_creation": False,
+    "include_topic_authorized_operations": False,
+}
+_ASK_TIMEOUT_MS = 700
+_POLL_S = 0.1
+
+
+class KraftDeployment:
+    """Running controllers (:class:`~harness.system.Deployed`)."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self._remote = RemoteEnvironment(deployment)
+        self.env: Environment = self._remote
+        self._probes = {name: self._client(name, "kraftwreck-probe") for name in deployment.nodes}
+        self._watchers = {name: self._client(name, "kraftwreck-watch") for name in deployment.nodes}
+
+    def _client(self, node: str, client_id: str) -> KafkaClient:
+        host = self.deployment.hosts[node]
+        return KafkaClient(host.ip, self.deployment.settings.port, client_id)
+
+    def connect(self, node: str, client_id: str) -> Connection:
+        """Return a client's connection to ``node``, not open yet."""
+        return self._client(node, client_id)
+
+    def clocks(self) -> Mapping[str, int]:
+        """Return each host's monotonic clock minus ours, in microseconds."""
+        return self.deployment.clock_offsets()
+
+    def position(self) -> str:
+        """Return who leads the highest epoch right now."""
+        claim = self._claim(self._watchers)
+        return f"leader {claim[1]} epoch {claim[0]}" if claim else "no leader"
+
+    def ready(self, timeout_s: float) -> str:
+        """Wait until one node leads with a high watermark and every node says so."""
+        begun = time.monotonic()
+        while True:
+            claim = self._claim(self._probes)
+            if claim is not None:
+                wanted = self.deployment.hosts[claim[1]].node_id
+                seen = on_all(self.deployment.nodes, self._controller_seen_by)
+                if all(controller == wanted for controller in seen.values()):
+                    return f"leader {claim[1]} epoch {claim[0]}"
+            if time.monotonic() - begun > timeout_s:
+                named = f"{claim[1]} leads epoch {claim[0]}" if claim else "nobody leads"
+                raise TimeoutError(
+                    f"the nodes do not agree on a leader after {timeout_s:g} s ({named})"
+                )
+            time.sleep(_POLL_S)
+
+    def _claim(self, clients: Mapping[str, KafkaClient]) -> tuple[int, str] | None:
+        """Return (epoch, node) of the highest claim to lead with a high watermark."""
+
+        def ask(node: str) -> int | None:
+            answer = clients[node].call("DescribeQuorum", 1, _QUORUM, _ASK_TIMEOUT_MS)
+            if answer.status != "ok" or answer.body["error_code"] != 0:
+                return None
+            for topic in answer.body["topics"]:
+                for part in topic["partitions"]:
+                    leads = part["leader_id"] == self.deployment.hosts[node].node_id
+                    if part["error_code"] == 0 and leads and part["high_watermark"] >= 0:
+                        return int(part["leader_epoch"])
+            return None
+
+        claims = on_all(self.deployment.nodes, ask)
+        return max(((e, node) for node, e in claims.items() if e is not None), default=None)
+
+    def _controller_seen_by(self, node: str) -> int:
+        answer = self._probes[node].call("Metadata", 12, _WHO_LEADS, _ASK_TIMEOUT_MS)
+        return int(answer.body["controller_id"]) if answer.status == "ok" else -1
+
+    def restore(self) -> list[str]:
+        """Heal, resume and start every node; return what failed."""
+        return self._remote.restore()
+
+    def stop(self) -> None:
+        """End every controller: SIGTERM first."""
+        self.deployment.stop_all()
+
+    def collect(self, run: Path) -> None:
+        """Copy what the nodes wrote into ``run/nodes/<name>``."""
+        self.deployment.collect(run)
+
+    def close(self) -> None:
+        """End all connections and sessions."""
+        for client in (*self._probes.values(), *self._watchers.values()):
+            client.close()
+        self._remote.close()
+        self.deployment.close()
+
+
+class Kraft:
+    """The adapter (:class:`~harness.system.System`)."""
+
+    name = "kraft"
+    about = "KRaft controllers in Python: the metadata quorum of Kafka"
+    default_workload = "metadata"
+    workloads: Sequence[str] = ("metadata", "register", "leader")
+    checkers: Sequence[str] = ("recovery",)
+
+    def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
+        """Install and start the node code of the folder ``nodes`` on ``hosts``.
+
+        Nothing is left running when this raises (``RemoteError``, one line).
+        """
+        deployment = Deployment(hosts, Settings(seed=options.seed, tree=nodes))
+        try:
+            deployment.install()
+            deployment.start_all()
+            return KraftDeployment(deployment)
+        except BaseException:
+            with contextlib.suppress(RemoteError):
+                deployment.stop_all()
+            deployment.close()
+            raise
+
+    def describe(self, nodes: Path) -> Mapping[str, Any]:
+        """Return the digest of the node code."""
+        return {"nodes": digest(build_archive(nodes))}
+
+
+SYSTEM = Kraft()

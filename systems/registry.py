@@ -1,0 +1,34 @@
+"""Systems under test by name: the entry points of the group ``kraftwreck.systems``.
+
+Ours are declared there too, so a package that adds one is no different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+
+from harness.options import OptionError
+from harness.system import System
+
+
+@cache
+def systems() -> Mapping[str, System]:
+    """Return all systems by name."""
+    from systems.kraft import SYSTEM
+
+    found: dict[str, System] = {SYSTEM.name: SYSTEM}
+    for point in entry_points(group="kraftwreck.systems"):
+        system = point.load()
+        found[system.name] = system
+    return found
+
+
+def find(name: str) -> System:
+    """Return the system ``name``. Raises :class:`OptionError` naming the known ones."""
+    try:
+        return systems()[name]
+    except KeyError:
+        known = ", ".join(sorted(systems()))
+        raise OptionError(f"unknown system {name!r}; known systems: {known}") from None
