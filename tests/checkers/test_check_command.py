@@ -1,0 +1,129 @@
+"""``kraftwreck check`` over files and run folders: verdicts, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kraftwreck.main import status
+
+
+@pytest.fixture
+def good(tmp_path: Path, history: Any) -> Path:
+    history.did(0, "write", 1)
+    history.did(1, "read", saw=1)
+    path = tmp_path / "good.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(op) + b"\n" for op in history.ops))
+    return path
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.edn"
+    path.write_text(
+        "{:process 0 :type :invoke :f :write :value 1}\n{:process 0 :type :ok :f :write :value 1}\n"
+        "{:process 0 :type :invoke :f :read :value nil}\n{:process 0 :type :ok :f :read :value 2}\n"
+    )
+    return path
+
+
+def test_a_valid_history(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["check", str(good), "--model", "register"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"{good}: valid\n"
+
+
+def test_an_invalid_history_is_explained(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["check", str(bad), "--model", "cas-register"]) == 1
+    error = capsys.readouterr().err
+    assert f"{bad}: INVALID" in error
+    assert "nonlinearizable: read → 2 (process 0, operation 2–3) cannot be explained" in error
+
+
+def test_several_files_one_json_line_each(
+    good: Path, bad: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["check", str(good), str(bad), "--model", "register", "--json"]
+    assert status(arguments) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["file"], line["valid"]) for line in lines] == [
+        (str(good), True),
+        (str(bad), False),
+    ]
+    assert lines[1]["anomalies"][0]["operations"] == [2, 3]
+
+
+def test_independent_keys(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    ops = [
+        {"process": 0, "type": kind, "f": f, "value": ["k", value]}
+        for f, value in (("write", 1), ("read", 2))
+        for kind in ("invoke", "ok")
+    ]
+    path.write_text(json.dumps(ops))
+    assert status(["check", str(path), "--model", "register", "--independent"]) == 1
+    ops[2]["value"] = ops[3]["value"] = ["other", None]
+    path.write_text(json.dumps(ops))
+    assert status(["check", str(path), "--model", "register", "--independent"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{good}"], "good.jsonl is a history: say what it must obey with --model"),
+        (["{good}", "--model", "list-append"], "model 'list-append' is not there; models: cas-"),
+        (["{good}", "--model", "set-presence"], "model set-presence has no operation 'write'"),
+        (["{tmp}/none.jsonl", "--model", "register"], "none.jsonl: No such file or directory"),
+        (["{tmp}", "--model", "register"], "unknown kind of file; say --format"),
+        (["{tmp}"], "is no run folder, it has no test.json"),
+        (["{good}", "--model", "register", "--engine", "magic"], "'magic' is not"),
+        ([], "Missing argument"),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str],
+    said: str,
+    good: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    filled = [a.format(good=good, tmp=tmp_path) for a in arguments]
+    assert status(["check", *filled]) == 254
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_run_folder_is_checked_again(
+    tmp_path: Path,
+    history: Any,
+    quorum: Any,
+    make_run: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quorum.one_epoch()
+    history.did(0, "leader", saw={"leader": 2, "epoch": 1, "hw": 1, "node": 2}, node="n2")
+    run = make_run(history, quorum, checkers=["stats", "epochs"], name="kraft-leader", seed=1)
+    (tmp_path / "test.json").write_bytes(msgspec.json.encode(run.test))
+    lines = b"".join(msgspec.json.encode(op) + b"\n" for op in run.ops)
+    (tmp_path / "history.jsonl").write_bytes(lines)
+    for node in run.nodes:
+        folder = tmp_path / "nodes" / node
+        folder.mkdir(parents=True)
+        own = [event for event in run.events if event.node == node]
+        data = b"".join(msgspec.json.encode(event) + b"\n" for event in own)
+        (folder / "trace.jsonl").write_bytes(data)
+    assert status(["check", str(tmp_path), "--json"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    report = json.loads(line)
+    assert report["checkers"]["stats"]["valid"] is True
+    assert report["checkers"]["epochs"]["valid"] is False
+    results = json.loads((tmp_path / "results.json").read_bytes())
+    assert results["valid"] is False
+    assert results["checkers"]["epochs"]["anomalies"][0]["type"] == "I1"
