@@ -1,0 +1,32 @@
+# Everything a newcomer needs. `make run` on a bare Debian 12 sets up what is missing.
+# ARGS are passed on: make run ARGS="-w register -t 30"
+ARGS ?=
+PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
+	reports kraftwreck mutants
+
+.PHONY: setup run test lint lock clean
+
+setup:
+	@scripts/setup
+
+run: setup
+	@.venv/bin/kraftwreck run $(ARGS)
+
+test:
+	@scripts/setup --test
+	@$(MAKE) --no-print-directory lint
+	.venv/bin/pytest -n 2 --dist loadgroup $(ARGS)
+
+lint: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy $(PACKAGES) tests bench
+
+# Writes requirements.lock anew from pyproject.toml.
+lock: setup
+	.venv/bin/uv pip compile pyproject.toml --group dev --generate-hashes --no-annotate \
+		--no-header --no-emit-index-url --no-emit-find-links -q -o requirements.lock
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
