@@ -62,12 +62,12 @@ def load_inventory(path: Path) -> list[Host]:
         for position, (where, entry) in enumerate(entries, start=1)
     ]
     for what in ("name", "ip", "node_id"):
-        seen: dict[Any, str] = {}
+        seen: dict[object, str] = {}
         for host, (where, _) in zip(hosts, entries, strict=True):
             value = getattr(host, what)
             if value in seen:
-                raise _bad(where, f"{what} {value} is that of {seen[value]} already")
-            seen[value] = where.rpartition(" ")[2] if what == "name" else host.name
+                raise _bad(where, f"{what} {value} is given already in {seen[value]}")
+            seen[value] = where.removeprefix(f"{path} ")
     return hosts
 
 

@@ -164,9 +164,20 @@ class VagrantCluster:
         except OSError as error:
             raise ClusterUnavailable(f"vagrant cannot be run: {error.strerror}") from error
         if done.returncode != 0:
-            said = (done.stderr or "").strip() or "see its messages above"
-            raise ClusterError(f"`{' '.join(command)}` gave status {done.returncode}: {said[:300]}")
+            raise ClusterError(
+                f"`{' '.join(command)}` gave status {done.returncode}: {_complaint(done)}"
+            )
         return done.stdout or ""
+
+
+def _complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the first sentence of what vagrant said went wrong."""
+    for line in (done.stdout or "").splitlines():
+        fields = line.split(",", 4)
+        if len(fields) == 5 and fields[2] == "error-exit":
+            return fields[4].replace("%!(VAGRANT_COMMA)", ",").split("\\n")[0]
+    said = (done.stderr or "").strip().splitlines()
+    return said[0][:300] if said else "see its messages above"
 
 
 def parse_ssh_config(text: str, name: str) -> dict[str, Any]:

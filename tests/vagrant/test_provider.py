@@ -1,0 +1,130 @@
+"""The Vagrant provider: starts what does not run, pins what it meets, one line when it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host
+from harness.clusters.vagrant import VagrantCluster, parse_ssh_config
+from harness.remote import Remote
+
+
+class Project(Protocol):
+    """See conftest.py."""
+
+    directory: Path
+
+    def describe(self, machines: dict[str, dict[str, object]]) -> None: ...
+    def machines(self) -> dict[str, dict[str, object]]: ...
+    def calls(self) -> list[str]: ...
+
+
+def refused(cluster: VagrantCluster) -> ClusterError:
+    with pytest.raises(ClusterError) as caught:
+        cluster.up()
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.cluster
+class TestMachines:
+    def test_machines_become_hosts_over_the_same_ssh_path(
+        self, machines: Project, namespace_hosts: list[Host]
+    ) -> None:
+        cluster = VagrantCluster(3, machines.directory)
+        hosts = cluster.up()
+        assert [(h.name, h.node_id, h.ip) for h in hosts] == [
+            (h.name, h.node_id, h.ip) for h in namespace_hosts
+        ]
+        assert [host.host_key for host in hosts] == [h.host_key for h in namespace_hosts]
+        for host in hosts:
+            assert Remote(host).run(["hostname"]).text == host.name
+        assert cluster.heal()["n3"]["packets"] == 0
+
+    def test_down_halts_only_what_up_started(self, machines: Project) -> None:
+        VagrantCluster(1, machines.directory).up()
+        cluster = VagrantCluster(2, machines.directory)
+        cluster.up()
+        assert [call for call in machines.calls() if call.startswith("up")] == ["up n1", "up n2"]
+        cluster.down()
+        cluster.down()
+        assert [call for call in machines.calls() if call.startswith("halt")] == ["halt n2"]
+        assert machines.machines()["n1"]["state"] == "running"
+
+    def test_a_machine_is_asked_for_its_host_key_once(self, machines: Project) -> None:
+        VagrantCluster(2, machines.directory).up()
+        VagrantCluster(2, machines.directory).up()
+        asked = [call for call in machines.calls() if call.startswith("ssh ")]
+        assert [call.split()[1] for call in asked] == ["n1", "n2"]
+
+    def test_the_same_machine_with_another_host_key_is_refused(
+        self, machines: Project, namespace_hosts: list[Host]
+    ) -> None:
+        VagrantCluster(2, machines.directory).up()
+        state = machines.machines()
+        state["n2"]["address"] = namespace_hosts[2].ip
+        machines.describe(state)
+        message = str(refused(VagrantCluster(2, machines.directory)))
+        assert message.startswith("n2: SSH to root@")
+        assert "is not the pinned" in message
+
+    def test_a_machine_made_anew_is_pinned_anew(
+        self, machines: Project, namespace_hosts: list[Host]
+    ) -> None:
+        VagrantCluster(1, machines.directory).up()
+        state = machines.machines()
+        other = namespace_hosts[2]
+        state["n1"]["address"] = other.ip
+        state["n1"]["said"] = f"{other.ip}\n{other.host_key} root@n1"
+        machines.describe(state)
+        (machines.directory / ".vagrant/machines/n1/virtualbox/id").write_text("another")
+        (host,) = VagrantCluster(1, machines.directory).up()
+        assert host.host_key == other.host_key
+
+    def test_an_unprovisioned_machine_is_one_line(self, machines: Project) -> None:
+        state = machines.machines()
+        state["n1"]["said"] = "cat: /etc/kraftwreck/address: No such file or directory"
+        machines.describe(state)
+        assert str(refused(VagrantCluster(1, machines.directory))) == (
+            "machine n1 has no /etc/kraftwreck/address: run `vagrant provision n1`"
+        )
+
+
+def test_without_vagrant_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = refused(VagrantCluster(5))
+    assert isinstance(error, ClusterUnavailable)
+    assert str(error) == "vagrant is missing: apt-get install vagrant"
+    assert error.exit_code == 254
+
+
+def test_vagrants_complaint_is_passed_on_in_one_line(project: Project) -> None:
+    project.describe({})
+    (project.directory / "broken").touch()
+    assert str(refused(VagrantCluster(1, project.directory))) == (
+        "`vagrant status --machine-readable` gave status 1: No provider, sorry."
+    )
+
+
+def test_more_nodes_than_machines_is_one_line(project: Project) -> None:
+    project.describe({"n1": {"state": "running"}, "n2": {"state": "running"}})
+    error = refused(VagrantCluster(5, project.directory))
+    assert str(error).endswith("has no machine n3: it has n1, n2")
+    assert error.exit_code == 254
+
+
+def test_a_folder_without_a_vagrantfile_is_one_line(project: Project) -> None:
+    (project.directory / "Vagrantfile").unlink()
+    assert "there is no Vagrantfile in" in str(refused(VagrantCluster(1, project.directory)))
+
+
+def test_the_config_of_another_machine_is_not_taken_for_this_ones() -> None:
+    text = "Host n2\n  HostName 127.0.0.1\n  User vagrant\n  Port 2200\n  IdentityFile /k\n"
+    assert parse_ssh_config(text, "n2")["port"] == "2200"
+    with pytest.raises(ClusterError, match="says nothing of n1: is it running"):
+        parse_ssh_config(text, "n1")
