@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 
 import click
@@ -35,7 +36,13 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"kraftwreck.{cmd_name}")
+        path = f"kraftwreck.{cmd_name}"
+        try:
+            module = import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name != path:
+                raise
+            raise click.UsageError(f"this build has no command {cmd_name!r}", ctx) from error
         command = getattr(module, "cli", None) or getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
@@ -78,6 +85,11 @@ def status(arguments: list[str] | None = None) -> int:
         return 130
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else FAILED)
+    except Exception:
+        # A bug of ours. Python's own exit code would be 1, which means "invalid".
+        traceback.print_exc()
+        click.echo("kraftwreck: the harness failed; this is a bug, see above", err=True)
+        return FAILED
     # With standalone_mode off, click hands an exit code of ctx.exit back as the result.
     return result if isinstance(result, int) else 0
 

@@ -1,0 +1,213 @@
+"""``kraftwreck run``: in the simulator, on namespaces, with planted bugs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters import netns
+from harness.clusters.cluster import ClusterUnavailable
+from harness.options import OptionError, RunOptions, repeat_command
+from harness.patched_nodes import patched_tree
+from harness.run import Outcome
+from histories.verdict import CheckerResult, Verdict
+from kraftwreck.run import exit_code
+
+HARMLESS = "\n".join(
+    [
+        "--- a/nodes/draw.py",
+        "+++ b/nodes/draw.py",
+        "@@ -1,3 +1,4 @@",
+        "+# patched",
+        ' """Randomness by key, never by stream.',
+        " ",
+        ' ``draw(seed, "n1", "election", 7)`` is the same number wherever and whenever it is asked',
+        "",
+    ]
+)
+
+
+@pytest.mark.parametrize("workload", ["metadata", "register", "leader"])
+def test_a_simulated_run_leaves_a_whole_folder(
+    kraftwreck: Any, tmp_path: Path, workload: str
+) -> None:
+    ended = kraftwreck(
+        "run", "-c", "sim", "-w", workload, "-t", 12, "--seed", 3, "--store", tmp_path, "--json"
+    )
+    assert ended.code == 0, ended.err
+    said = json.loads(ended.out)
+    assert said["valid"] is True
+    assert said["checkers"]["epochs"] is True
+    folder = Path(said["run"])
+    assert (tmp_path / "latest").resolve() == folder
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {
+        "test.json", "history.jsonl", "history.parquet", "faults.jsonl", "trace.parquet",
+        "nodes", "results.json", "report.html", "junit.xml",
+    }  # fmt: skip
+    assert {path.name for path in (folder / "nodes").iterdir()} == {f"n{i}" for i in range(1, 6)}
+    lines = ended.err.splitlines()
+    assert "verdict: valid" in lines
+    assert lines[-1] == f"repeat:  {said['repeat']}"
+
+
+def test_the_repeat_command_repeats_the_run(kraftwreck: Any, tmp_path: Path) -> None:
+    first = kraftwreck("run", "-c", "sim", "-t", 8, "--store", tmp_path, "--json")
+    repeat = shlex.split(json.loads(first.out)["repeat"])
+    assert repeat[0] == "kraftwreck"
+    second = kraftwreck(*repeat[1:], "--json")
+    one, two = (Path(json.loads(each.out)["run"]) for each in (first, second))
+    assert one != two
+    assert (one / "history.jsonl").read_bytes() == (two / "history.jsonl").read_bytes()
+    assert (one / "faults.jsonl").read_bytes() == (two / "faults.jsonl").read_bytes()
+
+
+def test_every_option_is_in_the_repeat_command() -> None:
+    options = RunOptions(
+        system="kraft", workload="register", faults=(), time_limit_s=7.5, cluster="hosts:a b",
+        nodes=3, seed=5, rate=0.5, concurrency=2, mutant="R01", store=Path("/a store"),
+    )  # fmt: skip
+    assert repeat_command(options) == (
+        "kraftwreck run kraft -w register -n none -t 7.5 -c 'hosts:a b' --nodes 3 --seed 5"
+        " --rate 0.5 --concurrency 2 --mutant R01 --store '/a store'"
+    )
+
+
+def test_without_root_the_same_test_runs_in_the_simulator(
+    kraftwreck: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise ClusterUnavailable("namespace hosts need root, this is an ordinary user")
+
+    monkeypatch.setattr(netns, "probe", refuse)
+    ended = kraftwreck("run", "-t", 8, "--seed", 1, "--store", tmp_path, "--json")
+    assert ended.code == 0
+    assert ended.err.splitlines()[0] == (
+        "namespace hosts need root, this is an ordinary user:"
+        " running the same test in the simulator (-c sim) instead"
+    )
+    assert " -c sim " in json.loads(ended.out)["repeat"]
+
+
+def test_a_store_that_cannot_be_written_is_one_line_and_255(
+    kraftwreck: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "store").write_text("a file")
+    ended = kraftwreck("run", "-c", "sim", "-t", 1, "--store", tmp_path / "store")
+    assert ended.code == 255
+    assert "Not a directory; choose another --store" in ended.err.splitlines()[-1]
+
+
+def test_patched_node_code_runs_and_ours_stays_as_it_is(kraftwreck: Any, tmp_path: Path) -> None:
+    patch = tmp_path / "harmless.patch"
+    patch.write_text(HARMLESS)
+    ended = kraftwreck(
+        "run", "-c", "sim", "-t", 5, "--seed", 1, "--patch", patch, "--store", tmp_path, "--json"
+    )
+    assert ended.code == 0, ended.err
+    assert f"--patch {patch}" in json.loads(ended.out)["repeat"]
+
+
+def test_a_patch_makes_a_copy(tmp_path: Path) -> None:
+    patch = tmp_path / "harmless.patch"
+    patch.write_text(HARMLESS)
+    with patched_tree(patch) as tree:
+        assert (tree / "draw.py").read_text().startswith("# patched\n")
+        assert (tree / "__main__.py").exists()
+    assert not tree.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a unified diff"),
+        ("--- a/README.md\n+++ b/README.md\n@@ -1 +1 @@\n-a\n+b\n", "only nodes/ may be patched"),
+        ("--- a/nodes/../x\n+++ b/nodes/../x\n@@ -1 +1 @@\n-a\n+b\n", "only nodes/ may be"),
+        ("--- a/nodes/draw.py\n+++ b/nodes/draw.py\n@@ -1 +1 @@\n-a\n+b\n", "does not apply: "),
+    ],
+)
+def test_a_bad_patch_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    patch = tmp_path / "bad.patch"
+    patch.write_text(text)
+    with pytest.raises(OptionError, match=message) as caught, patched_tree(patch):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("valid", "errors", "interrupted", "code"),
+    [
+        (True, [], False, 0),
+        (False, [], False, 1),
+        ("unknown", [], False, 2),
+        (True, ["collect: n1: gone"], False, 255),
+        (False, ["collect: n1: gone"], False, 1),
+        (True, [], True, 130),
+        (False, [], True, 130),
+    ],
+)
+def test_exit_codes(valid: Any, errors: list[str], interrupted: bool, code: int) -> None:
+    verdict = Verdict.of({"one": CheckerResult(valid=valid)})
+    assert exit_code(verdict, Outcome(Path(), errors, interrupted)) == code
+
+
+# --- on namespaces --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def namespaces() -> None:
+    try:
+        netns.probe()
+    except ClusterUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, namespaces: None) -> None:
+    begun = time.monotonic()
+    ended = kraftwreck("run", "-t", 10, "--seed", 3, "--store", tmp_path, "--json")
+    assert ended.code == 0, ended.err
+    assert time.monotonic() - begun < 10 + 30
+    said = json.loads(ended.out)
+    assert said["errors"] == []
+    folder = Path(said["run"])
+    faults = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()]
+    assert {fault["phase"] for fault in faults} == {"start", "stop"}
+    assert all(fault["evidence"] and fault["error"] is None for fault in faults)
+    for node in ("n1", "n5"):
+        kept = folder / "nodes" / node
+        assert (kept / "trace.jsonl").stat().st_size > 0
+        assert (kept / "images" / "final" / "__cluster_metadata-0").is_dir()
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_ctrl_c_ends_early_and_still_checks(tmp_path: Path, namespaces: None) -> None:
+    command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", "600", "--seed", "3"]
+    with subprocess.Popen(
+        [*command, "--store", str(tmp_path), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if " ok, " in line:
+                break
+        os.kill(run.pid, signal.SIGINT)
+        out, err = run.communicate(timeout=90)
+    assert run.returncode == 130, err
+    said = json.loads(out)
+    assert said["valid"] in (True, "unknown")
+    assert said["errors"] == []
+    assert (Path(said["run"]) / "report.html").exists()
