@@ -1,22 +1,20 @@
 """What each node was, when: state segments, down and paused periods, high watermark.
 
-Node times are translated to history time: the node's monotonic clock minus its offset to
-the control node's and minus the control node's clock at history time 0 (``test.json`` keys
-``clock`` and ``start_mono_us``). Times are microseconds since the start of the test.
+A node's monotonic clock is translated to history time by what it read when the test's clock
+read 0 (``test.json`` key ``clock``). Times are microseconds since the start of the test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from checkers.deposed import clock_offsets
+from histories.fault import FaultEvent
 from histories.trace import TraceEvent
-from reports.bands import Band
 
-DOWN = frozenset({"kill", "crash", "stop"})
-PAUSED = frozenset({"pause"})
-GONE = frozenset({"fatal", "stopped"})
+GONE = frozenset({"fatal", "stop"})
 """Trace kinds after which the process is over."""
 
 MAX_WATERMARKS = 2000
@@ -74,24 +72,44 @@ class Clocks:
 def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> Clocks:
     """Return the clocks of a run.
 
-    Without the measured offsets each node's first event is put at time 0, and ``known`` is
+    Without measured clocks each node's first event is put at time 0, and ``known`` is
     False.
     """
-    measured, start = test.get("clock"), test.get("start_mono_us")
-    if isinstance(measured, dict) and isinstance(start, int):
-        return Clocks(
-            {str(n): int(o) + start for n, o in measured.items() if isinstance(o, int | float)},
-            known=True,
-        )
+    measured = clock_offsets(dict(test))
+    if measured:
+        return Clocks(measured, known=True)
     return Clocks({n: events[0].mono for n, events in traces.items() if events}, known=False)
 
 
-def _spans(bands: list[Band], node: str, kinds: frozenset[str], end: int) -> list[Span]:
+def _hit(event: FaultEvent, node: str) -> bool:
+    """Whether the fault did something to ``node`` (it may have been down already, say)."""
+    skipped = event.detail.get("skipped")
+    return node in event.targets and not (isinstance(skipped, dict) and node in skipped)
+
+
+def killed_at(faults: Sequence[FaultEvent], node: str) -> list[int]:
+    """Return when faults killed ``node``."""
     return [
-        (band.start, end if band.end is None else band.end)
-        for band in bands
-        if band.kind in kinds and node in band.targets
+        e.time // 1000 for e in faults if e.kind == "kill" and e.phase == "start" and _hit(e, node)
     ]
+
+
+def paused_spans(faults: Sequence[FaultEvent], node: str, end: int) -> list[Span]:
+    """Return when the process of ``node`` was stopped; killing it ends that too."""
+    spans: list[Span] = []
+    since: int | None = None
+    for event in sorted(faults, key=lambda e: e.time):
+        if not _hit(event, node):
+            continue
+        if event.kind == "pause" and event.phase == "start":
+            since = event.time // 1000 if since is None else since
+        elif since is not None and (
+            (event.kind in ("pause", "heal") and event.phase == "stop")
+            or (event.kind == "kill" and event.phase == "start")
+        ):
+            spans.append((since, event.done // 1000))
+            since = None
+    return spans if since is None else [*spans, (since, end)]
 
 
 def _watermarks(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: int) -> list[Span]:
@@ -111,7 +129,11 @@ def _watermarks(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: 
 
 
 def node_lane(
-    node: str, events: list[TraceEvent], bands: list[Band], clock: Clocks, end: int
+    node: str,
+    events: list[TraceEvent],
+    faults: Sequence[FaultEvent],
+    clock: Clocks,
+    end: int,
 ) -> NodeLane:
     """Build one node's lane from its events ordered by (incarnation, seq), up to ``end``.
 
@@ -122,8 +144,8 @@ def node_lane(
     def at(event: TraceEvent) -> int:
         return clock.history_time(node, event.mono)
 
-    lane = NodeLane(node, paused=_spans(bands, node, PAUSED, end))
-    killed = _spans(bands, node, DOWN, end)
+    lane = NodeLane(node, paused=paused_spans(faults, node, end))
+    killed = killed_at(faults, node)
     lives: dict[int, list[TraceEvent]] = {}
     for event in events:
         lives.setdefault(event.incarnation, []).append(event)
@@ -133,7 +155,7 @@ def node_lane(
         born = at(life[0])
         last = position + 1 == len(numbers)
         limit = end if last else at(lives[numbers[position + 1]][0])
-        ends = [span[0] for span in killed if born <= span[0] < limit]
+        ends = [at_time for at_time in killed if born <= at_time < limit]
         if ends:
             died = min(ends)
         elif life[-1].kind in GONE or not last:

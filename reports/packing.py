@@ -31,7 +31,7 @@ def script_json(value: Any) -> Markup:
 
 
 def _deflate(data: bytes) -> str:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 

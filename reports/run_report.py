@@ -45,7 +45,7 @@ def write_report(run_folder: Path) -> Path:
 
 def render_report(run: Run) -> str:
     """Return the page for ``run``."""
-    notes = list(run.notes)
+    notes = run.notes + _harness_notes(run.test)
     concurrency = run.test.get("concurrency")
     ops = join_operations(run.ops, concurrency if isinstance(concurrency, int) else None)
     if ops.orphans:
@@ -55,7 +55,7 @@ def render_report(run: Run) -> str:
     if run.traces and not clock.known:
         notes.append("Node clocks were not measured: each node's first event is put at 0 s.")
     end = _end(run, ops, bands)
-    lanes = [node_lane(n, run.traces.get(n, []), bands, clock, end) for n in run.nodes]
+    lanes = [node_lane(n, run.traces.get(n, []), run.faults, clock, end) for n in run.nodes]
     anomalies = anomaly_views(run.verdict, run.ops, ops, clock)
     per_second = seconds(ops)
     data = {
@@ -79,7 +79,7 @@ def render_report(run: Run) -> str:
             **_verdict_words(run, len(ops), len(bands), events),
             name=words.run_name(run.test),
             seed=run.test.get("seed", "unknown"),
-            started=run.test.get("started_wall"),
+            started=words.started(run.test),
             first_anomaly=anomalies[0] if anomalies and validity is False else None,
             notes=notes,
             facts=words.facts(run.test),
@@ -120,6 +120,15 @@ def _end(run: Run, ops: Operations, bands: list[Band]) -> int:
     if not len(ops) and isinstance(limit, int | float):
         moments.append(int(limit * 1e6))
     return max(max(moments, default=0), 1_000_000)
+
+
+def _harness_notes(test: dict[str, Any]) -> list[str]:
+    """Return what the harness itself says went wrong."""
+    errors = test.get("errors")
+    notes = [f"Harness: {error}" for error in errors] if isinstance(errors, list) else []
+    if test.get("interrupted"):
+        notes.append("The run was interrupted before its time was up.")
+    return notes
 
 
 def _verdict_words(run: Run, operations: int, faults: int, events: int) -> dict[str, Any]:

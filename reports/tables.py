@@ -29,7 +29,7 @@ def brief(evidence: Mapping[str, Any], limit: int = 120) -> str:
 
     def flat(value: Any) -> str:
         if isinstance(value, Mapping):
-            return " ".join(f"{k} {flat(v)}" for k, v in value.items())
+            return " ".join(k if v is True else f"{k} {flat(v)}" for k, v in value.items())
         if isinstance(value, list):
             return "+".join(map(flat, value))
         return "null" if value is None else str(value)

@@ -131,7 +131,7 @@ def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Seed", test.get("seed")),
         ("Planted bug", test.get("mutant")),
         ("Patch", test.get("patch")),
-        ("Started", test.get("started_wall")),
+        ("Started", started(test)),
         ("Time limit", _with_unit(test.get("time_limit_s"), "s")),
         ("Rate", _with_unit(test.get("rate"), "operations/s")),
         ("Clients", test.get("concurrency")),
@@ -139,6 +139,14 @@ def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
     if isinstance(versions, dict):
         rows.append(("Versions", ", ".join(f"{k} {v}" for k, v in versions.items())))
     return [(label, str(value)) for label, value in rows if value is not None]
+
+
+def started(test: Mapping[str, Any]) -> str | None:
+    """Return when a run started: its UTC time, or that it knew no time but its own."""
+    if test.get("simulated"):
+        return "in virtual time"
+    wall = test.get("started_wall")
+    return wall if isinstance(wall, str) else None
 
 
 def _with_unit(value: Any, unit: str) -> str | None:

@@ -83,7 +83,7 @@ async function start() {
     entry.classList.add("selected");
     entry.open = true;
     if (a.start !== null) {
-      const margin = Math.max((a.end - a.start) * 0.12, 2000);
+      const margin = Math.max((a.end - a.start) * 0.12, a.rows.length ? 20000 : 300000);
       view.show(a.start - margin, a.end + margin);
     }
     if (jump) document.getElementById("timeline").scrollIntoView({ block: "start" });

@@ -212,11 +212,12 @@ def write_fake_run(
     traces = fake_trace(seed, seconds, faults, offsets)
     if invalid:
         ops[6].key = HOSTILE
+    clock = {node: {"offset_us": o + START_MONO_US} for node, o in offsets.items()}
     test = {
         "name": "kraft-register", "system": "kraft", "workload": "register",
         "faults": ["partition", "kill", "pause"], "nodes": list(NODES), "seed": seed,
         "time_limit_s": seconds, "rate": count / seconds, "concurrency": clients,
-        "cluster": "netns", "started_wall": "2026-11-21T02:00:00Z", "clock": offsets,
+        "cluster": "netns", "started_wall": "2026-11-21T02:00:00Z", "clock": clock,
         "start_mono_us": START_MONO_US, "mutant": HOSTILE if invalid else None,
         "versions": {"kraftwreck": "0.1.0", "python": "3.11.2"},
     }  # fmt: skip

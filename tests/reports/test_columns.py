@@ -15,7 +15,7 @@ from histories.operation import Op
 from histories.trace import TraceEvent
 from reports.bands import join_faults
 from reports.evidence import draw_evidence
-from reports.node_lanes import Clocks, node_lane
+from reports.node_lanes import Clocks, killed_at, node_lane, paused_spans
 from reports.operations import NEVER, join_operations, seconds
 from reports.packing import pack_columns, script_json
 
@@ -127,10 +127,27 @@ def test_a_node_that_crashed_by_itself_is_down_until_its_next_life() -> None:
 
 
 def test_a_paused_node_keeps_its_state_and_is_marked() -> None:
-    bands = join_faults([fault(0, "start", "pause", 1), fault(0, "stop", "pause", 2)])
-    lane = node_lane("n1", [event(0, 0, "leader", 3)], bands, Clocks({}, known=True), end=5000)
+    faults = [fault(0, "start", "pause", 1), fault(0, "stop", "pause", 2)]
+    lane = node_lane("n1", [event(0, 0, "leader", 3)], faults, Clocks({}, known=True), end=5000)
     assert lane.paused == [(1000, 2000)]
     assert [(s.start, s.end, s.epoch) for s in lane.segments] == [(0, 5000, 3)]
+
+
+def test_overlapping_pauses_end_with_the_last_and_at_a_kill() -> None:
+    second = fault(1, "start", "pause", 2)
+    second.detail = {"skipped": {"n1": "paused already"}}
+    held = fault(0, "stop", "pause", 3)
+    held.detail = {"skipped": {"n1": "held by another fault"}}
+    faults = [fault(0, "start", "pause", 1), second, held]
+    assert paused_spans([*faults, fault(1, "stop", "pause", 4)], "n1", 9000) == [(1000, 4000)]
+    assert paused_spans([*faults, fault(2, "start", "kill", 5)], "n1", 9000) == [(1000, 5000)]
+    assert paused_spans(faults, "n1", 9000) == [(1000, 9000)]
+
+
+def test_a_kill_of_a_node_that_was_down_already_is_none() -> None:
+    again = fault(1, "start", "kill", 2)
+    again.detail = {"skipped": {"n1": "down already"}}
+    assert killed_at([fault(0, "start", "kill", 1), again], "n1") == [1000]
 
 
 def test_states_before_time_zero_leave_only_the_last() -> None:

@@ -97,7 +97,7 @@ def test_trace_times_become_history_times(run_copy: Path) -> None:
     run = load_run(run_copy)
     data = msgspec.json.decode(element(text_of(run_copy), "run-data"))
     first = next(e for e in run.traces["n3"] if e.kind == "high_watermark" and e.hw > 0)
-    offset = run.test["clock"]["n3"] + run.test["start_mono_us"]
+    offset = run.test["clock"]["n3"]["offset_us"]
     watermarks = next(n for n in data["nodes"] if n["node"] == "n3")["hw"]
     assert [first.mono - offset, first.hw] in watermarks
 
