@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
@@ -21,6 +23,8 @@ from nodes.consensus.kraft.states import (
 from nodes.draw import draw
 
 _MS = 1000
+PROBE_INTERVAL_MS: Final = 100
+"""How often a replica that cannot reach a leader asks around."""
 
 
 def poll(replica: Replica) -> None:
@@ -47,6 +51,8 @@ def deadline(replica: Replica) -> int:
     """Return when :func:`poll` is next needed, microseconds."""
     state = replica.state
     wake = replica.links.next_event()
+    if replica.probe_at > replica.now:
+        wake = min(wake, replica.probe_at)
     if isinstance(state, Leader):
         wake = min(wake, state.check_quorum_deadline, state.drain_at, replica.parked.next_deadline)
         period = replica.config.fetch_timeout_ms * _MS // 2
@@ -104,13 +110,16 @@ def _unattached(replica: Replica, state: Unattached) -> None:
 
 
 def _fetch_from_anybody(replica: Replica) -> None:
-    """Ask a random ready voter, to learn who leads."""
+    """Ask a random ready voter who leads, at a steady pace: the winner also announces itself."""
     now = replica.now
+    if now < replica.probe_at:
+        return
     ready = [v for v in replica.other_voters if replica.links.is_ready(v, now)]
     if ready:
         config = replica.config
         choice = draw(config.seed, config.node_id, "bootstrap", config.incarnation, now)
         replica.send(ready[choice % len(ready)], _fetch_request(replica))
+        replica.probe_at = now + PROBE_INTERVAL_MS * _MS
 
 
 def _fetch_request(replica: Replica) -> FetchRequest:

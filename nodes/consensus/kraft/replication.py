@@ -69,6 +69,7 @@ class Replication:
         self.epoch = 0
         self.links = Links(config)
         self.parked = ParkedFetches()
+        self.probe_at = 0
         self.shutting_down = False
         self.stopped = False
         self.committed: list[bytes] = []
