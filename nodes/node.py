@@ -212,7 +212,8 @@ class Node:
             return
         was_active = self.controller.is_active
         self.controller.leader_changed(leader_id, epoch, now)
-        if own and isinstance(replica.state, Leader):
-            replica.trace("claim", {"epoch_start": replica.state.epoch_start})
+        if own:
+            start = replica.state.epoch_start if isinstance(replica.state, Leader) else -1
+            replica.trace("claim", {"epoch_start": start})
         elif was_active:
             replica.trace("renounce")
