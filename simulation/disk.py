@@ -91,6 +91,10 @@ class Disk:
         self.flushed = keep
         return lost
 
+    def recover(self) -> None:
+        """A process starts: it makes durable what it reads before it trusts it."""
+        self.flushed = len(self.log)
+
     def content(self) -> DiskContent:
         """Return what a process would find now."""
         return DiskContent(self.quorum_state, tuple(self.log))

@@ -28,6 +28,7 @@ class LogWatch:
         self._world = world
         self._failures = failures
         self.committed: list[bytes] = []
+        self._committed_in: list[int] = []  # The epoch in which each was first committed.
         self._verified = {host.id: 0 for host in world.hosts}
         self._batches: dict[tuple[int, int], tuple[bytes, tuple[int, int]]] = {}
         world.on_disk.append(self._on_disk)
@@ -92,6 +93,7 @@ class LogWatch:
             batch = log[index]
             if index == len(self.committed):
                 self.committed.append(batch)
+                self._committed_in.append(event.epoch)
                 self._check_majority(index, batch, event)
             elif self.committed[index] != batch:
                 base = batch_range(batch)[0]
@@ -121,9 +123,15 @@ class LogWatch:
             )
 
     def elected(self, host: Host, event: TraceEvent) -> None:
-        """A new leader must hold everything committed (I9)."""
+        """A new leader must hold everything committed in older epochs (I9).
+
+        What newer epochs committed it need not hold: it may have been stopped between its
+        election and the moment it told of it.
+        """
         log = host.disk.log
         for index in range(self._verified[host.id], len(self.committed)):
+            if self._committed_in[index] >= event.epoch:
+                return
             if index >= len(log) or log[index] != self.committed[index]:
                 self._fail(
                     "I9",

@@ -124,6 +124,7 @@ class World(Timeline):
         self.fact(f"start {host.id} {host.life}")
         mono, wall_ms = self.now + host.mono_offset, self._wall(host) // 1000
         disk = host.disk
+        disk.recover()
         try:
             host.node = self._factory(
                 host.id,
