@@ -5,6 +5,7 @@ Times are microseconds since the start of the test.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,64 +108,61 @@ def _lanes(process: Ints, concurrency: int | None) -> tuple[Ints, list[str]]:
 def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations:
     """Join the events of a history, in index order, into operations."""
     interned = Interned()
-    rows: list[list[int]] = []
+    text = interned.add
+    # Flat arrays, filled by row: a million small lists would keep the garbage collector busy.
+    start, latency, kind, process, f, node, key, sent, seen, error, invoke, completion = (
+        columns := [array("q") for _ in range(12)]
+    )
     running: dict[int, int] = {}
     orphans = 0
-    text = interned.add
     for op in ops:
         if op.type == INVOKE:
-            running[op.process] = len(rows)
-            rows.append(
-                [
-                    op.time // 1000,
-                    NEVER,
-                    TYPES.index("open"),
-                    op.process,
-                    text(op.f),
-                    text(op.node or ""),
-                    text(value_text(op.key)) if op.key is not None else 0,
-                    text(value_text(op.value)) if op.value is not None else 0,
-                    0,
-                    0,
-                    op.index,
-                    -1,
-                ]
-            )
+            running[op.process] = len(start)
+            start.append(op.time // 1000)
+            latency.append(NEVER)
+            kind.append(TYPES.index("open"))
+            process.append(op.process)
+            f.append(text(op.f))
+            node.append(text(op.node or ""))
+            key.append(text(value_text(op.key)) if op.key is not None else 0)
+            sent.append(text(value_text(op.value)) if op.value is not None else 0)
+            seen.append(0)
+            error.append(0)
+            invoke.append(op.index)
+            completion.append(-1)
             continue
-        number = running.pop(op.process, None)
-        if number is None:
+        row = running.pop(op.process, None)
+        if row is None:
             orphans += 1
             continue
-        row = rows[number]
-        row[1] = min(max(op.time // 1000 - row[0], 0), NEVER - 1)
-        row[2] = TYPES.index(op.type)
-        row[5] = text(op.node) if op.node else row[5]
-        row[8] = text(value_text(op.value)) if op.value is not None else 0
-        row[9] = text(op.error[:MAX_TEXT]) if op.error else 0
-        row[11] = op.index
-    table = np.array(rows, dtype=np.int64).reshape(len(rows), 12)
-    table = table[np.argsort(table[:, 0], kind="stable")]
-    columns = table.T
-    lane, lanes = _lanes(columns[3], concurrency)
+        latency[row] = min(max(op.time // 1000 - start[row], 0), NEVER - 1)
+        kind[row] = TYPES.index(op.type)
+        node[row] = text(op.node) if op.node else node[row]
+        seen[row] = text(value_text(op.value)) if op.value is not None else 0
+        error[row] = text(op.error[:MAX_TEXT]) if op.error else 0
+        completion[row] = op.index
+    table = np.array(columns, dtype=np.int64).reshape(12, len(start))
+    table = table[:, np.argsort(table[0], kind="stable")]
+    lane, lanes = _lanes(table[3], concurrency)
     row_of: dict[int, int] = {}
-    for i, (invoke, completion) in enumerate(table[:, 10:12].tolist()):
+    for i, (invoke, completion) in enumerate(table[10:12].T.tolist()):
         row_of[invoke] = i
         if completion >= 0:
             row_of[completion] = i
     return Operations(
-        start=columns[0],
-        latency=columns[1],
-        type=columns[2],
-        process=columns[3],
+        start=table[0],
+        latency=table[1],
+        type=table[2],
+        process=table[3],
         lane=lane,
-        f=columns[4],
-        node=columns[5],
-        key=columns[6],
-        sent=columns[7],
-        seen=columns[8],
-        error=columns[9],
-        invoke=columns[10],
-        completion=columns[11],
+        f=table[4],
+        node=table[5],
+        key=table[6],
+        sent=table[7],
+        seen=table[8],
+        error=table[9],
+        invoke=table[10],
+        completion=table[11],
         lanes=lanes,
         texts=interned.texts,
         row_of=row_of,
