@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.archive import build_archive, digest
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment, Settings
+from harness.deployment import SERVICE, Deployment, Settings
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.kafka_client import KafkaClient
@@ -27,6 +27,7 @@ _WHO_LEADS: dict[str, Any] = {
 }
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.1
+_STOP_S = 1.0
 
 
 class KraftDeployment:
@@ -99,8 +100,15 @@ class KraftDeployment:
         return self._remote.restore()
 
     def stop(self) -> None:
-        """End every controller: SIGTERM first."""
-        self.deployment.stop_all()
+        """End every controller: SIGTERM, and soon SIGKILL.
+
+        A leader that ends waits for answers that nodes which end too will not give.
+        """
+        agents = self.deployment.agents
+        on_all(
+            self.deployment.nodes,
+            lambda node: agents[node].ask("stop", service=SERVICE, wait_s=_STOP_S),
+        )
 
     def collect(self, run: Path) -> None:
         """Copy what the nodes wrote into ``run/nodes/<name>``."""

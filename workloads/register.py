@@ -31,6 +31,8 @@ OPS_PER_ROUND: Final = 28
 """Operations of one thread before all move on to the next two keys."""
 _OLD_KEY_PERCENT: Final = 8
 _SET: Final = 0
+_LAST_VALUE: Final = 10**15
+"""Above all values that a plan can hold."""
 
 
 class RegisterWorkload:
@@ -79,8 +81,14 @@ class RegisterWorkload:
         raise ValueError(f"the register workload has no operation {op.f!r}")
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
-        """No final operations: every key is read while it is in use, and later on."""
-        return ()
+        """Use the two oldest registers once more: the healed system must serve."""
+        return [
+            Planned("read", 0, final=True),
+            Planned("read", 1, final=True),
+            Planned("cas", 0, [None, _LAST_VALUE], final=True),
+            Planned("write", 0, _LAST_VALUE + 1, final=True),
+            Planned("read", 0, final=True),
+        ]
 
     def _read(self, op: Op, client: ClientState) -> Invocation:
         resource = {

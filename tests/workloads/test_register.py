@@ -102,3 +102,12 @@ def test_old_keys_are_read_again() -> None:
 def test_an_unknown_operation_is_an_error(drive: Any, script: Any) -> None:
     with pytest.raises(ValueError, match="no operation 'append'"):
         drive(WORKLOAD, "append", script(), 1)
+
+
+def test_final_operations_read_and_write_values_no_plan_holds() -> None:
+    final = WORKLOAD.final(("n1", "n2"))
+    assert all(p.final and p.node is None for p in final)
+    assert {p.f for p in final} == {"read", "cas", "write"}
+    written = {v for p in final for v in ([p.value] if p.f == "write" else p.value or ()) if v}
+    assert len(written) == 2
+    assert min(written) > 10**9 * 1000
