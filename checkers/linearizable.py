@@ -15,7 +15,7 @@ import msgspec
 from checkers.calls import Call, by_key
 from checkers.linearizability import Outcome
 from checkers.linearizability import check as search
-from checkers.models import MODELS, Model, ModelError, thaw
+from checkers.models import MODELS, Model, thaw
 from checkers.run_data import RunData
 from checkers.witness import verify
 from histories.operation import OK
@@ -38,10 +38,19 @@ class KeyVerdict(msgspec.Struct, kw_only=True):
 
 
 def check(run: RunData) -> CheckerResult:
-    """Check the run's keys against the model of its workload (``model`` in ``test.json``)."""
-    named = run.test.get("model") or _MODEL_OF_WORKLOAD.get(str(run.test.get("workload")))
-    model = MODELS[str(named or "cas-register")]
-    return check_calls(model, [call for call in run.calls if call.f in _FS])
+    """Check the run's keys against the model of its workload."""
+    return check_calls(model_of(run.test), operations_of(run.calls))
+
+
+def model_of(test: dict[str, Any]) -> Model:
+    """Return the model of a run: ``model`` of ``test.json``, else its workload's."""
+    named = test.get("model") or _MODEL_OF_WORKLOAD.get(str(test.get("workload")))
+    return MODELS[str(named or "cas-register")]
+
+
+def operations_of(calls: Iterable[Call]) -> list[Call]:
+    """Return the operations on registers, without what else a workload does."""
+    return [call for call in calls if call.f in _FS]
 
 
 def check_calls(
@@ -143,6 +152,3 @@ def describe(call: Call) -> str:
     else:
         body = f"{call.f} {encode(call.argument).decode()}"
     return f"{body} (process {call.process}, operation {'–'.join(map(str, call.indices))})"
-
-
-__all__ = ["KeyVerdict", "ModelError", "check", "check_calls", "check_keys", "explain", "merge"]

@@ -1,1 +1,6 @@
-"""Spark jobs over one run or many."""
+"""Spark over run folders: gold tables of one run, or of every run of a store."""
+
+from pipeline.background import Handle, start
+from pipeline.java import PipelineError
+
+__all__ = ["Handle", "PipelineError", "start"]

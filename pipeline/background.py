@@ -1,0 +1,123 @@
+"""Spark started at the beginning of a run and used at its end.
+
+Starting Spark takes as long as many a test; done behind the test it costs nothing. The
+worker is a process of its own, so neither its death nor its memory touches the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from histories.store import RUNNING
+from pipeline.java import PipelineError, java_version
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 120.0
+
+
+class Handle:
+    """A worker that is starting or ready. Use :meth:`finish` once, :meth:`close` always."""
+
+    def __init__(self, process: subprocess.Popen[bytes], run_folder: Path) -> None:
+        self._process = process
+        self._run_folder = run_folder
+        self._buffer = b""
+
+    def finish(
+        self, run_folder: Path | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, Any]:
+        """Compute the tables of the complete run; return the summary.
+
+        ``run_folder`` is where the run is now; by default the folder given to
+        :func:`start`, or what it was renamed to on completion. Tables go to its
+        ``analysis`` folder. Raises :class:`~pipeline.java.PipelineError`, after at most
+        ``timeout_s`` seconds, with one line.
+        """
+        folder = run_folder or self._complete_folder()
+        return self.analyze([folder], folder, timeout_s=timeout_s)
+
+    def analyze(self, folders: Sequence[Path], target: Path, *, timeout_s: float) -> dict[str, Any]:
+        """Compute the tables over several runs into ``target/analysis``; see :meth:`finish`."""
+        request = {"folders": [str(f.resolve()) for f in folders], "target": str(target.resolve())}
+        deadline = monotonic() + timeout_s
+        stdin = self._process.stdin
+        assert stdin is not None
+        with contextlib.suppress(OSError):  # If it died, what it said before tells why.
+            stdin.write(msgspec.json.encode(request) + b"\n")
+            stdin.flush()
+        answer = self._read(deadline)
+        if "ready" in answer:
+            ready = answer["ready"]
+            answer = {**self._read(deadline), "spark_start_s": ready}
+        if "error" in answer:
+            raise PipelineError(f"analysis with Spark failed: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        """Tell the worker to end, without waiting for it."""
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def wait(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Close and wait; a worker that does not end in time is killed."""
+        self.close()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _complete_folder(self) -> Path:
+        folder = self._run_folder
+        if not folder.exists() and folder.suffix == RUNNING:
+            return folder.with_suffix("")
+        return folder
+
+    def _read(self, deadline: float) -> dict[str, Any]:
+        """Return the next line of the worker."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left = deadline - monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise PipelineError("analysis with Spark failed: no answer in time")
+                data = stdout.read1(65536)  # type: ignore[attr-defined]  # a BufferedReader
+                if not data:
+                    code = self._process.wait()
+                    raise PipelineError(f"analysis with Spark failed: worker ended with {code}")
+                self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        return answer
+
+
+def start(run_folder: Path, *, master: str = "local[2]", small: bool = True) -> Handle:
+    """Start Spark in the background for the run in ``run_folder``, which may just begin.
+
+    ``small`` says that it will be for a few runs only. Raises
+    :class:`~pipeline.java.PipelineError` when there is no Java.
+    """
+    java_version()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline.worker", master, "small" if small else "large"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    return Handle(process, run_folder.resolve())

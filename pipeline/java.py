@@ -1,0 +1,28 @@
+"""Is there a Java to run Spark on? Asked before Spark itself is imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+
+class PipelineError(Exception):
+    """The pipeline cannot work; the message is one line: what, and what to do."""
+
+
+def java_version() -> str:
+    """Return what ``java -version`` says. Raises :class:`PipelineError` without Java."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    try:
+        if java is None:
+            raise FileNotFoundError
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        where = f"JAVA_HOME={home}" if home else "PATH"
+        raise PipelineError(
+            f"no working Java found ({where}): install one, for example openjdk-17-jre-headless"
+        ) from error
+    return done.stderr

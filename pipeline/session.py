@@ -1,0 +1,180 @@
+"""A Spark session that starts as fast as it can and says nothing it need not.
+
+Starting a JVM with Spark's ten thousand classes is what costs. An application class data
+sharing archive (JEP 350) of exactly those classes, kept in the user's cache folder, halves
+it; it is made by the first session and replaced when Spark or Java change. Local sessions
+over few runs also do without the optimizing JIT and without code generation, which cost
+more than they bring there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from pipeline.java import PipelineError, java_version
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIPPED = ("histories", "nodes", "checkers", "pipeline")
+"""Packages that executors on other machines need."""
+
+_LOG_SETTINGS = """\
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n
+"""
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder for this project."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kraftwreck"
+
+
+def archive_path(java: str) -> Path:
+    """Return where the class archive for this Java and this Spark belongs."""
+    name = hashlib.sha256(f"{java}\n{pyspark.__version__}\n{pyspark.__file__}".encode())
+    return cache_folder() / f"spark-{name.hexdigest()[:16]}.jsa"
+
+
+@contextmanager
+def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSession]:
+    """Yield the process's Spark session and stop it, with its JVM, at the end.
+
+    ``small`` is for few runs on this machine. Raises :class:`PipelineError`.
+    """
+    java = java_version()
+    archive = archive_path(java)
+    making = None
+    local = master.startswith("local")
+    options = ["-Xlog:disable"]
+    if local and small:
+        options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    if local and small and archive.exists():
+        options.append(f"-XX:SharedArchiveFile={archive}")
+    elif local and small and _writable(archive.parent):
+        making = archive.with_suffix(f".{os.getpid()}.tmp")
+        options.append(f"-XX:ArchiveClassesAtExit={making}")
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-spark-") as scratch:
+        options.append(f"-Dlog4j2.configurationFile={_log_settings(Path(scratch))}")
+        _environment()
+        try:
+            spark = _build(master, Path(scratch), " ".join(options), local and small)
+        except Exception as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise PipelineError(f"Spark did not start on {master}: {first}") from error
+        if not local:
+            spark.sparkContext.addPyFile(str(_zip(Path(scratch))))
+        try:
+            yield spark
+        finally:
+            _stop(spark)
+            if making is not None:
+                _publish(making, archive)
+
+
+def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSession:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": options,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.rest.enabled": "false",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if small:
+        settings |= {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
+    builder = SparkSession.builder.master(master).appName("kraftwreck")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _environment() -> None:
+    """What the JVM and its Python workers inherit."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, paths)])
+
+
+def _log_settings(scratch: Path) -> Path:
+    """Write the log settings. (In SPARK_CONF_DIR they would be on the class path, which a
+    class archive does not allow.)"""
+    path = scratch / "log4j2.properties"
+    path.write_text(_LOG_SETTINGS)
+    return path
+
+
+def _zip(scratch: Path) -> Path:
+    path = scratch / "kraftwreck.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in SHIPPED:
+            for file in sorted((ROOT / package).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    archive.write(file, file.relative_to(ROOT))
+    return path
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark and its JVM, and wait until the JVM is gone."""
+    context = spark.sparkContext
+    gateway: Any = context._gateway
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    with suppress(Exception):
+        gateway.shutdown()
+    if process is not None:
+        # The launcher ends the JVM when this pipe closes.
+        process.stdin.close()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    # Otherwise a later session of this process would talk to the JVM that is gone.
+    type(context)._gateway = None
+    type(context)._jvm = None
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def _publish(making: Path, archive: Path) -> None:
+    """Give the finished archive its name; without one, the next session makes it."""
+    with suppress(OSError):
+        making.replace(archive)

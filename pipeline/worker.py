@@ -1,0 +1,94 @@
+"""A process that starts Spark at once and analyzes run folders when it is told to.
+
+``python -m pipeline.worker MASTER small|large``: writes ``{"ready": seconds}`` when Spark is
+up (and for small jobs warm), then for each line ``{"folders": […], "target": …}`` on stdin
+one line with the summary, or ``{"error": …}``. It ends when stdin does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from histories.operation import Op
+from histories.parquet import write_history, write_table
+from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
+from histories.trace import TraceEvent
+from pipeline.java import PipelineError
+from pipeline.runs import prepare
+from pipeline.session import session
+from pipeline.tables import compute
+from pipeline.verdicts import analyze
+
+_NICENESS = 5
+"""Spark's start must not slow the nodes that are being tested meanwhile."""
+
+
+def main() -> None:
+    """Serve requests until stdin ends."""
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # Whatever else prints must not come between the answers.
+    with suppress(OSError):
+        os.nice(_NICENESS)
+    begun = monotonic()
+    try:
+        master, size = sys.argv[1:]
+        with session(master, small=size == "small") as spark:
+            if size == "small":
+                warm_up(spark)
+            _say(answers, {"ready": round(monotonic() - begun, 3)})
+            for line in sys.stdin.buffer:
+                _say(answers, _serve(spark, line))
+            # The class archive of a first session is written while the session stops.
+    except PipelineError as error:
+        _say(answers, {"error": str(error)})
+
+
+def _serve(spark: SparkSession, line: bytes) -> dict[str, Any]:
+    try:
+        request = msgspec.json.decode(line, type=dict[str, Any])
+        folders = [Path(folder) for folder in request["folders"]]
+        return analyze(spark, folders, Path(request["target"]))
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        return {"error": text[0] if text else type(error).__name__}
+
+
+def _say(answers: Any, answer: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError):
+        answers.write(msgspec.json.encode(answer) + b"\n")
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Compute all tables over a tiny run: classes are loaded, Python workers are up."""
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-warm-") as scratch:
+        folder = Path(scratch) / "warm" / "up"
+        folder.mkdir(parents=True)
+        test = {"nodes": ["n1"], "checkers": ["stats", "linearizable"]}
+        (folder / "test.json").write_bytes(msgspec.json.encode(test))
+        ops = [
+            Op(index=0, process=0, type="invoke", f="read", key=1, time=0),
+            Op(index=1, process=0, type="ok", f="read", key=1, time=1),
+        ]
+        event = TraceEvent(
+            node="n1", incarnation=1, seq=0, mono=0, wall=0, kind="start",
+            state="leader", epoch=0, leader=1, voted=-1, leo=0, hw=-1,
+        )  # fmt: skip
+        history: pa.Table = to_table(ops, HISTORY_SCHEMA)
+        (folder / "history.jsonl").write_bytes(b"")
+        write_history(history, folder / "history.parquet")
+        write_table(to_table([event], TRACE_SCHEMA), folder / "trace.parquet")
+        compute(spark, [prepare(folder)])
+
+
+if __name__ == "__main__":
+    main()

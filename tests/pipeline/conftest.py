@@ -1,0 +1,89 @@
+"""A small store: two simulated runs, and a third into which violations are planted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.options import RunOptions
+from harness.simulated_store import run as simulate_into_folder
+from histories.operation import Op
+from histories.reading import read_lines
+from histories.store import RUNNING
+from histories.trace import TraceEvent
+from nemesis.inject import Injector
+from nemesis.schedule import plan
+from pipeline.background import Handle, start
+from workloads.registry import find
+
+
+@dataclass
+class Analyzed:
+    """The store, the handle that analyzed it, and what the handle said."""
+
+    store: Path
+    runs: dict[str, Path]
+    handle: Handle
+    finished: dict[str, Any]
+    summary: dict[str, Any]
+
+
+def simulate(store: Path, workload: str, seed: int) -> Path:
+    options = RunOptions(
+        workload=workload, seed=seed, time_limit_s=8, nodes=3, cluster="sim", store=store
+    )
+    schedule = plan(options.faults, seed, options.time_limit_s, options.node_names)
+    return simulate_into_folder(
+        options, workload=find(workload), schedule=schedule, injector=Injector
+    )
+
+
+def plant(run: Path) -> None:
+    """A read answers what nobody wrote; a second node says that it leads an epoch."""
+    ops = read_lines(run / "history.jsonl", Op)
+    read = next(op for op in ops if op.type == "ok" and op.f == "read")
+    read.value = 987654321
+    lines = b"".join(msgspec.json.encode(op) + b"\n" for op in ops)
+    (run / "history.jsonl").write_bytes(lines)
+    traces = sorted((run / "nodes").glob("*/trace.jsonl"))
+    led = {
+        path: next((e for e in read_lines(path, TraceEvent) if e.state == "leader"), None)
+        for path in traces
+    }
+    epoch = next(event.epoch for event in led.values() if event is not None)
+    other = next(path for path, event in led.items() if event is None or event.epoch != epoch)
+    events = read_lines(other, TraceEvent)
+    last = events[-1]
+    events.append(msgspec.structs.replace(last, seq=last.seq + 1, state="leader", epoch=epoch))
+    other.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in events))
+    # As if the control process had been killed: the pipeline makes the tables itself.
+    shutil.rmtree(run / "history.parquet")
+    (run / "trace.parquet").unlink()
+
+
+@pytest.fixture(scope="session")
+def analyzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzed]:
+    """Analyze one run as ``run`` does, then the whole store; one Spark session for all."""
+    store = tmp_path_factory.mktemp("store")
+    first = simulate(store, "register", 11)
+    # Spark starts while the run still has its working name.
+    handle = start(first.with_name(first.name + RUNNING))
+    try:
+        bad = simulate(store, "register", 12)
+        plant(bad)
+        runs = {"register": first, "metadata": simulate(store, "metadata", 13), "bad": bad}
+        broken = store / "kraft-metadata" / "broken"
+        broken.mkdir()
+        (broken / "test.json").write_text("{}")
+        (broken / "history.jsonl").write_text('{"index": "zero"}\n')
+        finished = handle.finish()
+        summary = handle.analyze([*runs.values(), broken], store, timeout_s=120)
+        yield Analyzed(store, runs, handle, finished, summary)
+    finally:
+        handle.wait()

@@ -1,0 +1,183 @@
+"""What Spark computes over run folders is what the checkers say in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from checkers.calls import Call
+from checkers.linearizable import check_keys, model_of, operations_of
+from checkers.registry import check
+from checkers.run_data import RunData
+from checkers.trace_pass import trace_pass
+from histories.operation import OK
+from kraftwreck import analyze
+from kraftwreck.main import status
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+
+def rows(folder: Path, table: str, run: Path | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(
+        folder / "analysis" / f"{table}.parquet"
+    ).to_pylist()
+    if run is None:
+        return found
+    name = "/".join(run.parts[-2:])
+    return [row for row in found if row["run"] == name]
+
+
+def word(valid: Any) -> str:
+    return str(valid).lower()
+
+
+@pytest.mark.parametrize("name", ["register", "metadata", "bad"])
+def test_verdicts_are_the_checkers_own(analyzed: Any, name: str) -> None:
+    run = analyzed.runs[name]
+    data = RunData.from_folder(run)
+    verdict = check(data, data.test["checkers"])
+    expected = {
+        (checker, word(result.valid), result.error, len(result.anomalies))
+        for checker, result in verdict.checkers.items()
+    }
+    found = rows(analyzed.store, "verdicts", run)
+    assert {(r["checker"], r["valid"], r["error"], r["anomalies"]) for r in found} == expected
+    assert verdict.valid is (name != "bad")
+
+
+@pytest.mark.parametrize("name", ["register", "bad"])
+def test_keys_are_judged_by_the_same_search(analyzed: Any, name: str) -> None:
+    run = analyzed.runs[name]
+    data = RunData.from_folder(run)
+    verdicts = check_keys(model_of(data.test), operations_of(data.calls))
+    expected = {v.key: (word(v.outcome.valid), v.count) for v in verdicts}
+    found = {r["key"]: (r["valid"], r["operations"]) for r in rows(analyzed.store, "keys", run)}
+    assert found == expected
+    assert len(expected) > 1
+
+
+def test_the_planted_violations_are_seen_by_both(analyzed: Any) -> None:
+    run = analyzed.runs["bad"]
+    (key,) = [r for r in rows(analyzed.store, "keys", run) if r["valid"] == "false"]
+    assert "read → 987654321" in key["explanation"]
+    doubled = [r for r in rows(analyzed.store, "leaders", run) if r["count"] > 1]
+    assert len(doubled) == 1
+    assert len(doubled[0]["leaders"]) == 2
+    data = RunData.from_folder(run)
+    verdict = check(data, ["linearizable", "epochs"])
+    assert verdict.checkers["linearizable"].stats["invalid_keys"] == [key["key"]]
+    assert f"Epoch {doubled[0]['epoch']} has two leaders" in str(verdict.checkers["epochs"])
+    assert analyzed.summary["invalid"] == ["/".join(run.parts[-2:])]
+    assert analyzed.summary["invalid_keys"] == 1
+    assert analyzed.summary["epochs_with_two_leaders"] == 1
+
+
+def test_lost_commits_are_what_the_checker_found(analyzed: Any) -> None:
+    expected = {
+        ("/".join(run.parts[-2:]), anomaly.type, anomaly.explanation)
+        for run in analyzed.runs.values()
+        for anomaly in _committed(RunData.from_folder(run))
+    }
+    found = rows(analyzed.store, "lost_commits")
+    assert {(r["run"], r["anomaly"], r["explanation"]) for r in found} == expected
+
+
+def _committed(data: RunData) -> Any:
+    if "committed" not in data.test["checkers"]:
+        return []
+    return check(data, ["committed"]).checkers["committed"].anomalies
+
+
+def test_leaders_per_epoch_are_those_of_the_traces(analyzed: Any) -> None:
+    run = analyzed.runs["metadata"]
+    facts = trace_pass(RunData.from_folder(run))
+    expected: dict[int, set[str]] = {}
+    for node, epoch in facts.last_led:
+        expected.setdefault(epoch, set()).add(node)
+    found = rows(analyzed.store, "leaders", run)
+    assert {r["epoch"]: set(r["leaders"]) for r in found} == expected
+
+
+def test_operations_per_second_add_up(analyzed: Any) -> None:
+    run = analyzed.runs["metadata"]
+    calls = RunData.from_folder(run).calls
+    expected: dict[tuple[int, str], int] = {}
+    for call in calls:
+        place = (call.invoked // 1_000_000_000, call.f)
+        expected[place] = expected.get(place, 0) + 1
+    found = rows(analyzed.store, "operations", run)
+    assert {(r["second"], r["f"]): r["invoked"] for r in found} == expected
+    assert sum(r["ok"] for r in found) == sum(c.type == OK for c in calls)
+    assert all(r["invoked"] == r["ok"] + r["fail"] + r["info"] for r in found)
+
+
+def test_latency_quantiles_per_second_and_fault_window(analyzed: Any) -> None:
+    run = analyzed.runs["register"]
+    data = RunData.from_folder(run)
+    done = [call for call in data.calls if call.type == OK]
+    by_second = rows(analyzed.store, "latency", run)
+    for row in by_second:
+        own = [c for c in done if c.f == row["f"] and c.invoked // 10**9 == row["second"]]
+        _same_quantiles(row, own)
+    by_window = rows(analyzed.store, "latency_by_fault", run)
+    assert sum(r["count"] for r in by_window) == sum(r["count"] for r in by_second) == len(done)
+    assert {r["fault_window"] for r in by_window} > {"none"}, "some operations met a fault"
+
+
+def _same_quantiles(row: dict[str, Any], own: list[Call]) -> None:
+    latencies = [((c.completed or 0) - c.invoked) / 1e6 for c in own]
+    assert row["count"] == len(latencies)
+    for name, quantile in (("p50_ms", 50), ("p95_ms", 95), ("p99_ms", 99), ("max_ms", 100)):
+        assert row[name] == pytest.approx(float(np.percentile(latencies, quantile)))
+
+
+def test_availability_counts_seconds_with_a_success(analyzed: Any) -> None:
+    run = analyzed.runs["register"]
+    calls = RunData.from_folder(run).calls
+    found = rows(analyzed.store, "availability", run)
+    assert sum(r["invoked"] for r in found) == len(calls)
+    for row in found:
+        assert row["availability"] == pytest.approx(row["available_s"] / row["seconds"])
+    (quiet,) = [r for r in found if r["fault_window"] == "none"]
+    assert quiet["availability"] > 0.5
+
+
+def test_one_run_is_analyzed_when_it_is_complete(analyzed: Any) -> None:
+    """The folder had its working name when Spark was started."""
+    run = analyzed.runs["register"]
+    assert analyzed.finished["valid"] is True
+    assert analyzed.finished["runs"] == 1
+    assert analyzed.finished["spark_start_s"] > 0
+    assert Path(analyzed.finished["analysis"]) == run / "analysis"
+    assert rows(run, "verdicts") == rows(analyzed.store, "verdicts", run)
+
+
+def test_a_run_that_cannot_be_read_is_named_and_left_out(analyzed: Any) -> None:
+    (line,) = analyzed.summary["skipped"]
+    assert "broken/history.jsonl:1: " in line
+    assert analyzed.summary["runs"] == 3
+    assert analyzed.summary["valid"] is False
+
+
+def test_the_command_prints_the_summary(
+    analyzed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Borrowed:
+        def analyze(self, *arguments: Any, **named: Any) -> Any:
+            return analyzed.handle.analyze(*arguments, **named)
+
+        def wait(self) -> None:
+            pass
+
+    monkeypatch.setattr(analyze, "start", lambda *_, **__: Borrowed())
+    run = analyzed.runs["bad"]
+    assert status(["analyze", str(run), "--json"]) == 1
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["valid"] is False
+    assert summary["runs"] == 1
+    assert summary["tables"]["keys"] > 1
