@@ -28,7 +28,7 @@ def test_each_host_has_its_own_address_and_name(
 
 
 def test_hosts_find_each_other_by_name(remotes: dict[str, Remote]) -> None:
-    assert "1 received" in remotes["n1"].run(["ping", "-c1", "-W2", "n5"]).text
+    remotes["n1"].run(["bash", "-c", "exec 3<>/dev/tcp/n5/22"], timeout_s=5)
 
 
 def test_each_host_sees_only_its_own_processes(remotes: dict[str, Remote]) -> None:

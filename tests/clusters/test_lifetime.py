@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -38,35 +39,37 @@ time.sleep(60)
 """
 
 
-def links() -> set[str]:
-    """Interfaces of clusters on this machine (all of them are named kw<x>)."""
-    return {path.name for path in Path("/sys/class/net").iterdir() if path.name[:2] == "kw"}
-
-
-def namespaces() -> set[str]:
-    listed = subprocess.run(
-        ["lsns", "-n", "-r", "-o", "NS,TYPE"], capture_output=True, text=True, check=True
-    )
-    return set(listed.stdout.splitlines())
-
-
-def processes(directory: Path) -> list[str]:
-    """Processes that belong to the cluster: its supervisor's, or with its root or words."""
-    found = []
+def processes(directory: Path) -> dict[int, str]:
+    """Processes of a cluster: those of its supervisor, and those that live in its hosts."""
+    found = {}
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
             try:
                 words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                root = Path(f"{path}/mountinfo").read_text()
+                mounts = (path / "mountinfo").read_text()
             except (OSError, UnicodeDecodeError):
                 continue
-            if str(directory) in words or f"{directory}/nodes" in root:
-                found.append(words)
+            if str(directory) in words or f"{directory}/nodes" in mounts:
+                found[int(path.name)] = words
     return found
 
 
-def mounts() -> str:
-    return Path("/proc/self/mountinfo").read_text()
+def namespaces(pids: Collection[int]) -> set[str]:
+    """The namespaces these processes are in and this one is not."""
+    found: set[str] = set()
+    for kind in ("net", "mnt", "uts", "ipc", "pid"):
+        ours = Path(f"/proc/self/ns/{kind}").readlink()
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                theirs = Path(f"/proc/{pid}/ns/{kind}").readlink()
+                if theirs != ours:
+                    found.add(str(theirs).partition("[")[2].rstrip("]"))
+    return found
+
+
+def living_namespaces() -> set[str]:
+    listed = subprocess.run(["lsns", "-nro", "NS"], capture_output=True, text=True, check=True)
+    return set(listed.stdout.split())
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 5.0) -> float:
@@ -91,17 +94,19 @@ def start_control() -> tuple[subprocess.Popen[str], Path, str]:
 def test_killing_the_control_process_leaves_nothing(
     netns_possible: None, number: signal.Signals
 ) -> None:
-    links_before, mounts_before, namespaces_before = links(), mounts(), namespaces()
     control, directory, _ = start_control()
-    assert len(links() - links_before) == 1
-    assert len(processes(directory)) >= 8
+    state = State.read(directory)
+    assert state is not None
+    uplink = Path("/sys/class/net") / state.uplink
+    own = namespaces(processes(directory))
+    assert uplink.exists()
+    assert len(processes(directory)) >= 8, "supervisor, three sshds, what runs on the hosts"
+    assert len(own & living_namespaces()) >= 15, "five namespaces for each host"
     control.send_signal(number)
     control.wait()
-    wait_until(lambda: not directory.exists() and processes(directory) == [])
-    # Another cluster of this machine may come and go meanwhile, but not this one's parts.
-    wait_until(lambda: links() <= links_before)
-    wait_until(lambda: namespaces() <= namespaces_before)
-    assert mounts() == mounts_before
+    wait_until(lambda: not directory.exists() and not processes(directory))
+    wait_until(lambda: not uplink.exists() and not own & living_namespaces())
+    assert str(directory) not in Path("/proc/self/mountinfo").read_text()
     rules = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
     assert "kraftwreck" not in rules.stdout
 
@@ -112,7 +117,7 @@ def test_killing_the_supervisor_ends_every_host(netns_possible: None) -> None:
     assert state is not None
     outer, inner = state.supervisor
     assert outer.kill()
-    wait_until(lambda: processes(directory) == [] and not inner.alive())
+    wait_until(lambda: not processes(directory) and not inner.alive())
     control.kill()
     control.wait()
     assert directory.exists(), "nobody was left to remove it"
@@ -171,7 +176,8 @@ def test_two_clusters_at_once_do_not_meet(netns_possible: None) -> None:
     try:
         assert one.ip.rpartition(".")[0] != other.ip.rpartition(".")[0]
         assert Remote(one).run(["hostname"]).text == Remote(other).run(["hostname"]).text == "n1"
-        assert Remote(one).run(["ping", "-c1", "-W1", other.ip], check=False).status != 0
+        reach = ["bash", "-c", f"exec 3<>/dev/tcp/{other.ip}/22"]
+        assert Remote(one).run(reach, check=False).status != 0
         first.down()
         assert Remote(other).run(["hostname"]).text == "n1"
     finally:
@@ -217,16 +223,13 @@ def test_down_twice_and_without_up_is_harmless(netns_possible: None) -> None:
 class TestRefusals:
     """What a machine cannot do is one line and leaves nothing."""
 
-    @pytest.fixture(autouse=True)
-    def leaves_nothing(self, own_state_directories: Path) -> None:
-        own_state_directories.mkdir(exist_ok=True)
-
     def reason(self) -> str:
+        before = states.directories()
         with pytest.raises(ClusterUnavailable) as caught:
             NetnsCluster(1).up()
         assert "\n" not in str(caught.value)
         assert caught.value.exit_code == 254
-        assert states.directories() == []
+        assert states.directories() == before
         return str(caught.value)
 
     def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,11 +254,7 @@ class TestRefusals:
         wrapper.write_text(f'#!/bin/sh\nexec {" ".join(bounded)} "$@"\n')
         wrapper.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(wrapper))
-        with pytest.raises(ClusterError) as caught:
-            NetnsCluster(1).up()
-        assert "unshare: Operation not permitted" in str(caught.value)
-        assert "\n" not in str(caught.value)
-        assert states.directories() == []
+        assert "unshare: Operation not permitted" in self.reason()
 
     @pytest.mark.parametrize("nodes", [0, -1, 201])
     def test_an_impossible_number_of_hosts(self, nodes: int) -> None:
@@ -265,6 +264,11 @@ class TestRefusals:
 
 class TestByHand:
     """``kraftwreck cluster``: a detached cluster outlives its command."""
+
+    @pytest.fixture(autouse=True)
+    def alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No other cluster is in sight."""
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         code = "from kraftwreck.cluster import cluster; cluster(prog_name='kraftwreck cluster')"
@@ -287,10 +291,10 @@ class TestByHand:
         down = self.command("down", identifier)
         assert down.stderr == f"{identifier}  down\n"
         assert not inventory.parent.exists()
-        assert processes(inventory.parent) == []
+        assert not processes(inventory.parent)
 
-    def test_down_cleans_a_stale_directory(self, own_state_directories: Path) -> None:
-        stale = own_state_directories / "102-dead"
+    def test_down_cleans_a_stale_directory(self) -> None:
+        stale = states.state_root() / "102-dead"
         (stale / "nodes/n1/upper").mkdir(parents=True)
         assert "102-dead  removed" in self.command("down").stderr
         assert not stale.exists()
@@ -301,7 +305,7 @@ class TestByHand:
         assert "in use" in self.command("status").stderr
         assert directory.exists()
         self.command("down", directory.name)
-        wait_until(lambda: processes(directory) == [])
+        wait_until(lambda: not processes(directory))
         assert not directory.exists()
         control.kill()
         control.wait()
