@@ -1,0 +1,242 @@
+"""Real node processes on loopback, and a client that speaks the protocol by hand."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodes.log.format import format_directory
+from nodes.protocol.apis import decode_response, encode_request
+from nodes.protocol.codec import ProtocolError
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST = {
+    "controller.quorum.election.timeout.ms": 250,
+    "controller.quorum.fetch.timeout.ms": 500,
+    "controller.quorum.election.backoff.max.ms": 200,
+    "controller.quorum.append.linger.ms": 2,
+}
+"""Short timers: loopback answers at once."""
+CLUSTER_ID = "loopback-cluster"
+PATIENCE_S = 15.0
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [s.getsockname()[1] for s in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def eventually(check: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+    """Call ``check`` until it returns something true; a connection error counts as false."""
+    limit = time.monotonic() + patience_s
+    while True:
+        try:
+            result = check()
+        except (OSError, ProtocolError):
+            result = None
+        if result:
+            return result
+        assert time.monotonic() < limit, f"not within {patience_s} s: {what}"
+        time.sleep(0.05)
+
+
+class Client:
+    """One connection, requests by hand."""
+
+    def __init__(self, port: int, timeout_s: float = 5.0) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self.correlation = 0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.socket.close()
+
+    def send(self, api: str, version: int, body: dict[str, Any]) -> int:
+        self.correlation += 1
+        self.frame(encode_request(api, version, self.correlation, "test", body))
+        return self.correlation
+
+    def frame(self, data: bytes) -> None:
+        self.socket.sendall(len(data).to_bytes(4, "big") + data)
+
+    def receive(self, api: str, version: int) -> tuple[int, dict[str, Any]]:
+        size = int.from_bytes(self._exactly(4), "big")
+        return decode_response(api, version, self._exactly(size))
+
+    def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        sent = self.send(api, version, body)
+        received, answer = self.receive(api, version)
+        assert received == sent
+        return answer
+
+    def closed(self) -> bool:
+        """Whether the node hangs up on us, without another word."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise ConnectionError("the node closed the connection")
+            data += part
+        return data
+
+
+class Cluster:
+    """Node processes; node ids count from 1."""
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.directory = directory
+        self.ports = dict(enumerate(free_ports(size), 1))
+        self.voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in self.ports.items())
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        for node in self.ports:
+            self.config(node).write_text(self.properties(node))
+            format_directory(self.path(node, "data"), CLUSTER_ID, node)
+
+    def path(self, node: int, name: str) -> Path:
+        return self.directory / f"n{node}" / name
+
+    def config(self, node: int) -> Path:
+        path = self.path(node, "node.properties")
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def properties(self, node: int) -> str:
+        values = {
+            "process.roles": "controller",
+            "node.id": node,
+            "cluster.id": CLUSTER_ID,
+            "controller.quorum.voters": self.voters,
+            "listeners": f"CONTROLLER://127.0.0.1:{self.ports[node]}",
+            "log.dirs": self.path(node, "data"),
+            "kraftwreck.node.name": f"n{node}",
+            "kraftwreck.seed": 11,
+            "kraftwreck.trace.file": self.path(node, "trace.jsonl"),
+            "kraftwreck.input.log": self.path(node, "inputs.log"),
+            **FAST,
+        }
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+
+    def command(self, node: int) -> list[str]:
+        return [sys.executable, "-m", "nodes.server", "--config", str(self.config(node))]
+
+    def start(self, *nodes: int) -> None:
+        for node in nodes or tuple(self.ports):
+            with self.path(node, "stderr").open("ab") as output:
+                self.processes[node] = subprocess.Popen(
+                    self.command(node),
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=output,
+                )
+
+    def kill(self, node: int) -> None:
+        self.processes[node].send_signal(signal.SIGKILL)
+        self.processes.pop(node).wait()
+
+    def stop(self, node: int) -> int:
+        self.processes[node].send_signal(signal.SIGTERM)
+        return self.processes.pop(node).wait(10)
+
+    def close(self) -> None:
+        for node in list(self.processes):
+            self.kill(node)
+
+    def client(self, node: int) -> Client:
+        return Client(self.ports[node])
+
+    def call(self, node: int, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        with self.client(node) as client:
+            return client.call(api, version, body)
+
+    def controller(self) -> int:
+        """Return the active controller; it is waited for."""
+
+        def find() -> int | None:
+            for node in self.processes:
+                answer = self.call(node, "DescribeCluster", 1, {"endpoint_type": 2})
+                if answer["controller_id"] == node:
+                    return node
+            return None
+
+        found: int = eventually(find, "a controller is active")
+        return found
+
+    def topics(self, node: int) -> list[str]:
+        answer = self.call(node, "Metadata", 12, {"topics": None})
+        return [topic["name"] for topic in answer["topics"]]
+
+    def create(self, name: str) -> int:
+        """Create a topic through the controller; return the error code."""
+        topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
+        body = {"topics": [topic], "timeout_ms": 5000}
+        answer = self.call(self.controller(), "CreateTopics", 7, body)
+        code: int = answer["topics"][0]["error_code"]
+        return code
+
+    def traces(self, node: int) -> list[dict[str, Any]]:
+        lines = self.path(node, "trace.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def stderr(self, node: int) -> str:
+        return self.path(node, "stderr").read_text()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[[int], Any]]:
+    clusters: list[Cluster] = []
+
+    def make(size: int) -> Cluster:
+        directory = tmp_path / f"cluster{len(clusters)}"
+        directory.mkdir()
+        clusters.append(Cluster(directory, size))
+        return clusters[-1]
+
+    yield make
+    for cluster in clusters:
+        cluster.close()
+
+
+@pytest.fixture
+def three(make_cluster: Callable[[int], Any]) -> Any:
+    """A running cluster of three that has a controller."""
+    cluster = make_cluster(3)
+    cluster.start()
+    cluster.controller()
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A running cluster of three for the tests of one file that do it no harm."""
+    cluster = Cluster(tmp_path_factory.mktemp("shared"), 3)
+    cluster.start()
+    cluster.controller()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="session")
+def wait_until() -> Callable[..., Any]:
+    return eventually

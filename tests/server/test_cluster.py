@@ -1,0 +1,89 @@
+"""Three processes: elections, kill -9, restarts, and running it all again from the logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nodes.server.input_log import replay
+
+
+def test_what_was_acknowledged_survives_the_leaders_death(
+    three: Any, wait_until: Callable[..., Any]
+) -> None:
+    acknowledged = [name for name in (f"t{i}" for i in range(10)) if three.create(name) == 0]
+    assert len(acknowledged) == 10
+    first = three.controller()
+    three.kill(first)
+    second = three.controller()
+    assert second != first
+    assert set(acknowledged) <= set(three.topics(second))
+    assert three.create("after") == 0
+
+    three.start(first)
+    complete = sorted([*acknowledged, "after"])
+    for node in three.ports:
+        wait_until(lambda n=node: sorted(three.topics(n)) == complete, f"node {node} caught up")
+    assert {t["incarnation"] for t in three.traces(first)} == {1, 2}
+
+
+def test_a_killed_follower_is_not_missed_and_catches_up(
+    three: Any, wait_until: Callable[..., Any]
+) -> None:
+    leader = three.controller()
+    follower = next(node for node in three.ports if node != leader)
+    three.kill(follower)
+    assert three.create("t") == 0
+    three.start(follower)
+    wait_until(lambda: three.topics(follower) == ["t"], "the follower caught up")
+    assert three.controller() == leader
+
+
+def test_without_a_majority_nothing_is_acknowledged(three: Any) -> None:
+    leader = three.controller()
+    for node in list(three.ports):
+        if node != leader:
+            three.kill(node)
+    with three.client(leader) as client:
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        answer = client.call("CreateTopics", 7, {"topics": [topic], "timeout_ms": 400})
+    assert answer["topics"][0]["error_code"] == 7
+
+
+def test_a_leader_that_is_asked_to_stop_hands_over_at_once(three: Any) -> None:
+    leader = three.controller()
+    started = time.monotonic()
+    assert three.stop(leader) == 0
+    assert three.controller() != leader
+    assert time.monotonic() - started < 4
+
+
+def test_the_whole_cluster_restarts_and_every_node_can_be_run_again(three: Any) -> None:
+    three.create("a")
+    three.kill(three.controller())
+    three.create("b")
+    for node in list(three.processes):
+        three.kill(node)
+    three.start()
+    leader = three.controller()
+    assert three.topics(leader) == ["a", "b"]
+    for node in three.ports:
+        three.kill(node)
+        assert replay(three.path(node, "inputs.log")) is None
+
+
+def test_traces_tell_a_consistent_story(three: Any) -> None:
+    three.create("t")
+    three.kill(three.controller())
+    three.create("u")
+    leaders: dict[int, int] = {}
+    for node in three.ports:
+        traces = three.traces(node)
+        assert [t["seq"] for t in traces] == list(range(len(traces)))
+        assert traces == sorted(traces, key=lambda t: t["mono"])
+        assert {t["node"] for t in traces} == {f"n{node}"}
+        for trace in traces:
+            if trace["state"] == "leader":
+                assert leaders.setdefault(trace["epoch"], node) == node
+    assert len(leaders) >= 2
