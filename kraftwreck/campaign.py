@@ -34,11 +34,16 @@ ALWAYS = ("epochs", "committed", "invariants")
 """Checkers of every run, besides those its workload names."""
 
 
+_RATES = (3.0, 10.0, 10.0, 10.0, 20.0)
+_THREADS = (3, 5, 5, 10, 20)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """What all tests of a campaign have in common. ``workload`` may be ``all``: by seed.
 
-    ``nodes`` 0 means three, four or five, by seed.
+    A ``nodes`` of 0 means three, four or five, a ``rate`` or ``concurrency`` of 0 few or
+    many, by seed: hasty clients see other things than patient ones.
     """
 
     system: str = "kraft"
@@ -46,8 +51,8 @@ class Campaign:
     faults: tuple[str, ...] = ("partition", "kill", "pause")
     time_limit_s: float = 30.0
     nodes: int = 5
-    rate: float = 10.0
-    concurrency: int = 5
+    rate: float = 0.0
+    concurrency: int = 0
     store: Path = Path("store")
 
     def options(self, seed: int) -> RunOptions:
@@ -62,8 +67,8 @@ class Campaign:
             cluster="sim",
             nodes=self.nodes or 3 + draw_below(3, seed, "nodes"),
             seed=seed,
-            rate=self.rate,
-            concurrency=self.concurrency,
+            rate=self.rate or _RATES[draw_below(len(_RATES), seed, "rate")],
+            concurrency=self.concurrency or _THREADS[draw_below(len(_THREADS), seed, "threads")],
             store=self.store,
         )
 

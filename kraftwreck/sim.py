@@ -131,9 +131,10 @@ def run_all(
               help="Virtual seconds of clients and faults in each run.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(0, 99), default=5, show_default=True,
               help="Nodes; 0: three to five, by seed.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0.1), default=10.0, show_default=True,
-              help="Operations a second.")  # fmt: skip
-@click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option("--rate", type=click.FloatRange(0), default=0.0, show_default=True,
+              help="Operations a second; 0: by seed.")  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
+              help="Client threads; 0: by seed.")  # fmt: skip
 @click.option(
     "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
 )

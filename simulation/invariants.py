@@ -11,8 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from histories.trace import TraceEvent
-from nodes.consensus.effects import Reply
-from nodes.consensus.kraft.messages import FetchRequest, Request, VoteRequest, VoteResponse
+from nodes.consensus.effects import Reply, ResponseReceived
+from nodes.consensus.kraft.messages import (
+    FetchRequest,
+    FetchResponse,
+    Request,
+    VoteRequest,
+    VoteResponse,
+)
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
@@ -47,9 +53,11 @@ class Invariants:
         self._last: dict[str, TraceEvent] = {}
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
+        self._fetches: dict[int, int] = {}
         self._quorums: dict[int, _Quorum] = {}
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
+        world.on_response.append(self._on_response)
         world.wires.on_reply.append(self._on_reply)
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
@@ -71,6 +79,8 @@ class Invariants:
                 last,
                 event,
             )
+        if kind in ("state", "start"):
+            self._fetches[host.id] = 0
         if kind == "start":
             self._high[event.node] = -1
             self.logs.restarted(host)
@@ -196,14 +206,41 @@ class Invariants:
                 quorum.heard.clear()
                 quorum.since = self._world.now
 
+    def _on_response(self, host: Host, event: ResponseReceived) -> None:
+        answer, last = event.message, host.last_trace
+        if (
+            type(answer) is FetchResponse
+            and last is not None
+            and answer.error == answer.partition_error == 0
+            and last.state == "follower"
+            and (last.epoch, last.leader) == (answer.leader_epoch, event.source)
+        ):
+            self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
+
+    def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:
+        """I17: a follower that has fetched from its leader lets nobody depose it.
+
+        One answer may have been to a request of an earlier state, two may not.
+        """
+        last = host.last_trace
+        if last is not None and last.state == "follower" and self._fetches[host.id] >= 2:
+            self._fail(
+                "I17",
+                f"{host.name} follows {last.leader} in epoch {last.epoch}, has fetched from it, and"
+                f" yet granted {request.candidate_id} a pre-vote",
+                last,
+            )
+
     def _on_reply(self, host: Host, rpc: Rpc, effect: Reply) -> None:
         request, answer = rpc.message, effect.message
         if (
             not isinstance(request, VoteRequest)
             or not isinstance(answer, VoteResponse)
-            or request.pre_vote
             or not answer.vote_granted
         ):
+            return
+        if request.pre_vote:
+            self._check_pre_vote(host, request)
             return
         epoch, candidate = request.epoch, request.candidate_id
         before = self._granted.setdefault((host.id, epoch), candidate)

@@ -22,6 +22,7 @@ from nodes.consensus.effects import (
     FlushLog,
     Reply,
     RequestReceived,
+    ResponseReceived,
     Send,
     Stopped,
     Tick,
@@ -53,7 +54,7 @@ class World(Timeline):
     ``names`` are the hosts in order; the id of a node is its position + 1. ``events``
     collects the traces, in order of time. ``on_trace`` is told of each trace event and
     ``on_disk`` of each durable operation just before it reaches the disk and ``on_request``
-    of each quorum request as its node begins to handle it.
+    and ``on_response`` of each quorum RPC as its node begins to handle it.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class World(Timeline):
         self.on_trace: list[Callable[[Host, TraceEvent], None]] = []
         self.on_disk: list[Callable[[Host, Durable], None]] = []
         self.on_request: list[Callable[[Host, Request], None]] = []
+        self.on_response: list[Callable[[Host, ResponseReceived], None]] = []
         self._factory = factory
         self._hosts: dict[int, Host] = {}
         self._ids: dict[str, int] = {}
@@ -215,6 +217,9 @@ class World(Timeline):
         if type(event) is RequestReceived:
             for told in self.on_request:
                 told(host, event.message)
+        elif type(event) is ResponseReceived:
+            for heard in self.on_response:
+                heard(host, event)
         try:
             effects = host.node.step(event, self.now + host.mono_offset, self._wall(host) // 1000)
         except Exception as error:
