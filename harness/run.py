@@ -286,7 +286,7 @@ class TestRun:
             "simulated": False,
             "started_wall": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "schedule": msgspec.to_builtins(list(self._schedule)),
-            "checkers": list(self._workload.checkers),
+            "checkers": list(dict.fromkeys([*self._workload.checkers, *self._system.checkers])),
             "versions": {
                 "kraftwreck": version("kraftwreck"),
                 "python": platform.python_version(),

@@ -21,6 +21,7 @@ from harness.run import Outcome, TestRun
 from histories.store import StoreError
 from histories.verdict import Verdict
 from kraftwreck.judge import judge, show_verdict
+from kraftwreck.spark_tables import SparkTables
 from nemesis import registry as faults_registry
 from nemesis.inject import Injector
 from nemesis.schedule import plan
@@ -145,39 +146,51 @@ def _tree(options: RunOptions) -> Iterator[Path]:
 
 def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool) -> int:
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
-    if cluster is None:
-        from kraftwreck.simulated import simulated_run
-
-        outcome = simulated_run(options, tree)
-    else:
-        outcome = TestRun(
-            options,
-            system=systems_registry.find(options.system),
-            workload=workloads_registry.find(options.workload),
-            schedule=plan(options.faults, options.seed, options.time_limit_s, options.node_names),
-            injector=Injector,
-            cluster=cluster,
-            say=say,
-            tree=tree,
-        ).go()
-    verdict = judge(outcome.folder, say)
+    tables = SparkTables(say)
+    try:
+        outcome = (
+            _on_hosts(options, cluster, tree, tables) if cluster else _simulated(options, tree)
+        )
+        verdict = judge(outcome.folder, say)
+        summary = tables.finish(outcome.folder, verdict)
+    finally:
+        tables.close()
     repeat = repeat_command(options)
     show_verdict(verdict, outcome.folder, repeat, say)
     for line in outcome.errors:
         say(f"harness: {line}")
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "valid": verdict.valid,
-                    "run": str(outcome.folder),
-                    "repeat": repeat,
-                    "checkers": {name: c.valid for name, c in verdict.checkers.items()},
-                    "errors": outcome.errors,
-                }
-            )
-        )
+        said = {
+            "valid": verdict.valid,
+            "run": str(outcome.folder),
+            "repeat": repeat,
+            "checkers": {name: c.valid for name, c in verdict.checkers.items()},
+            "errors": outcome.errors,
+            "tables": summary,
+        }
+        click.echo(json.dumps(said))
     return exit_code(verdict, outcome)
+
+
+def _on_hosts(options: RunOptions, cluster: Cluster, tree: Path, tables: SparkTables) -> Outcome:
+    return TestRun(
+        options,
+        system=systems_registry.find(options.system),
+        workload=workloads_registry.find(options.workload),
+        schedule=plan(options.faults, options.seed, options.time_limit_s, options.node_names),
+        injector=Injector,
+        cluster=cluster,
+        say=say,
+        tree=tree,
+        began=tables.begin,
+    ).go()
+
+
+def _simulated(options: RunOptions, tree: Path) -> Outcome:
+    # Over before Spark would be ready; `kraftwreck analyze` makes tables of many such runs.
+    from kraftwreck.simulated import simulated_run
+
+    return simulated_run(options, tree)
 
 
 def exit_code(verdict: Verdict, outcome: Outcome) -> int:

@@ -1,0 +1,58 @@
+"""Spark beside a run: started when the test begins, used when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from histories.verdict import Verdict
+from pipeline.background import Handle, start
+from pipeline.java import PipelineError
+
+
+class SparkTables:
+    """The tables of one run. Never the reason why a run fails: what is wrong is said."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._handle: Handle | None = None
+
+    def begin(self, folder: Path) -> None:
+        """Start Spark in the background for the run in ``folder``."""
+        try:
+            self._handle = start(folder)
+        except (PipelineError, OSError) as error:
+            self._say(f"no Spark tables: {error}")
+
+    def finish(self, folder: Path, verdict: Verdict) -> dict[str, Any] | None:
+        """Compute the tables of the complete run; return their summary, None without them.
+
+        The same checkers judged the run in this process and in Spark; should they ever
+        disagree, that is said loudly.
+        """
+        if self._handle is None:
+            return None
+        try:
+            summary = self._handle.finish(folder)
+        except PipelineError as error:
+            self._say(f"no Spark tables: {error}")
+            return None
+        finally:
+            self._handle.close()
+        self._say(
+            f"tables:  {summary['analysis']} (Spark, {summary['seconds']:.1f} s;"
+            f" {summary['epochs_with_two_leaders']} epochs with two leaders,"
+            f" {summary['lost_commits']} lost commits)"
+        )
+        if summary["valid"] != verdict.valid:
+            self._say(
+                f"error: Spark's verdict is {summary['valid']}, this process's {verdict.valid}:"
+                " the checkers are not deterministic, please report it"
+            )
+        return summary
+
+    def close(self) -> None:
+        """Let go of Spark, whatever state it is in."""
+        if self._handle is not None:
+            self._handle.close()
