@@ -50,6 +50,8 @@ from nodes.protocol.records import decode_record, encode_record
 
 NEVER: Final = 2**63 - 1
 MILLISECOND: Final = 1000
+METADATA_WITH_ERROR: Final = 13
+"""First Metadata version with an error code for the whole answer."""
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """How long a request that names no time-out may wait for its commit."""
 
@@ -149,11 +151,11 @@ class Controller:
                 ) from error
         self.image.advance(header.last_offset, header.epoch)
         while self._pending and self._pending[0].offset <= header.last_offset:
-            waiting = self._pending.popleft()
-            if waiting.epoch == header.epoch:
-                self._answer(waiting)
-            else:  # another leader's batch took the place of the one waited for
-                self._lost(waiting)
+            if self._pending[0].epoch != header.epoch:
+                # Another leader's batch has taken the place of ours.
+                self._renounce()
+            else:
+                self._answer(self._pending.popleft())
 
     def leader_changed(self, leader_id: int, epoch: int, now: int) -> None:
         """Take notice of who leads ``epoch`` (-1: unknown) and claim or give up the role."""
@@ -326,17 +328,27 @@ class Controller:
             return describe_cluster(self.image, self._quorum, self._controller_id(), request.body)
         return describe_quorum(self._quorum, request.body, now)
 
-    def _metadata(self, request: ApiRequest, error: int = NONE) -> Body:
-        return metadata(
-            self.image, self._quorum, self._controller_id(), request.version, request.body, error
-        )
+    def _metadata(self, request: ApiRequest) -> Body:
+        controller = self._controller_id()
+        return metadata(self.image, self._quorum, controller, request.version, request.body)
 
     def _refused(self, request: ApiRequest, code: int, message: str | None = None) -> Body:
         if request.api == "Metadata":
-            return self._metadata(request, error=code)
+            return self._not_linearizable(request, code)
         text = message or _MESSAGES[code]
         body: Body = refusal(request.api, request.version, request.body, code, text)
         return body
+
+    def _not_linearizable(self, request: ApiRequest, code: int) -> Body:
+        """Answer Metadata without proof of leadership, so never as the controller.
+
+        Before version 13 there is no place for ``code``: the answer is a follower's then,
+        what this node knows.
+        """
+        leader = self._quorum.leader_id
+        controller = -1 if leader == self._quorum.node_id else leader
+        error = code if request.version >= METADATA_WITH_ERROR else NONE
+        return metadata(self.image, self._quorum, controller, request.version, request.body, error)
 
     def _answer(self, waiting: Waiting) -> None:
         try:
@@ -350,14 +362,8 @@ class Controller:
 
     def _lost(self, waiting: Waiting) -> None:
         """Answer a request whose record may or may not survive the loss of leadership."""
-        request = waiting.request
-        if waiting.writes:
-            self._reply(request, self._refused(request, REQUEST_TIMED_OUT))
-        elif request.api == "Metadata" and request.version < 13:
-            # No place for an error: tell what this node knows, as one that does not lead.
-            self._reply(request, self._metadata(request))
-        else:
-            self._reply(request, self._refused(request, NOT_CONTROLLER))
+        code = REQUEST_TIMED_OUT if waiting.writes else NOT_CONTROLLER
+        self._reply(waiting.request, self._refused(waiting.request, code))
 
     def _reply(self, request: ApiRequest, body: Body) -> None:
         self._replies.append(ApiReply(request.token, body))

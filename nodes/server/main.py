@@ -35,6 +35,7 @@ BAD_CONFIG: Final = 254
 IDLE_LIMIT_S: Final = 600.0
 SWEEP_S: Final = 60.0
 BACKLOG: Final = 128
+COMPLAINT_S: Final = 10.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,7 +108,7 @@ async def _serve(
     listener: socket.socket,
 ) -> int:
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_tell)
+    loop.set_exception_handler(_Complaints())
     node_config = config.node_config(directory_id, incarnation)
     traces = TraceFile(config.trace_file, config.node_name, incarnation)
     inputs = InputLog(config.input_log)
@@ -168,13 +169,23 @@ async def _close_idle(connections: set[Connection]) -> None:
             connection.close()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say in one line what asyncio could not handle, such as running out of descriptors.
+class _Complaints:
+    """Says what asyncio could not handle, such as running out of descriptors.
 
-    For those asyncio itself stops accepting for a second, so that nothing spins.
+    For those asyncio itself stops accepting for a second, but tells of each attempt; the
+    same complaint is passed on once in ten seconds.
     """
-    error = context.get("exception")
-    say(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        text = str(context.get("message"))
+        if "exception" in context:
+            text += f": {context['exception']!r}"
+        if loop.time() - self._said.get(text, -COMPLAINT_S) >= COMPLAINT_S:
+            self._said = {text: loop.time()}
+            say(text)
 
 
 if __name__ == "__main__":

@@ -166,6 +166,25 @@ def test_pending_reads_are_refused_when_leadership_is_lost(rig: Any) -> None:
     assert code(rig.answers[configs]) == NOT_CONTROLLER
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_read_that_times_out_is_never_called_linearizable(rig: Any, version: int) -> None:
+    rig.create("t")
+    read = rig.ask("Metadata", version, ALL)
+    rig.wait(30_000)
+    answer = rig.answers[read]
+    assert answer["controller_id"] != 1
+    assert answer["error_code"] == (TIMED_OUT if version == 13 else 0)
+
+
+def test_reads_overtaken_by_another_leader_are_not_called_linearizable(rig: Any) -> None:
+    read = rig.ask("Metadata", 12, ALL)
+    rig.wait(5)
+    noop = (None, encode_record("NoOpRecord", 0, {}))
+    rig.deliver(encode_batch(rig.quorum.high_watermark, 2, 0, [noop], False))
+    assert rig.answers[read]["controller_id"] == -1
+    assert not rig.controller.is_active
+
+
 def test_uncommitted_state_is_forgotten_with_the_leadership(rig: Any) -> None:
     rig.ask("CreateTopics", 7, rig.creation("t"))
     rig.follow(2, 2)

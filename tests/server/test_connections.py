@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
 import struct
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +161,26 @@ def test_the_committed_log_can_be_fetched_from_the_leader(healthy: Any) -> None:
     assert fetched["error_code"] == 0
     assert fetched["high_watermark"] > 0
     assert len(fetched["records"]) > 61
+
+
+def test_running_out_of_descriptors_is_survived(
+    make_cluster: Callable[[int], Any], wait_until: Callable[..., Any]
+) -> None:
+    single = make_cluster(1)
+    single.start()
+    single.controller()
+    process = single.processes[1].pid
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (40, 40))
+    clients = [single.client(1) for _ in range(60)]
+    before = cpu_seconds(process)
+    time.sleep(1.5)
+    assert cpu_seconds(process) - before < 1.0, "it spins"
+    for client in clients:
+        client.socket.close()
+    wait_until(lambda: single.create("t") == 0, "the node serves again")
+    assert single.stderr(1).count("out of system resource") == 1
+
+
+def cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
