@@ -163,6 +163,11 @@ class VagrantCluster:
             raise ClusterError(f"`{' '.join(command)}` gave no result in {timeout_s} s") from error
         except OSError as error:
             raise ClusterUnavailable(f"vagrant cannot be run: {error.strerror}") from error
+        if "Errors::NoDefaultProvider" in (done.stdout or ""):
+            raise ClusterUnavailable(
+                "vagrant has no provider here: apt-get install vagrant-libvirt, docker.io or "
+                "virtualbox, or set VAGRANT_DEFAULT_PROVIDER"
+            )
         if done.returncode != 0:
             raise ClusterError(
                 f"`{' '.join(command)}` gave status {done.returncode}: {_complaint(done)}"

@@ -53,9 +53,8 @@ def main(words: list[str]) -> int:
     with Path("calls").open("a") as calls:
         calls.write(" ".join(words) + "\n")
     if Path("broken").exists():
-        print(
-            "1795229750,,error-exit,Vagrant::Errors::X,No provider%!(VAGRANT_COMMA) sorry.\\nMore"
-        )
+        error = f"Vagrant::Errors::{Path('broken').read_text()}"
+        print(f"1795229750,,error-exit,{error},No provider%!(VAGRANT_COMMA) sorry.\\nMore")
         return 1
     command, names = words[0], chosen(words[1:])
     if command == "status":

@@ -105,10 +105,18 @@ def test_without_vagrant_it_says_what_to_install(
 
 def test_vagrants_complaint_is_passed_on_in_one_line(project: Project) -> None:
     project.describe({})
-    (project.directory / "broken").touch()
+    (project.directory / "broken").write_text("VMNotRunning")
     assert str(refused(VagrantCluster(1, project.directory))) == (
         "`vagrant status --machine-readable` gave status 1: No provider, sorry."
     )
+
+
+def test_without_a_provider_it_says_what_to_install(project: Project) -> None:
+    project.describe({})
+    (project.directory / "broken").write_text("NoDefaultProvider")
+    error = refused(VagrantCluster(1, project.directory))
+    assert isinstance(error, ClusterUnavailable)
+    assert str(error).startswith("vagrant has no provider here: apt-get install ")
 
 
 def test_more_nodes_than_machines_is_one_line(project: Project) -> None:
