@@ -44,11 +44,15 @@ InjectorFactory = Callable[[Environment, Callable[[], int]], FaultInjector]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a test. ``errors`` are what went wrong in the harness, one line each."""
+    """What became of a test. ``errors`` are what went wrong in the harness, one line each.
+
+    ``deployed`` False means that the system never ran, so there is nothing to judge.
+    """
 
     folder: Path
     errors: list[str] = field(default_factory=list)
     interrupted: bool = False
+    deployed: bool = True
 
 
 class TestRun:
@@ -118,7 +122,7 @@ class TestRun:
         self._phase("store", lambda: self._folder.write_json("test.json", self._test))
         self._phase("convert", lambda: convert_run(self._folder.path))
         self._phase("store", self._folder.complete)
-        return Outcome(self._folder.path, self._errors, interrupted)
+        return Outcome(self._folder.path, self._errors, interrupted, self._deployed is not None)
 
     # --- phases ---------------------------------------------------------------------------
 

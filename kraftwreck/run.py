@@ -19,7 +19,7 @@ from harness.options import OptionError, RunOptions, repeat_command
 from harness.patched_nodes import patch_of, patched_tree
 from harness.run import Outcome, TestRun
 from histories.store import StoreError
-from histories.verdict import Verdict
+from histories.verdict import CheckerResult, Verdict
 from kraftwreck.judge import judge, show_verdict
 from kraftwreck.spark_tables import SparkTables
 from nemesis import registry as faults_registry
@@ -30,6 +30,7 @@ from workloads import registry as workloads_registry
 
 INVALID, UNKNOWN, INTERRUPTED, FAILED = 1, 2, 130, 255
 SIMULATOR = "sim"
+_NOTHING = {"run": CheckerResult(valid="unknown", error="the system was never deployed")}
 
 
 def say(line: str) -> None:
@@ -151,14 +152,15 @@ def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: boo
         outcome = (
             _on_hosts(options, cluster, tree, tables) if cluster else _simulated(options, tree)
         )
-        verdict = judge(outcome.folder, say)
-        summary = tables.finish(outcome.folder, verdict)
+        verdict = judge(outcome.folder, say) if outcome.deployed else Verdict.of(_NOTHING)
+        summary = tables.finish(outcome.folder, verdict) if outcome.deployed else None
     finally:
         tables.close()
     repeat = repeat_command(options)
-    show_verdict(verdict, outcome.folder, repeat, say)
-    for line in outcome.errors:
-        say(f"harness: {line}")
+    if outcome.deployed:
+        show_verdict(verdict, outcome.folder, repeat, say)
+        for line in outcome.errors:
+            say(f"harness: {line}")
     if as_json:
         said = {
             "valid": verdict.valid,

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from harness.clusters.cluster import ClusterUnavailable
 from harness.options import OptionError, RunOptions, repeat_command
 from harness.patched_nodes import patched_tree
 from harness.run import Outcome
+from histories.reading import read_history
 from histories.verdict import CheckerResult, Verdict
 from kraftwreck.run import exit_code
 
@@ -188,6 +190,46 @@ def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, namespaces: None) 
         kept = folder / "nodes" / node
         assert (kept / "trace.jsonl").stat().st_size > 0
         assert (kept / "images" / "final" / "__cluster_metadata-0").is_dir()
+
+
+def test_hosts_that_refuse_ssh_are_one_line_and_255(kraftwreck: Any, tmp_path: Path) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGPKSUTyz1HwHReFVvD5obVsALAgJRNarH4TRpNePnAS"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    inventory = tmp_path / "hosts"
+    inventory.write_text(f'n1 root@127.0.0.1:{port} hostkey="{key}"\n')
+    ended = kraftwreck("run", "-c", f"hosts:{inventory}", "-t", 1, "--store", tmp_path, "--json")
+    assert ended.code == 255
+    (error,) = [line for line in ended.err.splitlines() if line.startswith("error: ")]
+    assert error.startswith("error: set-up: n1: ")
+    assert json.loads(ended.out)["valid"] == "unknown"
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
+    kraftwreck: Any, tmp_path: Path, namespaces: None
+) -> None:
+    command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", "600", "--seed", "3"]
+    with subprocess.Popen(
+        [*command, "--store", str(tmp_path)], stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if " ok, " in line:
+                break
+        clusters = json.loads(kraftwreck("cluster", "status", "--json").out)["clusters"]
+        (ours,) = [c for c in clusters if c["control_pid"] == run.pid]
+        run.kill()
+    (folder,) = (tmp_path / "kraft-metadata").glob("*.running")
+    assert read_history(folder).num_rows > 0
+    deadline = time.monotonic() + 10
+    while any(
+        c["id"] == ours["id"] and c["condition"] != "dead"
+        for c in json.loads(kraftwreck("cluster", "status", "--json").out)["clusters"]
+    ):
+        assert time.monotonic() < deadline, "the hosts outlived their control process"
+        time.sleep(0.1)
 
 
 @pytest.mark.cluster

@@ -112,6 +112,7 @@ def test_a_set_up_that_fails_is_one_line_and_the_cluster_goes_down(
     assert outcome.errors[0] == f"set-up: RuntimeError: {step} does not work"
     assert fake.log[-1] == "down"
     assert outcome.folder.is_dir()
+    assert outcome.deployed is (step == "ready")
 
 
 @pytest.mark.parametrize("step", ["restore", "stop", "collect", "close", "down"])
