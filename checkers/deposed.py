@@ -22,6 +22,14 @@ from histories.trace import TraceEvent
 
 FETCH_TIMEOUT_MS = 2000
 SLACK_NS = 2_000_000_000
+"""For what real machines do late: scheduling, connections, clocks not quite compared."""
+
+SIMULATED_SLACK_NS = 1_000_000_000
+"""In the simulator only messages are late, and never by more than this."""
+
+IN_FLIGHT_NS = 1_000_000_000
+"""How long after an election a fetch sent before it may still arrive."""
+
 _MS = 1_000_000
 _FOREVER = 1 << 62
 
@@ -64,7 +72,8 @@ def bound_ns(test: dict[str, Any]) -> int:
     node = knobs.get("node") if isinstance(knobs, dict) else None
     settings = node if isinstance(node, dict) else test
     timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
-    return int(timeout_ms * 1.5) * _MS + SLACK_NS
+    slack = SIMULATED_SLACK_NS if test.get("simulated") is True else SLACK_NS
+    return int(timeout_ms * 1.5) * _MS + slack
 
 
 def clock_offsets(test: dict[str, Any]) -> dict[str, int]:
@@ -122,9 +131,7 @@ def stale_leaders(
         fall, at = deposed(node, epoch), moment(event)
         if fall is None or at is None:
             continue
-        # Being paused at any time since the fall excuses until it ran on for the bound.
-        since = max([fall[0], *(end for start, end in paused.get(node, ()) if start <= at)])
-        if at > since + bound:
+        if at > _deadline(fall[0], bound, paused.get(node, [])):
             text = _text(node, epoch, fall, at)
             newer = [e.event for e in facts.chain.elections if e.epoch == fall[2]]
             by_trace.append(Stale(f"{text} (seen in its trace).", [], [*newer, event]))
@@ -140,6 +147,20 @@ def stale_leaders(
         text = _text(node, claim.epoch, fall, claim.call.invoked)
         by_client.append(Stale(f"{text} and says so to a client.", claim.call.indices, []))
     return by_trace, by_client
+
+
+def _deadline(fall: int, bound: int, paused: list[tuple[int, int]]) -> int:
+    """Return when (ns) a leader deposed at ``fall`` must have stopped, given its pauses."""
+    deadline = fall + bound
+    for begin, end in sorted(paused):
+        if end <= fall or begin >= deadline:
+            continue
+        if begin <= fall + IN_FLIGHT_NS:
+            # Fetches of its own epoch may have waited for it to wake up, and count then.
+            deadline = max(deadline, end + bound)
+        else:
+            deadline = max(deadline, end + SLACK_NS)
+    return deadline
 
 
 def _reigns(

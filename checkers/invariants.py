@@ -3,9 +3,10 @@
 I1 ElectionSafety, I2 VoteOnce, I3 VotePersisted, I4 VoteUpToDate, I5 LeaderHasMajority,
 I6 MonotonicEpoch, I7 EpochInLog, I8 LogMatching, I9 LeaderCompleteness, I10
 CommittedStable, I11 CommittedOnMajority, I12 CurrentEpochCommit, I13 MonotonicHW, I14
-NoTruncateBelowHW, I15 RestartNotLeader, I18 CheckQuorum, I25 ListenerOrder, I29
-NoIllegalState. Sources: Ongaro and Ousterhout 2014; KIP-595, KIP-996; the invariants of
-Kafka's RaftEventSimulationTest and of Vanlightly's TLA+ specifications.
+NoTruncateBelowHW, I15 RestartNotLeader, I16 PrevoteHarmless, I18 CheckQuorum, I25
+ListenerOrder, I29 NoIllegalState, and controller-error for what a controller could not do.
+Sources: Ongaro and Ousterhout 2014; KIP-595, KIP-996; the invariants of Kafka's
+RaftEventSimulationTest and of Vanlightly's TLA+ specifications.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ class TracePass:
             "elected": self._elected,
             "claim": self._claim,
             "fatal": self._fatal,
+            "controller-error": self._controller_error,
         }
 
     def run(self, events: Sequence[TraceEvent]) -> None:
@@ -148,6 +149,13 @@ class TracePass:
             )
         elif track.epoch >= 0:
             track.jumps.append((track.epoch, event.epoch))
+            if event.state == "prospective" and event.kind == "state":
+                self.findings.add(
+                    "I16",
+                    f"{track.name} went from epoch {track.epoch} to {event.epoch} only to ask for "
+                    "pre-votes.",
+                    [event],
+                )
         track.epoch = event.epoch
         track.voted = track.leader = -1
         if event.state == "leader" == track.state:
@@ -378,6 +386,15 @@ class TracePass:
         self.findings.add(
             "I29",
             f"{track.name} stopped by an illegal state: {detail.get('reason', 'no reason')}.",
+            [event],
+        )
+
+    def _controller_error(
+        self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]
+    ) -> None:
+        self.findings.add(
+            "controller-error",
+            f"{track.name} failed to carry out {detail.get('api')}: {detail.get('error')}.",
             [event],
         )
 

@@ -97,6 +97,7 @@ def test_a_deposed_leader_may_not_know_for_a_while(
 ) -> None:
     deposed(history, quorum, 4.5)
     assert check(make_run(history, quorum)).valid is True
+    assert check(make_run(history, quorum, simulated=True)).valid is False
 
 
 def test_a_deposed_leader_must_stop_within_the_bound(

@@ -262,6 +262,19 @@ def test_i15_a_leader_that_was_no_candidate(quorum: Any, make_run: Callable[...,
     assert broken(make_run(None, quorum)) == {"I15"}
 
 
+def test_i16_a_pre_vote_that_raises_the_epoch(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    quorum.event("n2", "state", state="prospective", epoch=2, leader=-1)
+    assert broken(make_run(None, quorum)) == {"I16"}
+
+
+def test_what_the_controller_could_not_do(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    detail = {"api": "CreateTopics", "error": "KeyError: 'x'", "epoch": 1}
+    quorum.event("n1", "controller-error", detail)
+    assert broken(make_run(None, quorum)) == {"controller-error"}
+
+
 def test_i18_a_leader_that_outlives_its_successor(
     quorum: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
 ) -> None:
@@ -275,6 +288,8 @@ def test_i18_a_leader_that_outlives_its_successor(
     assert broken(make_run(None, quorum)) == {"I18"}
     paused = make_fault(1, "pause", 0.5, 5.9, "n1")
     assert broken(make_run(None, quorum, faults=paused)) == set(), "it could not resign"
+    early = make_fault(1, "pause", 2.0, 3.0, "n1")
+    assert broken(make_run(None, quorum, faults=early)) == {"I18"}, "it had time before and after"
 
 
 def test_i25_deliveries_out_of_order(quorum: Any, make_run: Callable[..., Any]) -> None:
