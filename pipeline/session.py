@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("histories", "nodes", "checkers", "pipeline")
 """Packages that executors on other machines need."""
 
+_LEFT_BEHIND_S = 3600
 _LOG_SETTINGS = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -178,3 +180,8 @@ def _publish(making: Path, archive: Path) -> None:
     """Give the finished archive its name; without one, the next session makes it."""
     with suppress(OSError):
         making.replace(archive)
+    for left in archive.parent.glob("spark-*.tmp"):
+        # Of a process that was killed while it wrote.
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
+                left.unlink()
