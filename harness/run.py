@@ -6,6 +6,7 @@ history is kept, what can be collected is collected and the hosts are given back
 
 from __future__ import annotations
 
+import errno
 import platform
 import threading
 import time
@@ -46,13 +47,14 @@ InjectorFactory = Callable[[Environment, Callable[[], int]], FaultInjector]
 class Outcome:
     """What became of a test. ``errors`` are what went wrong in the harness, one line each.
 
-    ``deployed`` False means that the system never ran, so there is nothing to judge.
+    ``judgeable`` False means that the system never ran, or that the disk is full: there is
+    nothing, or not enough, to judge.
     """
 
     folder: Path
     errors: list[str] = field(default_factory=list)
     interrupted: bool = False
-    deployed: bool = True
+    judgeable: bool = True
 
 
 class TestRun:
@@ -89,6 +91,7 @@ class TestRun:
         self._folder = RunFolder(options.store, options.name, options.seed)
         self._nodes = options.node_names
         self._errors: list[str] = []
+        self._disk_full = False
         self._interrupts = Interrupts()
         self._deployed: Deployed | None = None
         self._interpreter: Interpreter | None = None
@@ -119,10 +122,12 @@ class TestRun:
             interrupted = interrupts.count > 0
         self._test["errors"] = self._errors
         self._test["interrupted"] = interrupted
-        self._phase("store", lambda: self._folder.write_json("test.json", self._test))
-        self._phase("convert", lambda: convert_run(self._folder.path))
+        if not self._disk_full:
+            self._phase("store", lambda: self._folder.write_json("test.json", self._test))
+            self._phase("convert", lambda: convert_run(self._folder.path))
         self._phase("store", self._folder.complete)
-        return Outcome(self._folder.path, self._errors, interrupted, self._deployed is not None)
+        judgeable = self._deployed is not None and not self._disk_full
+        return Outcome(self._folder.path, self._errors, interrupted, judgeable)
 
     # --- phases ---------------------------------------------------------------------------
 
@@ -205,10 +210,12 @@ class TestRun:
         if interpreter is not None and self._recorder is not None:
             self._phase("clients", lambda: interpreter.stop(CLIENT_WAIT_S))
             self._phase("recovery", lambda: self._recovered(deployed))
-            self._phase("final operations", self._final_operations)
-        self._say("collecting")
+            if not self._disk_full:
+                self._phase("final operations", self._final_operations)
         self._phase("stop", deployed.stop)
-        self._phase("collect", lambda: deployed.collect(self._folder.path))
+        if not self._disk_full:
+            self._say("collecting")
+            self._phase("collect", lambda: deployed.collect(self._folder.path))
 
     def _restore(self, deployed: Deployed) -> None:
         """Make sure that nothing stays broken, whatever the faults' own undoing achieved."""
@@ -268,6 +275,8 @@ class TestRun:
         try:
             action()
         except Exception as error:
+            cause = error.__cause__ if isinstance(error, StoreError) else error
+            self._disk_full |= isinstance(cause, OSError) and cause.errno == errno.ENOSPC
             text = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, StoreError | OSError) and type(error).__module__ == "builtins":
                 text = f"{type(error).__name__}: {text}"

@@ -15,7 +15,6 @@ COMMANDS: dict[str, str] = {
     "run": "One test: deploy, run, break, heal, check, report.",
     "sim": "Many simulated runs; stop at, shrink and save failures.",
     "replay": "Run a recorded run again: all of it, or one node.",
-    "shrink": "Find the smallest schedule that still fails.",
     "check": "Check any history, ours or anyone's.",
     "mutants": "The detection campaign over planted bugs.",
     "analyze": "Compute tables over all runs of a store with Spark.",

@@ -30,7 +30,7 @@ from workloads import registry as workloads_registry
 
 INVALID, UNKNOWN, INTERRUPTED, FAILED = 1, 2, 130, 255
 SIMULATOR = "sim"
-_NOTHING = {"run": CheckerResult(valid="unknown", error="the system was never deployed")}
+_NOTHING = {"run": CheckerResult(valid="unknown", error="the run is not complete enough to judge")}
 
 
 def say(line: str) -> None:
@@ -152,15 +152,17 @@ def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: boo
         outcome = (
             _on_hosts(options, cluster, tree, tables) if cluster else _simulated(options, tree)
         )
-        verdict = judge(outcome.folder, say) if outcome.deployed else Verdict.of(_NOTHING)
-        summary = tables.finish(outcome.folder, verdict) if outcome.deployed else None
+        verdict = judge(outcome.folder, say) if outcome.judgeable else Verdict.of(_NOTHING)
+        summary = tables.finish(outcome.folder, verdict) if outcome.judgeable else None
     finally:
         tables.close()
     repeat = repeat_command(options)
-    if outcome.deployed:
+    if outcome.judgeable:
         show_verdict(verdict, outcome.folder, repeat, say)
         for line in outcome.errors:
             say(f"harness: {line}")
+    else:
+        say(f"run:     {outcome.folder}")
     if as_json:
         said = {
             "valid": verdict.valid,

@@ -112,7 +112,7 @@ def test_a_set_up_that_fails_is_one_line_and_the_cluster_goes_down(
     assert outcome.errors[0] == f"set-up: RuntimeError: {step} does not work"
     assert fake.log[-1] == "down"
     assert outcome.folder.is_dir()
-    assert outcome.deployed is (step == "ready")
+    assert outcome.judgeable is (step == "ready")
 
 
 @pytest.mark.parametrize("step", ["restore", "stop", "collect", "close", "down"])
@@ -201,7 +201,10 @@ def test_a_full_disk_ends_the_run_keeps_the_history_and_heals(
 
     monkeypatch.setattr(os, "write", limited)
     outcome = run.go()
-    assert any("No space left on device; what was written" in line for line in outcome.errors)
+    (error,) = outcome.errors
+    assert error.startswith("run: ")
+    assert "No space left on device; what was written before is kept" in error
+    assert outcome.judgeable is False
     assert "heal" in fake.log
     assert fake.log[-1] == "down"
     assert read_history(outcome.folder).num_rows > 10
