@@ -152,8 +152,12 @@ def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: boo
         outcome = (
             _on_hosts(options, cluster, tree, tables) if cluster else _simulated(options, tree)
         )
-        verdict = judge(outcome.folder, say) if outcome.judgeable else Verdict.of(_NOTHING)
-        summary = tables.finish(outcome.folder, verdict) if outcome.judgeable else None
+        if outcome.judgeable:
+            tables.compute(outcome.folder)
+            verdict = judge(outcome.folder, say)
+            summary = tables.finish(verdict)
+        else:
+            verdict, summary = Verdict.of(_NOTHING), None
     finally:
         tables.close()
     repeat = repeat_command(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ class SparkTables:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._handle: Handle | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._summary: Future[dict[str, Any]] | None = None
 
     def begin(self, folder: Path) -> None:
         """Start Spark in the background for the run in ``folder``."""
@@ -25,21 +28,25 @@ class SparkTables:
         except (PipelineError, OSError) as error:
             self._say(f"no Spark tables: {error}")
 
-    def finish(self, folder: Path, verdict: Verdict) -> dict[str, Any] | None:
-        """Compute the tables of the complete run; return their summary, None without them.
+    def compute(self, folder: Path) -> None:
+        """Begin to compute the tables of the complete run, beside the caller."""
+        if self._handle is not None:
+            self._pool = ThreadPoolExecutor(1, "spark")
+            self._summary = self._pool.submit(self._handle.finish, folder)
+
+    def finish(self, verdict: Verdict) -> dict[str, Any] | None:
+        """Wait for the tables; return their summary, None without them.
 
         The same checkers judged the run in this process and in Spark; should they ever
         disagree, that is said loudly.
         """
-        if self._handle is None:
+        if self._summary is None:
             return None
         try:
-            summary = self._handle.finish(folder)
+            summary = self._summary.result()
         except PipelineError as error:
             self._say(f"no Spark tables: {error}")
             return None
-        finally:
-            self._handle.close()
         self._say(
             f"tables:  {summary['analysis']} (Spark, {summary['seconds']:.1f} s;"
             f" {summary['epochs_with_two_leaders']} epochs with two leaders,"
@@ -56,3 +63,5 @@ class SparkTables:
         """Let go of Spark, whatever state it is in."""
         if self._handle is not None:
             self._handle.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
