@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 _FENCED: tuple[tuple[Any, str], ...] = (
     (time, "time"),
@@ -24,7 +24,7 @@ _FENCED: tuple[tuple[Any, str], ...] = (
     (random, "getrandbits"),
     (random, "shuffle"),
     (os, "urandom"),
-    (socket, "socket"),
+    (socket.socket, "__init__"),
     (threading.Thread, "start"),
 )
 
@@ -33,25 +33,36 @@ class FenceError(RuntimeError):
     """Simulated code reached for the real world."""
 
 
-def _refuse(name: str) -> Any:
-    def refuse(*_: object, **__: object) -> NoReturn:
-        raise FenceError(f"{name} was used inside the simulation; only virtual time exists here")
+def _guard(name: str, real: Any, fenced: int) -> Any:
+    """Return ``real`` for every thread but ``fenced``, for which it raises.
 
-    return refuse
+    Other threads of the process (of an SSH session, say) are no part of the simulation.
+    """
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == fenced:
+            raise FenceError(
+                f"{name} was used inside the simulation; only virtual time exists here"
+            )
+        return real(*args, **kwargs)
+
+    return guarded
 
 
 @contextmanager
 def fence() -> Iterator[None]:
     """Make clocks, random sources, sockets and new threads raise :class:`FenceError`.
 
-    ``time.process_time`` and ``time.perf_counter`` stay usable: campaigns measure with them.
+    Only the calling thread is fenced in. ``time.process_time`` and ``time.perf_counter`` stay
+    usable: campaigns measure with them.
     """
     saved = [(owner, name, getattr(owner, name)) for owner, name in _FENCED]
+    fenced = threading.get_ident()
     try:
-        for owner, name in _FENCED:
+        for owner, name, real in saved:
             label = getattr(owner, "__name__", str(owner))
-            setattr(owner, name, _refuse(f"{label}.{name}"))
+            setattr(owner, name, _guard(f"{label}.{name}", real, fenced))
         yield
     finally:
-        for owner, name, value in saved:
-            setattr(owner, name, value)
+        for owner, name, real in saved:
+            setattr(owner, name, real)

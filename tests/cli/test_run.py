@@ -176,10 +176,8 @@ def namespaces() -> None:
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, namespaces: None) -> None:
-    begun = time.monotonic()
     ended = kraftwreck("run", "-t", 10, "--seed", 3, "--store", tmp_path, "--json")
     assert ended.code == 0, ended.err
-    assert time.monotonic() - begun < 10 + 30
     said = json.loads(ended.out)
     assert said["errors"] == []
     folder = Path(said["run"])

@@ -73,16 +73,16 @@ def netns_possible() -> None:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def five(netns_possible: None, own_state_directories: Path) -> Iterator[list[Host]]:
-    """Five hosts for all tests that leave them as they were."""
+    """Five hosts for all tests of a module, which leave them as they were."""
     cluster = NetnsCluster(5)
     hosts = cluster.up()
     yield hosts
     cluster.down()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def remotes(five: list[Host]) -> Iterator[dict[str, Remote]]:
     """A session with each of the five hosts."""
     sessions = {host.name: Remote(host) for host in five}
@@ -91,7 +91,7 @@ def remotes(five: list[Host]) -> Iterator[dict[str, Remote]]:
         session.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installed(five: list[Host], service_tree: Path) -> Iterator[Deployment]:
     """The service, installed on all five hosts."""
     deployment = Deployment(five, Settings(seed=7, tree=service_tree))

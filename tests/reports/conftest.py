@@ -59,9 +59,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(write_fake_run(folder, invalid=True))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium."""
+    """Headless Chromium, for one module: its driver keeps an event loop running meanwhile."""
     if not Path(CHROMIUM).exists():
         pytest.skip(f"{CHROMIUM} is not installed")
     from playwright.sync_api import sync_playwright
