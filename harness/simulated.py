@@ -172,7 +172,7 @@ def node_factory(names: Sequence[str], seed: int, knobs: Knobs) -> NodeFactory:
             seed=seed,
             incarnation=incarnation,
             default_replication=min(3, len(names)),
-            **knobs.node,
+            **(knobs.node | knobs.hasty if node_id in knobs.hasty_nodes else knobs.node),
         )
         return Node(config, quorum_state, batches, now, wall_ms)
 

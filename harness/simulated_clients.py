@@ -15,12 +15,16 @@ from typing import Any
 from harness.final_reads import LIMIT_S, POLL_S
 from harness.workload import Answer, Call, ClientState, Completion, Invocation, Planned, Workload
 from histories.operation import INFO, INVOKE, OK, Op, OpType
-from nodes.draw import draw, draw_unit
+from nodes.draw import draw, draw_below, draw_unit
 from nodes.protocol.codec import decode, encode
 from simulation.world import World
 
 _STATUS: dict[str, Any] = {"ok": "ok", "refused": "refused", "lost": "lost"}
 _SECOND = 1_000_000
+
+_FORGETS = (0, 30, 30, 100)
+"""How often, in percent, a client asks anew who leads; by seed. Clients that never do all
+wait for the same deposed leader, so nobody sees that it still answers."""
 
 Ended = Callable[[Completion], None]
 
@@ -65,6 +69,7 @@ class VirtualClients:
         self._concurrency = concurrency
         self._until = until
         self._period = concurrency / rate * _SECOND
+        self._forgets = _FORGETS[draw_below(len(_FORGETS), seed, "forgets")]
         ids = dict(enumerate(nodes, start=1))
         self._threads = [
             _Thread(i, ClientState(thread=i, nodes=nodes, ids=ids, seed=seed))
@@ -105,7 +110,10 @@ class VirtualClients:
 
     def _begin(self, thread: _Thread) -> None:
         planned = self._workload.plan(self._seed, thread.state.thread, thread.count)
+        count = thread.count
         thread.count += 1
+        if draw_below(100, self._seed, "forget", thread.state.thread, count) < self._forgets:
+            thread.state.leader = None
         op = self._invoke(thread, planned)
 
         def ended(completion: Completion) -> None:

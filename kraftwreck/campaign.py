@@ -34,8 +34,8 @@ ALWAYS = ("epochs", "committed", "invariants")
 """Checkers of every run, besides those its workload names."""
 
 
-_RATES = (3.0, 10.0, 10.0, 10.0, 20.0)
-_THREADS = (3, 5, 5, 10, 20)
+_RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
+_THREADS = (3, 5, 10, 20, 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

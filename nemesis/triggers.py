@@ -25,6 +25,8 @@ _WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *_TR
 DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
 """From a restart that nobody notices to one that outlasts every time-out."""
 
+_LONG_MS = (2_500, 4_000, 4_000, 7_000)
+
 _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "kill": (
         ("one", ("@",)),
@@ -62,6 +64,8 @@ def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str
     usable = [kind for kind in dict.fromkeys(kinds) if _blows(kind, len(nodes))]
     if not usable:
         return []
+    if "partition" in usable and draw_below(5, seed, "triggers", "depose") == 0:
+        return _depositions(seed, duration_s)
     key = (seed, "triggers")
     triggers = [_pick(_WEIGHTED, (*key, "trigger", i)) for i in range(3)]
     kinds_used = [_pick(usable, (*key, "kind", i)) for i in range(2)]
@@ -89,6 +93,32 @@ def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str
             )
         )
         at_s += gap_s * (0.5 + draw_unit(*mine, "gap")) + 0.5 * duration / SECOND
+    return faults
+
+
+def _depositions(seed: int, duration_s: float) -> list[Fault]:
+    """Cut each new leader off for long enough that another is elected beside it.
+
+    What it still answers until it notices is stale, the flaw most often published.
+    """
+    faults: list[Fault] = []
+    at_s = 1.0
+    while at_s < duration_s * 0.8:
+        mine = (seed, "depose", len(faults))
+        duration = _LONG_MS[draw_below(len(_LONG_MS), *mine, "duration")] * MILLISECOND
+        shape = _pick(("one", "one", "one", "to-leader", "halves"), (*mine, "shape"))
+        faults.append(
+            Fault(
+                at=round(at_s * SECOND),
+                kind="partition",
+                shape=shape,
+                duration=duration,
+                draw=draw(*mine, "draw"),
+                targets=("@",),
+                trigger=f"claim#{1 + draw_below(2, *mine, 'count')}",
+            )
+        )
+        at_s += duration / SECOND
     return faults
 
 

@@ -20,7 +20,9 @@ T = TypeVar("T")
 class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     """The settings of one simulated world.
 
-    ``node`` holds the names and values to set on ``NodeConfig``. ``retransmit`` is the
+    ``node`` holds the names and values to set on every node's ``NodeConfig``, ``hasty``
+    those that the nodes with ids ``hasty_nodes`` have instead: they give up on a leader
+    long before a leader of the others gives up itself. ``retransmit`` is the
     chance, in percent, that a message which met a cut link is delivered after the heal, as
     TCP may, instead of being lost; ``retransmit_max`` is how long after the heal at most.
     ``power_loss`` is the chance, in percent, that a kill also loses what was not flushed.
@@ -41,6 +43,8 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     mono_spread: int = 10_000_000_000
     wall_spread: int = 2_000_000
     node: dict[str, int] = {}
+    hasty: dict[str, int] = {}
+    hasty_nodes: tuple[int, ...] = ()
 
 
 def _pick(options: Sequence[T], seed: int, name: str) -> T:
@@ -60,6 +64,13 @@ def draw_knobs(seed: int, nodes: int) -> Knobs:
     election, fetch = _pick(
         [(1000, 2000), (1000, 2000), (500, 1500), (1500, 1500), (300, 1000)], seed, "timeouts"
     )
+    hasty: dict[str, int] = {}
+    hasty_nodes: tuple[int, ...] = ()
+    if draw_below(3, seed, "knob", "hasty") == 0:
+        hasty, fetch = {"fetch_timeout_ms": 1000}, 5000
+        hasty_nodes = tuple(
+            i for i in range(1, nodes + 1) if draw_below(4, seed, "knob", "hasty", i)
+        )
     node: dict[str, Any] = {
         "fetch_max_bytes": _pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes"),
         "linger_ms": _pick([25, 25, 0, 5, 100], seed, "linger"),
@@ -79,4 +90,6 @@ def draw_knobs(seed: int, nodes: int) -> Knobs:
         retransmit=_pick([0, 50, 100], seed, "retransmit"),
         retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
         node=node,
+        hasty=hasty,
+        hasty_nodes=hasty_nodes,
     )

@@ -167,6 +167,13 @@ class Wires:
                 raise FatalError(f"a node's answer to a client: {effect!r}")
             self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", target, effect.body)
 
+    def origin(self, host: Host, token: int) -> tuple[bool, int]:
+        """Return who asked with ``token``: (whether a client, number of client or node)."""
+        asked = host.tokens[token]
+        if isinstance(asked, Rpc):
+            return False, asked.source
+        return True, asked.client
+
     def heal(self) -> dict[int, int]:
         """Undo all cuts; return how many messages each node dropped, by its id."""
         dropped = dict(self.network.dropped)

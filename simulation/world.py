@@ -15,6 +15,7 @@ from typing import Any
 from histories.trace import TraceEvent
 from nodes.consensus.effects import (
     ApiReply,
+    ApiRequest,
     AppendLog,
     Effect,
     Event,
@@ -177,6 +178,7 @@ class World(Timeline):
         self.fact(f"resume {host.id}")
         host.paused = False
         host.resumed_at = self.now
+        self._shuffle_inbox(host)
         if host.frozen:
             host.frozen = False
             work, host.busy = host.busy, None
@@ -187,6 +189,24 @@ class World(Timeline):
             self._step(host, Tick())
         self._drain(host)
         return True
+
+    def _shuffle_inbox(self, host: Host) -> None:
+        """What waits on different connections may be read in any order of connections."""
+
+        def connection(event: Event) -> tuple[bool, int]:
+            if isinstance(event, ResponseReceived):
+                return False, event.source
+            if isinstance(event, RequestReceived | ApiRequest):
+                return self.wires.origin(host, event.token)
+            raise WorldError(f"{event!r} waits for {host.name}")
+
+        def order(event: Event) -> int:
+            client, number = connection(event)
+            return draw(self.seed, "read-order", host.id, self.now, client, number)
+
+        waiting = sorted(host.inbox, key=order)
+        host.inbox.clear()
+        host.inbox.extend(waiting)
 
     def cut(self, grudges: Mapping[str, Set[str]]) -> None:
         """Make each named receiver drop what the named senders send, from now on."""
