@@ -16,7 +16,7 @@ from harness.final_reads import LIMIT_S, POLL_S
 from harness.workload import Answer, Call, ClientState, Completion, Invocation, Planned, Workload
 from histories.operation import INFO, INVOKE, OK, Op, OpType
 from nodes.draw import draw, draw_below, draw_unit
-from nodes.protocol.codec import decode, encode
+from nodes.protocol.codec import ProtocolError, decode, encode
 from simulation.world import World
 
 _STATUS: dict[str, Any] = {"ok": "ok", "refused": "refused", "lost": "lost"}
@@ -194,7 +194,12 @@ class VirtualClients:
                 return  # The operation was abandoned.
             if status == "ok":
                 response = f"{call.api}Response"
-                answer, _ = decode(response, version, encode(response, version, answer))
+                try:
+                    answer, _ = decode(response, version, encode(response, version, answer))
+                except ProtocolError as error_:
+                    # A real node would die of an answer that it cannot write.
+                    self._world.crash(call.node, str(error_))
+                    status, answer, error = "lost", {}, "connection reset"
             self._advance(thread, Answer(_STATUS[status], answer, error))
 
         client = thread.state.thread

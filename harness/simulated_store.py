@@ -92,7 +92,7 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
         if not test.get("simulated"):
             raise OptionError(f"{path}: not a simulated run")
         schedule = msgspec.convert(test["schedule"], list[Fault])
-        knobs = msgspec.convert(test["knobs"], Knobs)
+        knobs = msgspec.convert(test["knobs"], Knobs, str_keys=True)
         return options_of(test["options"]), schedule, knobs, str(test["digest"])
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}; give a run folder") from error

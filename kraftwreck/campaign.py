@@ -30,7 +30,7 @@ ALL = "all"
 SIMULATOR = "simulator"
 """The name under which the simulator's own invariants appear among the checkers."""
 
-ALWAYS = ("epochs", "committed", "invariants")
+ALWAYS = ("epochs", "committed", "invariants", "recovery")
 """Checkers of every run, besides those its workload names."""
 
 

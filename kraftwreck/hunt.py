@@ -8,16 +8,23 @@ line, a :class:`Hunted`.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import msgspec
 
 import nodes
 from harness.archive import PROJECT_TREE
-from kraftwreck.campaign import Campaign, run_seed
+from kraftwreck.campaign import SIMULATOR, Campaign, Tested, run_seed
+from nodes.consensus.effects import FatalError
+
+RUN_LIMIT_S = 60
 
 
 class Hunted(msgspec.Struct, kw_only=True):
@@ -42,14 +49,37 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
+@contextmanager
+def _cpu_limit() -> Iterator[None]:
+    """Make a step that never ends fatal to its node: a run takes a second, not a minute."""
+
+    def expired(*_: object) -> NoReturn:
+        raise FatalError(f"a simulated run has taken {RUN_LIMIT_S} CPU seconds: something loops")
+
+    before = signal.signal(signal.SIGVTALRM, expired)
+    signal.setitimer(signal.ITIMER_VIRTUAL, RUN_LIMIT_S, RUN_LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None) -> Hunted:
     """Run tests from ``first_seed`` upward until one fails, the CPU budget or ``runs`` end."""
     begun = time.process_time()
     sim_s = 0.0
     done = 0
     while time.process_time() - begun < budget_s and (runs is None or done < runs):
-        tested = run_seed(campaign, first_seed + done, keep=False, eager=True)
+        seed = first_seed + done
         done += 1
+        try:
+            with _cpu_limit():
+                tested = run_seed(campaign, seed, keep=False, eager=True)
+        except FatalError as error:
+            # Raised by the limit outside of any node: the world as a whole goes in circles.
+            tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
+            tested.found = [(SIMULATOR, "L8", str(error))]
         sim_s += tested.sim_s
         if tested.found:
             checker, anomaly, explanation = tested.found[0]

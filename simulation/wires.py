@@ -23,7 +23,7 @@ from nodes.consensus.effects import (
 from simulation.host import ClientCall, Host
 from simulation.knobs import Knobs
 from simulation.network import Network, Rpc
-from simulation.timeline import CLIENT, NET, TIMER, Timeline, WorldError
+from simulation.timeline import CLIENT, NET, TIMER, Timeline
 
 CLIENT_LATENCY = 300
 """Microseconds from a client to a node, or back."""
@@ -67,10 +67,10 @@ class Wires:
     # --- between nodes ----------------------------------------------------------------
 
     def send(self, host: Host, effect: Send) -> None:
-        """Carry out a node's :class:`Send`."""
+        """Carry out a node's :class:`Send`; FatalError for a peer that does not exist."""
         time, target = self._time, self._hosts.get(effect.destination)
         if target is None or target is host:
-            raise WorldError(f"{host.name} sends to node {effect.destination}: no such peer")
+            raise FatalError(f"a request to node {effect.destination}, which is no peer")
         rpc = Rpc(
             host.id,
             host.life,

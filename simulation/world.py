@@ -306,27 +306,26 @@ class World(Timeline):
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
         """Let the world see what a step did, once it is durable."""
-        for effect in effects:
-            kind = type(effect)
-            if kind is Trace:
-                assert isinstance(effect, Trace)
-                self._trace(host, effect)
-            elif kind is Send:
-                assert isinstance(effect, Send)
-                self.wires.send(host, effect)
-            elif kind is Reply or kind is ApiReply:
-                assert isinstance(effect, Reply | ApiReply)
-                try:
+        try:
+            for effect in effects:
+                kind = type(effect)
+                if kind is Trace:
+                    assert isinstance(effect, Trace)
+                    self._trace(host, effect)
+                elif kind is Send:
+                    assert isinstance(effect, Send)
+                    self.wires.send(host, effect)
+                elif kind is Reply or kind is ApiReply:
+                    assert isinstance(effect, Reply | ApiReply)
                     self.wires.reply(host, effect)
-                except FatalError as error:
-                    self._die(host, error)
+                elif kind is Stopped:
+                    self.fact(f"stopped {host.id}")
+                    self._end(host)
                     return
-            elif kind is Stopped:
-                self.fact(f"stopped {host.id}")
-                self._end(host)
-                return
-            else:
-                raise WorldError(f"unknown effect {effect!r} of {host.name}")
+                else:
+                    raise WorldError(f"unknown effect {effect!r} of {host.name}")
+        except FatalError as error:
+            self._die(host, error)
 
     def _trace(self, host: Host, effect: Trace) -> None:
         event = TraceEvent(
@@ -420,6 +419,12 @@ class World(Timeline):
         effect.detail = {"reason": reason, "illegal_state": fatal}
         self._trace(host, effect)
         self._end(host)
+
+    def crash(self, name: str, reason: str) -> None:
+        """Let the node's process die of something it did, if it still runs."""
+        host = self.host(name)
+        if host.node is not None:
+            self._die(host, FatalError(reason))
 
     def _end(self, host: Host) -> None:
         """The process is gone: everything in memory with it, and its connections reset."""

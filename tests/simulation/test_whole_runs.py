@@ -1,0 +1,299 @@
+"""Whole tests in virtual time: our nodes, workloads, faults and checkers, from a seed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkers.run_data import RunData
+from harness.options import OptionError, RunOptions
+from harness.simulated import SimResult, simulate
+from harness.simulated_store import load, run, save
+from harness.triggers import TRIGGERS, TriggerError, parse
+from histories.fault import Fault
+from histories.operation import INVOKE
+from kraftwreck.campaign import Campaign, combined_digest, judge, make_injector, run_seed
+from kraftwreck.main import status
+from kraftwreck.replay import replay_nodes, replay_simulated
+from nemesis import triggers
+from nodes.consensus.effects import Tick
+from nodes.metadata.quorum import Endpoint
+from nodes.node import Node, NodeConfig
+from nodes.server.input_log import InputLog
+from simulation.knobs import Knobs
+from workloads.registry import find
+
+ROOT = Path(__file__).resolve().parents[2]
+SECOND = 1_000_000_000
+FAULTS = ("partition", "kill", "pause")
+
+
+def simulated(
+    *schedule: Fault, seed: int = 1, seconds: float = 8.0, knobs: Knobs | None = None
+) -> SimResult:
+    options = RunOptions(seed=seed, time_limit_s=seconds, rate=10, cluster="sim", nodes=3)
+    return simulate(options, find("metadata"), schedule, make_injector, knobs=knobs or Knobs())
+
+
+def fault(
+    kind: str,
+    shape: str,
+    at_s: float,
+    for_s: float,
+    *,
+    draw: int = 5,
+    targets: tuple[str, ...] = (),
+    trigger: str | None = None,
+) -> Fault:
+    return Fault(
+        kind=kind,
+        shape=shape,
+        at=round(at_s * SECOND),
+        duration=round(for_s * SECOND),
+        draw=draw,
+        targets=targets,
+        trigger=trigger,
+    )
+
+
+# --- determinism --------------------------------------------------------------------------
+
+
+def test_a_seed_is_one_run() -> None:
+    campaign = Campaign(time_limit_s=8)
+    first, again = (run_seed(campaign, 7, keep=False) for _ in range(2))
+    assert (first.digest, first.sim_s, first.workload) == (again.digest, again.sim_s, "metadata")
+    assert run_seed(campaign, 8, keep=False).digest != first.digest
+
+
+def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
+    program = (
+        "from kraftwreck.campaign import *;"
+        "print([run_seed(Campaign(time_limit_s=6), s, keep=False).digest for s in range(3)])"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "77")
+    ]
+    assert outputs[0] == outputs[1]
+
+
+def test_the_digest_of_a_campaign_does_not_depend_on_the_order_of_its_runs() -> None:
+    tested = [run_seed(Campaign(time_limit_s=2), seed, keep=False) for seed in range(3)]
+    assert combined_digest(tested) == combined_digest(tested[::-1])
+
+
+@pytest.mark.slow
+def test_the_clean_build_is_never_flagged() -> None:
+    campaign = Campaign(nodes=0)
+    for seed in range(1000, 1020):
+        tested = run_seed(campaign, seed, keep=False)
+        assert (seed, tested.found, tested.unknown) == (seed, [], [])
+
+
+# --- what happens in a run ----------------------------------------------------------------
+
+
+def test_without_faults_everything_succeeds() -> None:
+    result = simulated()
+    assert result.failures == []
+    kinds = {op.type for op in result.ops if op.time > 3 * SECOND}
+    assert kinds == {INVOKE, "ok", "fail"} or kinds == {INVOKE, "ok"}
+    assert "info" not in kinds
+    assert [op.node for op in result.ops if op.final and op.type == "ok"][1:] == ["n1", "n2", "n3"]
+    assert judge(result, find("metadata")).valid is True
+
+
+def test_a_killed_leader_is_replaced_and_its_disk_is_kept() -> None:
+    result = simulated(fault("kill", "leader", 3, 3))
+    victim = result.faults[0].targets[0]
+    leaders = {e.node for e in result.events if e.kind == "elected"}
+    assert victim in leaders
+    assert len(leaders) > 1
+    labels = {(image.node, image.label) for image in result.images}
+    assert (victim, "kill-1") in labels
+    assert {("n1", "final"), ("n2", "final"), ("n3", "final")} <= labels
+    assert result.faults[1].evidence[victim] == {"started": True, "incarnation": 2}
+
+
+def test_a_partition_is_proved_by_what_was_dropped() -> None:
+    result = simulated(fault("partition", "leader", 3, 4))
+    start, stop = result.faults
+    assert start.targets == stop.targets
+    assert sum(entry["dropped"] for entry in stop.evidence.values() if "dropped" in entry) > 0
+    resigned = [e for e in result.events if e.kind == "resign"]
+    assert [e.node for e in resigned] == start.targets
+
+
+def test_a_triggered_fault_strikes_the_node_that_made_the_transition() -> None:
+    aimed = fault("kill", "one", 0, 1, targets=("@",), trigger="elected#1")
+    result = simulated(aimed)
+    elected = next(e for e in result.events if e.kind == "elected")
+    assert result.faults[0].targets == [elected.node]
+    assert result.faults[0].detail["trigger"] == "elected#1"
+    after = result.faults[0].time // 1000
+    offset = result.test["clock"][elected.node]["offset_us"]
+    assert 0 <= after - (elected.mono - offset) <= 300_000
+
+
+def test_triggered_schedules_come_from_the_seed_and_name_known_triggers() -> None:
+    nodes = ("n1", "n2", "n3", "n4", "n5")
+    seen = set()
+    for seed in range(30):
+        plan = triggers.plan(FAULTS, seed, 30, nodes)
+        assert plan == triggers.plan(FAULTS, seed, 30, nodes)
+        assert plan
+        for planned in plan:
+            assert planned.trigger is not None
+            seen.add(parse(planned.trigger)[0])
+    assert seen <= set(TRIGGERS)
+    assert {"elected", "grant", "append"} <= seen
+    assert triggers.plan((), 1, 30, nodes) == []
+
+
+def test_an_unknown_trigger_is_refused_by_name() -> None:
+    with pytest.raises(TriggerError, match="unknown trigger 'tea'; known: prospective"):
+        simulated(fault("kill", "one", 0, 1, trigger="tea"))
+    with pytest.raises(TriggerError, match="positive"):
+        parse("grant#0")
+
+
+def test_a_run_that_loses_power_loses_no_acknowledged_write() -> None:
+    kills = [fault("kill", "all", at, 0.5, draw=at) for at in (2, 4, 6)]
+    knobs = Knobs(power_loss=100, fsync_min=2_000, fsync_max=30_000)
+    result = simulated(*kills, knobs=knobs)
+    assert result.failures == []
+    assert judge(result, find("metadata")).valid is True
+
+
+# --- the invariants see ---------------------------------------------------------------------
+
+
+def test_a_cluster_that_does_not_recover_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nobody campaigns any more: what a lost timer would do.
+    monkeypatch.setattr("nodes.consensus.kraft.replica.Replica.become_prospective", lambda _: None)
+    result = simulated(seconds=2)
+    types = {failure.type for failure in result.failures}
+    assert types & {"L1", "I29"}
+    assert judge(result, find("metadata")).valid is False
+
+
+def test_two_leaders_of_one_epoch_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodes.consensus.kraft.election.majority", lambda voters: 1)
+    result = simulated(fault("partition", "halves", 0, 3))
+    assert {"I1", "I5"} <= {failure.type for failure in result.failures}
+
+
+# --- run folders and replay -------------------------------------------------------------------
+
+
+def test_a_run_folder_holds_what_checkers_need_and_replays(tmp_path: Path) -> None:
+    options = RunOptions(
+        seed=4, time_limit_s=6, rate=10, cluster="sim", nodes=3, store=tmp_path, faults=FAULTS
+    )
+    schedule = [fault("kill", "leader", 2, 1), fault("pause", "one", 3, 1)]
+    folder = run(options, workload=find("metadata"), schedule=schedule, injector=make_injector)
+    assert folder.parent == tmp_path / "kraft-metadata"
+    data = RunData.from_folder(folder)
+    assert data.test["simulated"] is True
+    assert len(data.faults) == 4
+    assert {image.label for image in data.images} == {"kill-1", "final"}
+    again, planned, knobs, digest = load(folder)
+    assert (again, planned) == (options, schedule)
+    assert simulate(again, find("metadata"), planned, make_injector, knobs=knobs).digest == digest
+    assert replay_simulated(folder)["same"] is True
+
+
+def test_replay_tells_when_a_run_is_not_the_same(tmp_path: Path) -> None:
+    options = RunOptions(time_limit_s=2, rate=5, cluster="sim", nodes=3, store=tmp_path)
+    result = simulate(options, find("leader"), [], make_injector)
+    result.digest = "0" * 32
+    folder = save(options, find("leader"), result)
+    assert status(["replay", str(folder)]) == 1
+
+
+def test_replay_runs_each_node_of_a_real_run_again(tmp_path: Path) -> None:
+    config = NodeConfig(1, "cluster", bytes(16), {1: Endpoint("n1", 1)})
+    folder = tmp_path / "nodes" / "n1"
+    folder.mkdir(parents=True)
+    (tmp_path / "nodes" / "n2").mkdir()
+    (tmp_path / "test.json").write_text("{}")
+    node, log = Node(config, None, [], 0, 0), InputLog(folder / "inputs.log")
+    log.start(config, None, [], 0, 0, node.start(0, 0))
+    log.step(Tick(), 5, 1, node.step(Tick(), 5, 1))
+    assert replay_nodes(tmp_path, "n1") == [{"node": "n1", "same": True}]
+    assert [found["same"] for found in replay_nodes(tmp_path, None)] == [True, None]
+    log.step(Tick(), 10_000_000, 9, [])
+    [different] = replay_nodes(tmp_path, "n1")
+    assert different["same"] is False
+    assert "line 3" in different["reason"]
+    with pytest.raises(OptionError, match="no node 'n7'"):
+        replay_nodes(tmp_path, "n7")
+
+
+# --- the command --------------------------------------------------------------------------
+
+
+def test_sim_prints_one_json_object_and_is_repeatable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["sim", "-t", "3", "--seeds", "0..3", "--store", str(tmp_path), "--json"]
+    outputs = []
+    for jobs in ("1", "2"):
+        assert status([*arguments, "--jobs", jobs]) == 0
+        outputs.append(json.loads(capsys.readouterr().out))
+    for output in outputs:
+        assert (output["runs"], output["failures"]) == (4, 0)
+        assert output["sim_s"] > 12
+    assert outputs[0]["digest"] == outputs[1]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seeds", "9..3"], "3 is before 9"),
+        (["--seeds", "x"], "give A..B"),
+        (["--seeds", "5.."], "needs --hours"),
+        (["-w", "tea"], "unknown workload 'tea'"),
+        (["-n", "tea"], "unknown fault 'tea'"),
+        (["tea"], "unknown system 'tea'"),
+    ],
+)
+def test_sim_refuses_bad_arguments_in_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status(["sim", *arguments]) == 254
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_replay_refuses_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["replay", str(tmp_path / "nothing")]) == 254
+    assert "give a run folder" in capsys.readouterr().err
+
+
+def test_a_failing_run_is_kept_with_the_command_that_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodes.consensus.kraft.election.majority", lambda voters: 1)
+    tested = run_seed(Campaign(time_limit_s=4, store=tmp_path), 2)
+    assert tested.found
+    assert tested.run is not None
+    test = json.loads((Path(tested.run) / "test.json").read_text())
+    assert test["repeat"].startswith("kraftwreck sim kraft -w all -n partition,kill,pause -t 4")
+    assert test["repeat"].endswith("--seeds 2..2")
+    verdict = json.loads((Path(tested.run) / "results.json").read_text())
+    assert verdict["valid"] is False
