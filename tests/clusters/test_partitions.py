@@ -143,9 +143,11 @@ def test_evidence_counts_the_dropped_packets_by_peer(
     assert "drop" in applied["n1"]["ruleset"]
     network.udp()
     healed = faults.heal()
-    assert healed["n1"]["dropped"] == {"n2": 3}
-    assert healed["n1"]["packets"] == 3
-    assert healed["n4"]["dropped"] == {"n3": 3, "n5": 3}
+    # Three probes from each; on a slow machine a retransmission of an older one may follow.
+    assert healed["n1"]["dropped"].keys() == {"n2"}
+    assert healed["n1"]["packets"] == healed["n1"]["dropped"]["n2"] >= 3
+    assert healed["n4"]["dropped"].keys() == {"n3", "n5"}
+    assert min(healed["n4"]["dropped"].values()) >= 3
     assert healed["n2"] == {"dropped": {}, "packets": 0, "ruleset": ""}
 
 
@@ -153,7 +155,8 @@ def test_a_second_grudge_replaces_the_first(network: Network, faults: RemoteEnvi
     faults.drop(grudge(n1="n2"))
     network.udp()
     evidence = faults.drop(grudge(n3="n4"))
-    assert evidence["n1"]["dropped_before"] == {network.ips[1]: 3}
+    assert evidence["n1"]["dropped_before"].keys() == {network.ips[1]}
+    assert evidence["n1"]["dropped_before"][network.ips[1]] >= 3
     assert network.udp() == {
         name: others(name) - ({"n4"} if name == "n3" else set()) for name in NAMES
     }

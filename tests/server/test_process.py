@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,11 @@ def test_only_the_configured_address_is_bound(single: Any) -> None:
     single.start()
     single.controller()
     process = single.processes[1].pid
-    sockets = {
-        str(link.readlink())[8:-1]
-        for link in Path(f"/proc/{process}/fd").iterdir()
-        if str(link.readlink()).startswith("socket:[")
-    }
+    targets = set()
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # a file of one moment
+            targets.add(str(link.readlink()))
+    sockets = {target[8:-1] for target in targets if target.startswith("socket:[")}
     listening = [
         line.split()[1]
         for table in ("tcp", "tcp6", "udp", "udp6")
