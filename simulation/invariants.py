@@ -3,7 +3,7 @@
 The simulator sees more than any real harness: every message with the disk of its sender at
 that moment. So it checks here, at the instant they break, the invariants that need both;
 ``checkers`` judges the finished run by the same evidence a real cluster leaves. The ids are
-those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/invariants.md).
+those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/simulator.md).
 """
 
 from __future__ import annotations
