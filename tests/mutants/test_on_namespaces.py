@@ -27,7 +27,7 @@ def namespaces() -> None:
 @pytest.mark.parametrize(
     ("mutant", "type_"),
     [
-        ("R18", "I25"),  # a resigned leader announces itself to its controller
+        ("R25", "I16"),  # a pre-vote raises the epoch
         ("R19", "I25"),  # the controller claims before its epoch's start is applied
         ("R38", "I25"),  # records are applied when appended, not when committed
     ],
