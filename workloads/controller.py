@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from harness.workload import Answer, Call, ClientState, Completion
+from harness.workload import Answer, Call, ClientState, Completion, Invocation
+from histories.operation import Op
 from nodes.draw import draw_below
 from nodes.protocol import errors
 
@@ -100,6 +101,25 @@ def refused_by_node(client: ClientState, code: int, node: str | None, *, write: 
         client.leader = None
     certain = not write or code in CERTAINLY_NOT_DONE
     return Completion("fail" if certain else "info", error=error_name(code), node=node)
+
+
+def change(
+    op: Op,
+    client: ClientState,
+    api: str,
+    version: int,
+    body: dict[str, Any],
+    items: str,
+    timeout_ms: int,
+) -> Invocation:
+    """Carry out a write of one thing; ``items`` names the list of results in the answer."""
+    answer, node = yield from ask_controller(client, api, version, body, timeout_ms)
+    if answer.status != "ok":
+        return not_answered(answer, node, write=True)
+    code = first_error(answer.body, items)
+    if code != errors.NONE:
+        return refused_by_node(client, code, node, write=True)
+    return Completion("ok", op.value, node=node)
 
 
 def error_name(code: int) -> str:

@@ -7,7 +7,7 @@ be in every later read. A few shared names are created and deleted by everybody.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from harness.workload import Call, ClientState, Completion, Invocation, Planned
 from histories.operation import Op
@@ -16,7 +16,7 @@ from nodes.protocol import errors
 from workloads.controller import (
     METADATA_VERSION,
     ask_controller,
-    first_error,
+    change,
     metadata_request,
     not_answered,
     refused_by_node,
@@ -79,28 +79,15 @@ class MetadataWorkload:
             "topics": [{"name": op.value, "num_partitions": 1, "replication_factor": -1}],
             "timeout_ms": self.timeout_ms,
         }
-        return self._write(op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
+        return change(
+            op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics", self.timeout_ms
+        )
 
     def _delete(self, op: Op, client: ClientState) -> Invocation:
         body = {"topics": [{"name": op.value}], "timeout_ms": self.timeout_ms}
-        return self._write(op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses")
-
-    def _write(
-        self,
-        op: Op,
-        client: ClientState,
-        api: str,
-        version: int,
-        body: dict[str, Any],
-        items: str,
-    ) -> Invocation:
-        answer, node = yield from ask_controller(client, api, version, body, self.timeout_ms)
-        if answer.status != "ok":
-            return not_answered(answer, node, write=True)
-        code = first_error(answer.body, items)
-        if code != errors.NONE:
-            return refused_by_node(client, code, node, write=True)
-        return Completion("ok", op.value, node=node)
+        return change(
+            op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", self.timeout_ms
+        )
 
     def _read(self, op: Op, client: ClientState) -> Invocation:
         request = metadata_request(None)

@@ -8,7 +8,7 @@ and all clients meet on two keys at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from harness.workload import ClientState, Completion, Invocation, Planned
 from histories.operation import Op
@@ -17,6 +17,7 @@ from nodes.protocol import errors
 from workloads.controller import (
     TOPIC,
     ask_controller,
+    change,
     first_error,
     not_answered,
     refused_by_node,
@@ -116,19 +117,20 @@ class RegisterWorkload:
         return Completion("fail", error=f"no {CONFIG} in the answer", node=node)
 
     def _write(self, op: Op, client: ClientState) -> Invocation:
-        change = {"name": CONFIG, "config_operation": _SET, "value": str(op.value)}
+        setting = {"name": CONFIG, "config_operation": _SET, "value": str(op.value)}
         resource = {
             "resource_type": TOPIC,
             "resource_name": topic_of(op.key),
-            "configs": [change],
+            "configs": [setting],
         }
-        return self._change(
+        return change(
             op,
             client,
             "IncrementalAlterConfigs",
             ALTER_CONFIGS_VERSION,
             {"resources": [resource], "validate_only": False},
             "responses",
+            self.timeout_ms,
         )
 
     def _create(self, op: Op, client: ClientState) -> Invocation:
@@ -139,28 +141,15 @@ class RegisterWorkload:
             "configs": [{"name": CONFIG, "value": str(op.value[1])}],
         }
         body = {"topics": [topic], "timeout_ms": self.timeout_ms}
-        return self._change(op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
+        return change(
+            op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics", self.timeout_ms
+        )
 
     def _delete(self, op: Op, client: ClientState) -> Invocation:
         body = {"topics": [{"name": topic_of(op.key)}], "timeout_ms": self.timeout_ms}
-        return self._change(op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses")
-
-    def _change(
-        self,
-        op: Op,
-        client: ClientState,
-        api: str,
-        version: int,
-        body: dict[str, Any],
-        items: str,
-    ) -> Invocation:
-        answer, node = yield from ask_controller(client, api, version, body, self.timeout_ms)
-        if answer.status != "ok":
-            return not_answered(answer, node, write=True)
-        code = first_error(answer.body, items)
-        if code != errors.NONE:
-            return refused_by_node(client, code, node, write=True)
-        return Completion("ok", op.value, node=node)
+        return change(
+            op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", self.timeout_ms
+        )
 
 
 def topic_of(key: int) -> str:
