@@ -1,0 +1,85 @@
+"""However a run ends, the machine is as it was: interfaces, mounts, rules, namespaces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.clusters import netns
+from harness.clusters.cluster import ClusterUnavailable
+
+
+@pytest.fixture
+def namespaces() -> None:
+    try:
+        netns.probe()
+    except ClusterUnavailable as error:
+        pytest.skip(str(error))
+
+
+def output(*command: str) -> list[str]:
+    """The sorted lines a command prints."""
+    return sorted(subprocess.run(command, capture_output=True, text=True).stdout.splitlines())
+
+
+def mentions(path: Path) -> list[int]:
+    """Processes whose command line or environment names ``path``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(path) in told:
+            found.append(int(entry.name))
+    return found
+
+
+def machine() -> dict[str, list[str]]:
+    """What a cluster adds to a machine."""
+    return {
+        "interfaces": output("ip", "-o", "link"),
+        "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
+        "rules": output("nft", "list", "ruleset"),
+        "network namespaces": output("lsns", "-n", "-t", "net", "-o", "NS"),
+    }
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_an_ended_run_leaves_nothing_behind(
+    how: signal.Signals, status: int, tmp_path: Path, namespaces: None
+) -> None:
+    before = machine()
+    command = [sys.executable, "-m", "kraftwreck", "run", "-t", "600", "--seed", "3"]
+    with subprocess.Popen(
+        [*command, "--store", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if "kill/" in line or "partition/" in line:
+                break
+        during = machine()
+        assert during["interfaces"] != before["interfaces"]
+        assert during["network namespaces"] != before["network namespaces"]
+        assert mentions(tmp_path)
+        run.send_signal(how)
+        run.stderr.read()
+    assert run.returncode == status
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and (machine() != before or mentions(tmp_path)):
+        time.sleep(0.2)
+    assert machine() == before
+    assert mentions(tmp_path) == []
