@@ -1,14 +1,26 @@
-"""What holds for all tests: which of them must not run beside each other."""
+"""What holds for all tests: which need namespaces, and which must not run side by side."""
 
 from __future__ import annotations
 
 import pytest
+
+from harness.clusters.cluster import ClusterUnavailable
+from harness.clusters.netns import probe
 
 ALONE = ("cluster", "spark", "browser")
 """Markers of tests that share the machine's network or memory: one worker each."""
 
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
+
+
+@pytest.fixture(scope="session")
+def netns_possible() -> None:
+    """Skip where namespaces are refused, with the reason."""
+    try:
+        probe()
+    except ClusterUnavailable as error:
+        pytest.skip(str(error))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

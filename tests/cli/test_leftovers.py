@@ -11,17 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import netns
-from harness.clusters.cluster import ClusterUnavailable
-
-
-@pytest.fixture
-def namespaces() -> None:
-    try:
-        netns.probe()
-    except ClusterUnavailable as error:
-        pytest.skip(str(error))
-
 
 def output(*command: str) -> list[str]:
     """The sorted lines a command prints."""
@@ -57,7 +46,7 @@ def machine() -> dict[str, list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_an_ended_run_leaves_nothing_behind(
-    how: signal.Signals, status: int, tmp_path: Path, namespaces: None
+    how: signal.Signals, status: int, tmp_path: Path, netns_possible: None
 ) -> None:
     before = machine()
     command = [sys.executable, "-m", "kraftwreck", "run", "-t", "600", "--seed", "3"]

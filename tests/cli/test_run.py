@@ -165,17 +165,9 @@ def test_exit_codes(valid: Any, errors: list[str], interrupted: bool, code: int)
 # --- on namespaces --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def namespaces() -> None:
-    try:
-        netns.probe()
-    except ClusterUnavailable as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, namespaces: None) -> None:
+def test_a_run_on_namespaces(kraftwreck: Any, tmp_path: Path, netns_possible: None) -> None:
     ended = kraftwreck("run", "-t", 10, "--seed", 3, "--store", tmp_path, "--json")
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
@@ -209,7 +201,7 @@ def test_hosts_that_refuse_ssh_are_one_line_and_255(kraftwreck: Any, tmp_path: P
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
-    kraftwreck: Any, tmp_path: Path, namespaces: None
+    kraftwreck: Any, tmp_path: Path, netns_possible: None
 ) -> None:
     command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", "600", "--seed", "3"]
     with subprocess.Popen(
@@ -235,7 +227,7 @@ def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_ctrl_c_ends_early_and_still_checks(tmp_path: Path, namespaces: None) -> None:
+def test_ctrl_c_ends_early_and_still_checks(tmp_path: Path, netns_possible: None) -> None:
     command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", "600", "--seed", "3"]
     with subprocess.Popen(
         [*command, "--store", str(tmp_path), "--json"],

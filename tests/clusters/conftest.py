@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import ClusterUnavailable, Host
-from harness.clusters.netns import NetnsCluster, probe
+from harness.clusters.cluster import Host
+from harness.clusters.netns import NetnsCluster
 from harness.deployment import Deployment, Settings
 from harness.remote import Remote
 from harness.remote_environment import RemoteEnvironment
@@ -62,15 +62,6 @@ def service_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree / "__init__.py").touch()
     (tree / "__main__.py").write_text(SERVICE_SOURCE.replace("\\\\n", "\\n"))
     return tree
-
-
-@pytest.fixture(scope="session")
-def netns_possible() -> None:
-    """Skip where namespaces are refused, with the reason."""
-    try:
-        probe()
-    except ClusterUnavailable as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

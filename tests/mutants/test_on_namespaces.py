@@ -9,18 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import netns
-from harness.clusters.cluster import ClusterUnavailable
-
-
-@pytest.fixture
-def namespaces() -> None:
-    """Skip where namespaces are refused, with the reason."""
-    try:
-        netns.probe()
-    except ClusterUnavailable as error:
-        pytest.skip(str(error))
-
 
 @pytest.mark.cluster
 @pytest.mark.slow
@@ -33,7 +21,7 @@ def namespaces() -> None:
     ],
 )
 def test_a_planted_bug_is_found_on_namespace_hosts(
-    mutant: str, type_: str, tmp_path: Path, namespaces: None
+    mutant: str, type_: str, tmp_path: Path, netns_possible: None
 ) -> None:
     command = [sys.executable, "-m", "kraftwreck", "run", "--mutant", mutant, "-n", "kill"]
     command += ["-t", "10", "--seed", "5", "--store", str(tmp_path), "--json"]

@@ -11,16 +11,14 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import ClusterUnavailable, Host
-from harness.clusters.netns import NetnsCluster, probe
+from harness.clusters.cluster import Host
+from harness.clusters.netns import NetnsCluster
 
 
 @pytest.fixture(scope="session")
-def namespace_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    try:
-        probe()
-    except ClusterUnavailable as error:
-        pytest.skip(str(error))
+def namespace_hosts(
+    netns_possible: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Host]]:
     before = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = str(tmp_path_factory.mktemp("runtime"))
     cluster = NetnsCluster(3)
