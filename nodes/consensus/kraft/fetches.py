@@ -49,11 +49,15 @@ def validate(replica: Replication, offset: int, last_epoch: int) -> tuple[int, i
     return None
 
 
-def answer(replica: Replication, leader: Leader, request: FetchRequest) -> FetchResponse:
-    """Serve ``request`` now; a valid fetch also counts as the replica's acknowledgement."""
+def answer(
+    replica: Replication, request: FetchRequest, diverging: tuple[int, int] | None = None
+) -> FetchResponse:
+    """Serve ``request`` now; ``diverging`` is what :func:`validate` said of it.
+
+    A parked fetch was valid and stays so: the log of a leader only grows.
+    """
     response = fetch_error(replica, errors.NONE)
     response.log_start_offset = replica.log.start_offset
-    diverging = validate(replica, request.fetch_offset, request.last_fetched_epoch)
     if diverging is not None:
         response.diverging_epoch, response.diverging_end = diverging
     else:
@@ -82,8 +86,7 @@ class ParkedFetches:
 
     def complete(self, replica: Replication, *, high_watermark_changed: bool) -> None:
         """Answer those for whom there is news: longer log or higher high watermark."""
-        leader = replica.state
-        if not isinstance(leader, Leader) or not self._parked:
+        if not isinstance(replica.state, Leader) or not self._parked:
             return
         kept: list[Parked] = []
         end = replica.log.end_offset
@@ -93,7 +96,7 @@ class ParkedFetches:
                 high_watermark_changed and replica.high_watermark > request.high_watermark
             )
             if news:
-                replica.effects.append(Reply(parked.token, answer(replica, leader, request)))
+                replica.effects.append(Reply(parked.token, answer(replica, request)))
             else:
                 kept.append(parked)
         self._keep(kept)

@@ -51,7 +51,6 @@ class Leader:
 
     name: ClassVar[str] = "leader"
     __slots__ = (
-        "announced",
         "check_quorum_deadline",
         "check_quorum_us",
         "drain_at",
@@ -87,7 +86,6 @@ class Leader:
         self.check_quorum_us = check_quorum_us
         self.check_quorum_deadline = now + check_quorum_us if len(voters) > 1 else NEVER
         self.fetched: set[int] = set()
-        self.announced = False
         self.pending: list[Pending] = []
         self.pending_bytes = 0
         self.drain_at = NEVER

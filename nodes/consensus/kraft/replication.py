@@ -280,7 +280,6 @@ class Replication:
             if self._delivered <= state.epoch_start:
                 change = (-1, self.epoch)
             else:
-                state.announced = True
                 change = (self.node_id, self.epoch)
         else:
             change = (state.leader_id, self.epoch)

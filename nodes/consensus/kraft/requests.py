@@ -173,7 +173,8 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         return fetch_error(replica, errors.BROKER_NOT_AVAILABLE)
     # Only a valid fetch offset is an acknowledgement (KAFKA-13141): noted before the answer is
     # read, so that the answer already carries the high watermark this fetch made known.
-    valid = validate(replica, request.fetch_offset, request.last_fetched_epoch) is None
+    diverging = validate(replica, request.fetch_offset, request.last_fetched_epoch)
+    valid = diverging is None
     advanced = False
     if valid and request.replica_id >= 0:
         leader.record_fetch(
@@ -187,7 +188,7 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         advanced = replica.advance_high_watermark(leader)
     if advanced:
         replica.parked.complete(replica, high_watermark_changed=True)
-    response = answer(replica, leader, request)
+    response = answer(replica, request, diverging)
     if (
         response.records
         or not valid
