@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -30,12 +33,21 @@ CLUSTER_ID = "loopback-cluster"
 PATIENCE_S = 15.0
 
 
+FIRST_PORT = 10_000
+PORTS_PER_WORKER = 5_000
+"""Below the kernel's range for outgoing connections: none of those can take a port between
+its choice and its use, and each test worker has a range of its own."""
+_taken = itertools.count()
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [s.getsockname()[1] for s in sockets]
-    for each in sockets:
-        each.close()
+    """Return ports nobody listens on now and no later call returns."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports: list[int] = []
+    while len(ports) < count:
+        port = FIRST_PORT + worker % 4 * PORTS_PER_WORKER + next(_taken) % PORTS_PER_WORKER
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
     return ports
 
 
@@ -175,12 +187,17 @@ class Cluster:
 
         def find() -> int | None:
             for node in self.processes:
-                answer = self.call(node, "DescribeCluster", 1, {"endpoint_type": 2})
-                if answer["controller_id"] == node:
-                    return node
+                with contextlib.suppress(OSError):
+                    answer = self.call(node, "DescribeCluster", 1, {"endpoint_type": 2})
+                    if answer["controller_id"] == node:
+                        return node
             return None
 
-        found: int = eventually(find, "a controller is active")
+        try:
+            found: int = eventually(find, "a controller is active")
+        except AssertionError as error:
+            said = {node: self.stderr(node)[-500:] for node in self.ports}
+            raise AssertionError(f"{error}; the nodes said {said}") from None
         return found
 
     def topics(self, node: int) -> list[str]:
