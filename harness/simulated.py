@@ -7,7 +7,7 @@ only the world is different. Nothing in a run depends on anything but its argume
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -22,9 +22,9 @@ from harness.workload import Planned, Workload
 from histories.fault import Fault, FaultEvent
 from histories.operation import Op
 from histories.trace import TraceEvent
-from nodes.consensus.effects import WriteQuorumState
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.recovered import Recovered
 from nodes.draw import draw
-from nodes.metadata.quorum import Endpoint
 from nodes.node import Node, NodeConfig
 from simulation.disk import DiskContent
 from simulation.failures import Failure
@@ -159,8 +159,7 @@ def node_factory(names: Sequence[str], seed: int, knobs: Knobs) -> NodeFactory:
     def make(
         node_id: int,
         incarnation: int,
-        quorum_state: WriteQuorumState | None,
-        batches: Sequence[bytes],
+        recovered: Recovered,
         now: int,
         wall_ms: int,
     ) -> Node:
@@ -172,9 +171,11 @@ def node_factory(names: Sequence[str], seed: int, knobs: Knobs) -> NodeFactory:
             seed=seed,
             incarnation=incarnation,
             default_replication=min(3, len(names)),
-            **(knobs.node | knobs.hasty if node_id in knobs.hasty_nodes else knobs.node),
         )
-        return Node(config, quorum_state, batches, now, wall_ms)
+        numbers: dict[str, Any] = (
+            knobs.node | knobs.hasty if node_id in knobs.hasty_nodes else dict(knobs.node)
+        )
+        return Node(replace(config, **numbers), recovered, now, wall_ms)
 
     return make
 

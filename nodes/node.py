@@ -7,7 +7,7 @@ what goes in and out and for the order a shell must keep.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from nodes.consensus.effects import (
     ApiRequest,
@@ -17,52 +17,44 @@ from nodes.consensus.effects import (
     ResponseReceived,
     Shutdown,
     Tick,
-    WriteQuorumState,
 )
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import poll
 from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.leader import Leader, Progress
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.responses import handle_response
+from nodes.consensus.recovered import Recovered
 from nodes.metadata.controller import Controller
-from nodes.metadata.quorum import Endpoint, NotLeaderError, QuorumDescription, ReplicaProgress
+from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
 
 
 @dataclass(slots=True, frozen=True)
-class NodeConfig:
-    """Everything a node is told: identity, the static voters, timers (Kafka's names).
+class NodeConfig(QuorumConfig):
+    """Everything a node is told: the quorum's settings and those of its roles (Kafka's names).
 
-    Times are milliseconds, sizes bytes; ``seed`` and ``incarnation`` (process starts, from
-    1) key every random choice.
+    A node has the ``controller`` role, the ``broker`` role, or both (``process.roles``).
+    ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
+    ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``; ``session_timeout_ms``
+    and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
+    the broker and ``broker_incarnation`` (16 bytes) names its process.
     """
 
-    node_id: int
-    cluster_id: str
-    directory_id: bytes
-    voters: Mapping[int, Endpoint]
-    seed: int = 0
-    incarnation: int = 1
-    election_timeout_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    election_backoff_max_ms: int = 1000
-    linger_ms: int = 25
-    request_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 500
-    fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 1 << 20
+    controller: bool = True
+    broker: bool = False
     max_idle_ms: int = 500
     default_partitions: int = 1
     default_replication: int = 1
-
-    def quorum(self) -> QuorumConfig:
-        """Return the part the consensus core needs."""
-        shared = {f.name for f in fields(QuorumConfig)} & {f.name for f in fields(self)}
-        values = {name: getattr(self, name) for name in shared}
-        values["voters"] = tuple(sorted(self.voters))
-        return QuorumConfig(**values)
+    min_insync_replicas: int = 1
+    snapshot_bytes: int = 20 << 20
+    snapshot_interval_ms: int = 3_600_000
+    session_timeout_ms: int = 9000
+    heartbeat_interval_ms: int = 2000
+    registration_timeout_ms: int = 60_000
+    broker_listener: Endpoint | None = None
+    broker_incarnation: bytes = bytes(16)
+    rack: str | None = None
 
 
 class _ReplicaQuorum:
@@ -128,22 +120,14 @@ class _ReplicaQuorum:
 class Node:
     """One process of the cluster as a pure state machine.
 
-    ``batches`` are the whole batches recovered from disk, ``quorum_state`` what was last
-    written with :class:`WriteQuorumState`. ``now`` is monotonic microseconds, ``wall_ms``
-    wall-clock milliseconds; both may differ between nodes. Raises FatalError from
-    :meth:`step` when an illegal state is reached; the shell must then stop the node.
+    ``recovered`` is what the shell found on its disk. ``now`` is monotonic microseconds,
+    ``wall_ms`` wall-clock milliseconds; both may differ between nodes. Raises FatalError
+    from :meth:`step` when an illegal state is reached; the shell must then stop the node.
     """
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        quorum_state: WriteQuorumState | None,
-        batches: Sequence[bytes],
-        now: int,
-        wall_ms: int,
-    ) -> None:
+    def __init__(self, config: NodeConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
         self.config = config
-        self.replica = Replica(config.quorum(), quorum_state, batches, now, wall_ms)
+        self.replica = Replica(config, recovered, now, wall_ms)
         self.controller = Controller(
             _ReplicaQuorum(self.replica, dict(config.voters)),
             seed=config.seed,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from histories.trace import TraceEvent
-from nodes.consensus.effects import Effect, Event, WriteQuorumState
+from nodes.consensus.effects import Effect, Event
+from nodes.consensus.recovered import Recovered
 from simulation.disk import Disk, Durable
 from simulation.network import Rpc
 
@@ -33,8 +33,7 @@ class NodeFactory(Protocol):
         self,
         node_id: int,
         incarnation: int,
-        quorum_state: WriteQuorumState | None,
-        batches: Sequence[bytes],
+        recovered: Recovered,
         now: int,
         wall_ms: int,
     ) -> SimNode: ...

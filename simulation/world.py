@@ -32,6 +32,7 @@ from nodes.consensus.effects import (
     WriteQuorumState,
 )
 from nodes.consensus.kraft.messages import Request
+from nodes.consensus.recovered import Recovered
 from nodes.draw import draw, draw_below
 from simulation.disk import DiskContent, DiskError, Durable
 from simulation.host import DiskWork, Host, NodeFactory
@@ -132,8 +133,7 @@ class World(Timeline):
             host.node = self._factory(
                 host.id,
                 host.incarnation,
-                disk.quorum_state,
-                tuple(disk.log),
+                Recovered(disk.quorum_state, tuple(disk.log)),
                 mono,
                 wall_ms,
             )

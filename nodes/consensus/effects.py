@@ -13,7 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodes.consensus.kraft.messages import Request, Response
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.messages import (
+    FetchSnapshotResponse,
+    QuorumResponse,
+    Request,
+    Response,
+)
 
 # --- events -----------------------------------------------------------------------------
 
@@ -44,13 +50,25 @@ class ResponseReceived:
 class ApiRequest:
     """A client request; ``api`` is the schema name without suffix (``"CreateTopics"``).
 
-    ``body`` is the decoded message: a dict with snake_case keys.
+    ``body`` is the decoded message: a dict with snake_case keys. ``listener`` is the name of
+    the listener it came in by, ``client`` the host it came from.
     """
 
     token: int
     api: str
     version: int
     body: dict[str, Any]
+    listener: str = "CONTROLLER"
+    client: str = ""
+
+
+@dataclass(slots=True)
+class ApiResponseReceived:
+    """The answer to an earlier :class:`SendApi`; ``body`` None means the transport failed."""
+
+    source: int
+    correlation: int
+    body: dict[str, Any] | None
 
 
 @dataclass(slots=True)
@@ -58,7 +76,7 @@ class Shutdown:
     """Stop gracefully: a leader resigns first and says so (EndQuorumEpoch)."""
 
 
-Event = Tick | RequestReceived | ResponseReceived | ApiRequest | Shutdown
+Event = Tick | RequestReceived | ResponseReceived | ApiRequest | ApiResponseReceived | Shutdown
 
 # --- effects ----------------------------------------------------------------------------
 
@@ -91,15 +109,71 @@ class WriteQuorumState:
     voted_id: int
     voted_directory: bytes
     voters: tuple[int, ...]
+    kraft_version: int = 0
+    """1 writes version 1 of the file: the directory of the vote, and no voters."""
+
+
+@dataclass(slots=True)
+class AppendSnapshot:
+    """Write ``data`` at ``position`` of the unfinished snapshot ``(end_offset, epoch)``.
+
+    The first piece (position 0) begins the file anew. Not durable before FinishSnapshot.
+    """
+
+    end_offset: int
+    epoch: int
+    position: int
+    data: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class FinishSnapshot:
+    """Complete an unfinished snapshot: fsync, read-only, rename, fsync the directory."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class DropSnapshot:
+    """Remove an unfinished snapshot."""
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class InstallSnapshot:
+    """Empty the log and let it begin at the end of the finished snapshot; durable.
+
+    Older snapshots go. A crash before this is complete is repaired at the next start.
+    """
+
+    end_offset: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class CleanLog:
+    """Forget the log below ``start_offset``, the end of a snapshot that stays.
+
+    Segments wholly below it and snapshots that end before it are removed.
+    """
+
+    start_offset: int
 
 
 @dataclass(slots=True)
 class Send:
-    """Send a quorum RPC to a voter; answers come back as :class:`ResponseReceived`."""
+    """Send a quorum RPC; answers come back as :class:`ResponseReceived`.
+
+    ``destination`` is a node id, or -2, -3, ... for a bootstrap server whose id is not known.
+    """
 
     destination: int
     correlation: int
     message: Request
+    endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -107,7 +181,34 @@ class Reply:
     """Answer the quorum RPC that arrived with ``token``."""
 
     token: int
-    message: Response
+    message: QuorumResponse
+
+
+@dataclass(slots=True)
+class SnapshotReply:
+    """Answer a FetchSnapshot with a piece of a snapshot file.
+
+    The shell puts up to ``max_bytes`` bytes of the file ``(message.snapshot_end,
+    message.snapshot_epoch)`` from ``message.position`` on into ``message.data``.
+    """
+
+    token: int
+    message: FetchSnapshotResponse
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class SendApi:
+    """Send a request other than a quorum RPC to a node: ApiResponseReceived follows.
+
+    It goes out at the highest version both sides know; ``body`` is the decoded message.
+    """
+
+    destination: int
+    correlation: int
+    endpoint: Endpoint
+    api: str
+    body: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -142,14 +243,31 @@ Effect = (
     | TruncateLog
     | FlushLog
     | WriteQuorumState
+    | AppendSnapshot
+    | FinishSnapshot
+    | DropSnapshot
+    | InstallSnapshot
+    | CleanLog
     | Send
+    | SendApi
     | Reply
+    | SnapshotReply
     | ApiReply
     | Trace
     | Stopped
 )
 
-DURABLE = (AppendLog, TruncateLog, FlushLog, WriteQuorumState)
+DURABLE = (
+    AppendLog,
+    TruncateLog,
+    FlushLog,
+    WriteQuorumState,
+    AppendSnapshot,
+    FinishSnapshot,
+    DropSnapshot,
+    InstallSnapshot,
+    CleanLog,
+)
 """Effects a shell completes before it sends anything of the same step."""
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.metadata.alter_configs import check_resource
 from nodes.metadata.effective import Effective, configs_of
 from nodes.metadata.failure import UNSUPPORTED_ENDPOINT_TYPE, ApiError
 from nodes.metadata.image import MetadataImage, Topic
 from nodes.metadata.operation import NO_ID, Body, Context
-from nodes.metadata.quorum import Endpoint, Quorum, ReplicaProgress
+from nodes.metadata.quorum import Quorum, ReplicaProgress
 from nodes.metadata.topics import METADATA_TOPIC, check_topic_name
 from nodes.protocol.errors import (
     INVALID_REQUEST,

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-# Codes that only the metadata APIs use; the others are in nodes.protocol.errors.
-INVALID_TOPIC_EXCEPTION: Final = 17
-TOPIC_AUTHORIZATION_FAILED: Final = 29
-INVALID_CONFIG: Final = 40
-POLICY_VIOLATION: Final = 44
-UNSUPPORTED_ENDPOINT_TYPE: Final = 115
+from nodes.protocol.errors import (
+    INVALID_CONFIG,
+    INVALID_TOPIC_EXCEPTION,
+    POLICY_VIOLATION,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNSUPPORTED_ENDPOINT_TYPE,
+)
+
+__all__ = [
+    "INVALID_CONFIG",
+    "INVALID_TOPIC_EXCEPTION",
+    "POLICY_VIOLATION",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "UNSUPPORTED_ENDPOINT_TYPE",
+    "ApiError",
+    "refusal",
+]
 
 
 class ApiError(Exception):

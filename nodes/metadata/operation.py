@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.draw import draw, draw_below
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.placement import Candidate
-from nodes.metadata.quorum import Endpoint
 
 Body = dict[str, Any]
 Record = tuple[str, int, Body]

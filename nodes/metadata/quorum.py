@@ -12,17 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from nodes.consensus.endpoint import Endpoint
+
 
 class NotLeaderError(Exception):
     """The quorum is not led by this node in the epoch the caller believes in."""
-
-
-@dataclass(slots=True, frozen=True)
-class Endpoint:
-    """Where a node listens."""
-
-    host: str
-    port: int
 
 
 @dataclass(slots=True)

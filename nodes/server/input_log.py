@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,10 @@ from nodes.consensus.effects import (
     Event,
     FatalError,
     TruncateLog,
-    WriteQuorumState,
 )
+from nodes.consensus.recovered import Recovered
 from nodes.log.atomic import write_fully
 from nodes.log.batch import parse_header
-from nodes.metadata.quorum import Endpoint
 from nodes.node import Node, NodeConfig
 from nodes.server.plain import from_plain, to_plain
 
@@ -56,18 +55,16 @@ def digest_log(batches: Iterable[bytes]) -> str:
 
 def config_to_plain(config: NodeConfig) -> dict[str, Any]:
     """Return the settings as JSON values."""
-    plain: dict[str, Any] = asdict(config)
-    plain["directory_id"] = config.directory_id.hex()
-    plain["voters"] = {str(v): [e.host, e.port] for v, e in sorted(config.voters.items())}
-    return plain
+    return {field.name: to_plain(getattr(config, field.name)) for field in fields(config)} | {
+        "voters": {str(voter): to_plain(e) for voter, e in sorted(config.voters.items())}
+    }
 
 
 def config_from_plain(plain: dict[str, Any]) -> NodeConfig:
     """Return the settings :func:`config_to_plain` was given."""
-    voters = {int(v): Endpoint(host, port) for v, (host, port) in plain["voters"].items()}
-    return NodeConfig(
-        **plain | {"directory_id": bytes.fromhex(plain["directory_id"]), "voters": voters}
-    )
+    values = {name: from_plain(value) for name, value in plain.items()}
+    values["voters"] = {int(voter): endpoint for voter, endpoint in values["voters"].items()}
+    return NodeConfig(**values)
 
 
 def _bytes_as_hex(value: object) -> str:
@@ -110,8 +107,7 @@ class InputLog:
     def start(
         self,
         config: NodeConfig,
-        quorum_state: WriteQuorumState | None,
-        batches: Sequence[bytes],
+        recovered: Recovered,
         now: int,
         wall_ms: int,
         effects: Sequence[Effect] | None,
@@ -123,8 +119,8 @@ class InputLog:
                 "now": now,
                 "wall_ms": wall_ms,
                 "config": config_to_plain(config),
-                "quorum_state": to_plain(quorum_state),
-                "log": digest_log(batches),
+                "quorum_state": to_plain(recovered.quorum_state),
+                "log": digest_log(recovered.batches),
                 "effects": FATAL if effects is None else digest_effects(effects),
             }
             self._file.write([line])
@@ -234,7 +230,7 @@ def _started(line: dict[str, Any], batches: Sequence[bytes]) -> tuple[Node | Non
     config = config_from_plain(line["config"])
     state = from_plain(line["quorum_state"])
     try:
-        node = Node(config, state, list(batches), line["now"], line["wall_ms"])
+        node = Node(config, Recovered(state, batches), line["now"], line["wall_ms"])
         return node, node.start(line["now"], line["wall_ms"])
     except FatalError:
         return None, None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from nodes.consensus.effects import FatalError
+from nodes.consensus.recovered import Recovered
 from nodes.log.files import LogCorruptError
 from nodes.log.format import FormatError, format_directory, load_meta
 from nodes.log.quorum_state import QuorumStateError
@@ -113,7 +114,7 @@ async def _serve(
     traces = TraceFile(config.trace_file, config.node_name, incarnation)
     inputs = InputLog(config.input_log)
     now, wall_us = monotonic_us(), time.time_ns() // 1000
-    recovered = (node_config, storage.quorum_state, storage.batches)
+    recovered = (node_config, storage.recovered)
     try:
         node = Node(*recovered, now, wall_us // 1000)
         effects = node.start(now, wall_us // 1000)
@@ -123,7 +124,7 @@ async def _serve(
         traces.fatal(str(error), now, wall_us)
         return FATAL
     inputs.start(*recovered, now, wall_us // 1000, effects)
-    storage.batches = ()  # the node has its own
+    storage.recovered = Recovered()  # the node has its own
     shell = Shell(node, storage, traces, inputs)
     peers = Peers(
         config.node_id,

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from nodes.consensus.effects import Event, ResponseReceived, Send
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import Request, Response, VoteRequest, VoteResponse
-from nodes.metadata.quorum import Endpoint
 from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_response, encode_request
 from nodes.protocol.codec import ProtocolError
 from nodes.protocol.errors import NONE, UNSUPPORTED_VERSION

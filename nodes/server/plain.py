@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from nodes.consensus import effects
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import messages
 
 _CLASSES: Final[dict[str, type]] = {
@@ -21,6 +22,8 @@ _CLASSES: Final[dict[str, type]] = {
         effects.RequestReceived,
         effects.ResponseReceived,
         effects.ApiRequest,
+        effects.ApiResponseReceived,
+        Endpoint,
         effects.Shutdown,
         effects.WriteQuorumState,
         messages.VoteRequest,
@@ -31,6 +34,14 @@ _CLASSES: Final[dict[str, type]] = {
         messages.EndQuorumEpochResponse,
         messages.FetchRequest,
         messages.FetchResponse,
+        messages.FetchSnapshotRequest,
+        messages.FetchSnapshotResponse,
+        messages.AddRaftVoterRequest,
+        messages.RemoveRaftVoterRequest,
+        messages.UpdateRaftVoterRequest,
+        messages.VoterChangeResponse,
+        messages.ApiVersionsRequest,
+        messages.ApiVersionsResponse,
     )
 }
 

@@ -26,11 +26,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from nodes.metadata.quorum import Endpoint
+from nodes.consensus.endpoint import Endpoint
 from nodes.node import NodeConfig
 
 LISTENER: Final = "CONTROLLER"
@@ -87,14 +87,15 @@ class ServerConfig:
 
     def node_config(self, directory_id: bytes, incarnation: int) -> NodeConfig:
         """Return what the pure node is configured with."""
-        return NodeConfig(
+        config = NodeConfig(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
             directory_id=directory_id,
             voters=dict(self.voters),
             incarnation=incarnation,
-            **self.numbers,
         )
+        numbers: dict[str, Any] = dict(self.numbers)
+        return replace(config, **numbers)
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
+from nodes.consensus.recovered import Recovered
 from nodes.log import quorum_state
 from nodes.log.atomic import replace_file
 from nodes.log.files import MetadataLogFiles
@@ -20,14 +21,14 @@ from nodes.log.files import MetadataLogFiles
 class Storage:
     """The data directory of a running node; holds its lock until :meth:`close`.
 
-    ``batches`` and ``quorum_state`` are what was found. All methods raise OSError.
+    ``recovered`` is what was found. All methods raise OSError.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._log = MetadataLogFiles(directory)
-        self.batches: Sequence[bytes] = self._log.recover()
-        self.quorum_state = quorum_state.read(directory)
+        batches = self._log.recover()
+        self.recovered = Recovered(quorum_state.read(directory), batches)
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
         """Carry out the durable effects among ``effects``, in order; durable on return."""

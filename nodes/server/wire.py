@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -16,12 +17,11 @@ from nodes.consensus.kraft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    QuorumResponse,
     Request,
-    Response,
     VoteRequest,
     VoteResponse,
 )
-from nodes.metadata.quorum import Endpoint
 from nodes.protocol.errors import INVALID_REQUEST, NONE
 
 Body = dict[str, Any]
@@ -113,6 +113,7 @@ def request_to_body(message: Request, version: int, endpoints: Endpoints) -> Bod
             }
         case FetchRequest():
             return _fetch_to_body(message, version)
+    raise ShapeError(f"{type(message).__name__} cannot be sent")
 
 
 def _topics(**partition: Any) -> list[Body]:
@@ -214,7 +215,7 @@ def _fetch_from_body(version: int, body: Body) -> FetchRequest:
 # --- responses ----------------------------------------------------------------------------
 
 
-def response_to_body(message: Response, version: int, endpoints: Endpoints) -> Body:
+def response_to_body(message: QuorumResponse, version: int, endpoints: Endpoints) -> Body:
     """Return the body of an answer at ``version``; the leader's endpoint goes with it."""
     leader = endpoints.get(message.leader_id)
     nodes: list[Body] = []
@@ -263,7 +264,7 @@ def _fetch_response_to_body(message: FetchResponse, version: int, nodes: list[Bo
     return body
 
 
-def response_from_body(api: str, version: int, body: Body) -> Response:
+def response_from_body(api: str, version: int, body: Body) -> QuorumResponse:
     """Return the quorum response in a decoded ``body``. Raises :class:`ShapeError`."""
     error = body["error_code"]
     if api == "Fetch":

@@ -16,12 +16,14 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import poll
 from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.messages import Request, Response
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.responses import handle_response
+from nodes.consensus.recovered import Recovered
 from nodes.log.batch import parse_header
 
 MS = 1000
@@ -71,13 +73,13 @@ class Cluster:
             i,
             "cluster",
             bytes([i] * 16),
-            tuple(self.ids),
+            {voter: Endpoint(f"n{voter}", 9093) for voter in self.ids},
             seed=self.seed,
             incarnation=self.incarnation[i],
             fetch_max_bytes=self.fetch_max_bytes,
         )
         disk = self.disks[i]
-        replica = Replica(config, disk.quorum_state, list(disk.batches), self.now, 0)
+        replica = Replica(config, Recovered(disk.quorum_state, list(disk.batches)), self.now, 0)
         replica.now = self.now
         self.replicas[i] = replica
         replica.start()

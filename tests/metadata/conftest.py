@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 
 from nodes.consensus.effects import ApiRequest
+from nodes.consensus.endpoint import Endpoint
 from nodes.log.batch import decode_batch, encode_batch
 from nodes.metadata.controller import Controller
-from nodes.metadata.quorum import (
-    Endpoint,
-    NotLeaderError,
-    QuorumDescription,
-    ReplicaProgress,
-)
+from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
 from nodes.protocol.codec import decode, encode
 from nodes.protocol.records import decode_record
 

@@ -20,6 +20,7 @@ from nodes.consensus.effects import (
     Tick,
     WriteQuorumState,
 )
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -28,7 +29,7 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.metadata.quorum import Endpoint
+from nodes.consensus.recovered import Recovered
 from nodes.node import Node, NodeConfig
 from nodes.server.input_log import (
     InputLog,
@@ -89,7 +90,7 @@ class Machine:
         plain = config_to_plain(CONFIG) | {"incarnation": self.incarnation}
         config = config_from_plain(plain)
         self.log = InputLog(self.path)
-        recovered = (config, self.quorum_state, list(self.batches))
+        recovered = (config, Recovered(self.quorum_state, list(self.batches)))
         self.node = Node(*recovered, self.now, 0)
         effects = self.node.start(self.now, 0)
         self.log.start(*recovered, self.now, 0, effects)

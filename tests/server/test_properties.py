@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodes.metadata.quorum import Endpoint
+from nodes.consensus.endpoint import Endpoint
 from nodes.server.properties import ConfigError, load_config, parse_properties, server_config
 
 GOOD = {

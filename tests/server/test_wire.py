@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import (
     NO_WAKE,
     BeginQuorumEpochRequest,
@@ -15,12 +16,11 @@ from nodes.consensus.kraft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    QuorumResponse,
     Request,
-    Response,
     VoteRequest,
     VoteResponse,
 )
-from nodes.metadata.quorum import Endpoint
 from nodes.protocol.apis import SUPPORTED
 from nodes.protocol.codec import decode, encode
 from nodes.server.wire import (
@@ -42,7 +42,7 @@ BEGIN = BeginQuorumEpochRequest("c", 2, D2, 1, 7)
 END = EndQuorumEpochRequest(None, 1, 7, ((2, D2), (3, D1)))
 FETCH = FetchRequest("c", 2, D2, 500, 1 << 20, 7, 40, 6, 39)
 
-RESPONSES: list[Response] = [
+RESPONSES: list[QuorumResponse] = [
     VoteResponse(0, 0, 1, 7, True),
     VoteResponse(0, 74, -1, 8, False),
     BeginQuorumEpochResponse(0, 0, 1, 7),
@@ -62,10 +62,10 @@ def sent(message: Request, version: int) -> Request:
     return request_from_body(api, version, body)
 
 
-def answered(message: Response, version: int) -> Response:
-    api = type(message).__name__.removesuffix("Response")
-    data = encode(f"{api}Response", version, response_to_body(message, version, ENDPOINTS))
-    body, _ = decode(f"{api}Response", version, data)
+def answered(message: QuorumResponse, version: int) -> QuorumResponse:
+    api = type(message).__name__.removesuffix("QuorumResponse")
+    data = encode(f"{api}QuorumResponse", version, response_to_body(message, version, ENDPOINTS))
+    body, _ = decode(f"{api}QuorumResponse", version, data)
     return response_from_body(api, version, body)
 
 
@@ -98,15 +98,15 @@ def test_every_version_of_fetch(version: int) -> None:
 
 
 @pytest.mark.parametrize("message", RESPONSES, ids=repr)
-def test_every_version_of_every_answer(message: Response) -> None:
-    low, high = SUPPORTED[type(message).__name__.removesuffix("Response")]
+def test_every_version_of_every_answer(message: QuorumResponse) -> None:
+    low, high = SUPPORTED[type(message).__name__.removesuffix("QuorumResponse")]
     for version in range(low, high + 1):
         assert answered(message, version) == message
 
 
 @pytest.mark.parametrize("message", RESPONSES, ids=repr)
-def test_an_error_at_the_top_stands_alone(message: Response) -> None:
-    newest = SUPPORTED[type(message).__name__.removesuffix("Response")][1]
+def test_an_error_at_the_top_stands_alone(message: QuorumResponse) -> None:
+    newest = SUPPORTED[type(message).__name__.removesuffix("QuorumResponse")][1]
     refused = answered(replace(message, error=104, partition_error=0), newest)
     assert refused.error == 104
     assert refused.leader_id == -1
@@ -149,13 +149,13 @@ def test_anything_but_the_metadata_partition_is_refused(message: Request) -> Non
             decoded, _ = decode(f"{api}Request", version, data)
             with pytest.raises(ShapeError):
                 request_from_body(api, version, decoded)
-        encode(f"{api}Response", version, invalid_request(api))
+        encode(f"{api}QuorumResponse", version, invalid_request(api))
 
 
 @pytest.mark.parametrize("api", QUORUM_APIS)
 def test_an_answer_about_another_partition_is_refused(api: str) -> None:
     version = SUPPORTED[api][1]
-    data = encode(f"{api}Response", version, {"error_code": 0})
-    body, _ = decode(f"{api}Response", version, data)
+    data = encode(f"{api}QuorumResponse", version, {"error_code": 0})
+    body, _ = decode(f"{api}QuorumResponse", version, data)
     with pytest.raises(ShapeError):
         response_from_body(api, version, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -24,6 +24,7 @@ from nodes.consensus.effects import (
     WriteQuorumState,
 )
 from nodes.consensus.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from nodes.consensus.recovered import Recovered
 from simulation.knobs import Knobs
 from simulation.world import World
 
@@ -98,13 +99,12 @@ class Toys:
         self,
         node_id: int,
         incarnation: int,
-        quorum_state: WriteQuorumState | None,
-        batches: Sequence[bytes],
+        recovered: Recovered,
         now: int,
         wall_ms: int,
     ) -> ToyNode:
         peers = [i for i in self.made if i != node_id]
-        node = ToyNode(node_id, peers, incarnation, list(batches), quorum_state)
+        node = ToyNode(node_id, peers, incarnation, list(recovered.batches), recovered.quorum_state)
         self.made[node_id].append(node)
         return node
 

@@ -22,7 +22,8 @@ from kraftwreck.main import status
 from kraftwreck.replay import replay_nodes, replay_simulated
 from nemesis import triggers
 from nodes.consensus.effects import Tick
-from nodes.metadata.quorum import Endpoint
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.recovered import Recovered
 from nodes.node import Node, NodeConfig
 from nodes.server.input_log import InputLog
 from simulation.knobs import Knobs
@@ -230,8 +231,8 @@ def test_replay_runs_each_node_of_a_real_run_again(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (tmp_path / "nodes" / "n2").mkdir()
     (tmp_path / "test.json").write_text("{}")
-    node, log = Node(config, None, [], 0, 0), InputLog(folder / "inputs.log")
-    log.start(config, None, [], 0, 0, node.start(0, 0))
+    node, log = Node(config, Recovered(), 0, 0), InputLog(folder / "inputs.log")
+    log.start(config, Recovered(), 0, 0, node.start(0, 0))
     log.step(Tick(), 5, 1, node.step(Tick(), 5, 1))
     assert replay_nodes(tmp_path, "n1") == [{"node": "n1", "same": True}]
     assert [found["same"] for found in replay_nodes(tmp_path, None)] == [True, None]

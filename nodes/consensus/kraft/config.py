@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from nodes.consensus.endpoint import Endpoint
 
 
 @dataclass(slots=True, frozen=True)
 class QuorumConfig:
     """Identity and timers of one replica of the metadata log.
 
-    ``voters`` are the node ids of the static voter set. ``incarnation`` counts process
-    starts; with ``seed`` it keys every random choice. Sizes are bytes, times milliseconds.
+    ``voters`` is the static voter set (``controller.quorum.voters``); it is empty where the
+    set is dynamic (KIP-853) and lies in the log. ``bootstrap_servers`` are controllers to ask
+    who leads (``controller.quorum.bootstrap.servers``), ``listener`` is where this node's
+    quorum RPCs are to be sent (None: nowhere, it is a broker). A node that ``can_become_voter``
+    (a controller) flushes what it fetches; with ``auto_join`` it adds itself to the voters.
+    ``incarnation`` counts process starts; with ``seed`` it keys every random choice. Sizes
+    are bytes, times milliseconds.
     """
 
     node_id: int
     cluster_id: str
     directory_id: bytes
-    voters: tuple[int, ...]
+    voters: Mapping[int, Endpoint]
     seed: int = 0
     incarnation: int = 1
     election_timeout_ms: int = 1000
@@ -30,13 +38,19 @@ class QuorumConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     batch_max_bytes: int = 8 << 20
+    bootstrap_servers: tuple[Endpoint, ...] = ()
+    listener: Endpoint | None = None
+    can_become_voter: bool = True
+    auto_join: bool = False
+    fetch_snapshot_max_bytes: int = 1 << 20
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    clean_interval_ms: int = 60_000
 
     def __post_init__(self) -> None:
         """Refuse settings no quorum can work with (ValueError)."""
         if len(self.directory_id) != 16:
             raise ValueError("directory_id must be 16 bytes")
-        if len(set(self.voters)) != len(self.voters):
-            raise ValueError(f"voter ids repeat: {self.voters}")
         if self.node_id < 0 or any(v < 0 for v in self.voters):
             raise ValueError("node ids must not be negative")
         for name in ("election_timeout_ms", "fetch_timeout_ms", "request_timeout_ms"):

@@ -2,13 +2,16 @@
 
 ``nodes.server.wire`` translates them to and from Kafka's messages. ``error`` is the
 top-level error code, ``partition_error`` the one inside the partition; -1 stands for an
-unknown leader. Directory ids are 16 bytes, all zero meaning absent.
+unknown leader. Directory ids are 16 bytes, all zero meaning absent. ``leader_endpoint`` is
+where the leader named in a message listens, None if not told.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from nodes.consensus.endpoint import Endpoint
 
 NO_DIRECTORY: Final = bytes(16)
 NO_HIGH_WATERMARK: Final = -1
@@ -40,6 +43,7 @@ class VoteResponse:
     leader_id: int
     leader_epoch: int
     vote_granted: bool
+    leader_endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +55,7 @@ class BeginQuorumEpochRequest:
     voter_directory: bytes
     leader_id: int
     leader_epoch: int
+    leader_endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -61,6 +66,7 @@ class BeginQuorumEpochResponse:
     partition_error: int
     leader_id: int
     leader_epoch: int
+    leader_endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -71,6 +77,7 @@ class EndQuorumEpochRequest:
     leader_id: int
     leader_epoch: int
     successors: tuple[tuple[int, bytes], ...]
+    leader_endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -81,6 +88,7 @@ class EndQuorumEpochResponse:
     partition_error: int
     leader_id: int
     leader_epoch: int
+    leader_endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -113,7 +121,123 @@ class FetchResponse:
     snapshot_end: int
     snapshot_epoch: int
     records: bytes
+    leader_endpoint: Endpoint | None = None
 
 
-Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
-Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+@dataclass(slots=True)
+class FetchSnapshotRequest:
+    """FetchSnapshot (59): a piece of the leader's snapshot from byte ``position`` on."""
+
+    cluster_id: str | None
+    replica_id: int
+    directory: bytes
+    max_bytes: int
+    current_leader_epoch: int
+    snapshot_end: int
+    snapshot_epoch: int
+    position: int
+
+
+@dataclass(slots=True)
+class FetchSnapshotResponse:
+    """Answer to FetchSnapshot: ``data`` at ``position`` of a file of ``size`` bytes.
+
+    ``snapshot_end`` and ``snapshot_epoch`` repeat the id asked for.
+    """
+
+    error: int
+    partition_error: int
+    leader_id: int
+    leader_epoch: int
+    snapshot_end: int = -1
+    snapshot_epoch: int = -1
+    size: int = 0
+    position: int = 0
+    data: bytes = field(default=b"", repr=False)
+    leader_endpoint: Endpoint | None = None
+
+
+@dataclass(slots=True)
+class AddRaftVoterRequest:
+    """AddRaftVoter (80). ``endpoints`` are (listener name, endpoint) pairs."""
+
+    cluster_id: str | None
+    timeout_ms: int
+    voter_id: int
+    directory: bytes
+    endpoints: tuple[tuple[str, Endpoint], ...]
+    ack_when_committed: bool = True
+
+
+@dataclass(slots=True)
+class RemoveRaftVoterRequest:
+    """RemoveRaftVoter (81)."""
+
+    cluster_id: str | None
+    voter_id: int
+    directory: bytes
+
+
+@dataclass(slots=True)
+class UpdateRaftVoterRequest:
+    """UpdateRaftVoter (82): a voter tells where it listens and what it supports."""
+
+    cluster_id: str | None
+    current_leader_epoch: int
+    voter_id: int
+    directory: bytes
+    endpoints: tuple[tuple[str, Endpoint], ...]
+    min_kraft_version: int
+    max_kraft_version: int
+
+
+@dataclass(slots=True)
+class VoterChangeResponse:
+    """Answer to AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter.
+
+    ``partition_error`` is always 0. Only UpdateRaftVoter's answer carries the leader on the
+    wire, only the others' a ``text``.
+    """
+
+    error: int
+    partition_error: int = 0
+    leader_id: int = -1
+    leader_epoch: int = -1
+    leader_endpoint: Endpoint | None = None
+    text: str | None = None
+
+
+@dataclass(slots=True)
+class ApiVersionsRequest:
+    """ApiVersions (18) as a leader asks it of a voter to be added."""
+
+
+@dataclass(slots=True)
+class ApiVersionsResponse:
+    """Answer to ApiVersions: the range of ``kraft.version`` the node supports (0, 0: none)."""
+
+    error: int
+    min_kraft_version: int
+    max_kraft_version: int
+
+
+Request = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | AddRaftVoterRequest
+    | RemoveRaftVoterRequest
+    | UpdateRaftVoterRequest
+    | ApiVersionsRequest
+)
+QuorumResponse = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | VoterChangeResponse
+)
+Response = QuorumResponse | ApiVersionsResponse

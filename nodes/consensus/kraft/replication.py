@@ -35,6 +35,7 @@ from nodes.consensus.kraft.states import (
     Resigned,
     Unattached,
 )
+from nodes.consensus.recovered import Recovered
 from nodes.draw import draw_below
 from nodes.log.batch import BatchHeader, encode_batch, parse_header
 
@@ -52,19 +53,18 @@ class Replication:
     def __init__(
         self,
         config: QuorumConfig,
-        quorum_state: WriteQuorumState | None,
-        batches: Sequence[bytes],
+        recovered: Recovered,
         now: int,
         wall_ms: int,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
-        self.voters = config.voters
+        self.voters = tuple(sorted(config.voters))
         self.is_voter = config.node_id in config.voters
         self.now = now
         self.wall_ms = wall_ms
         self.effects: list[Effect] = []
-        self.log = ReplicatedLog(batches)
+        self.log = ReplicatedLog(recovered.batches)
         self.high_watermark = NO_HIGH_WATERMARK
         self.epoch = 0
         self.links = Links(config)
@@ -76,7 +76,7 @@ class Replication:
         self.announcements: list[tuple[int, int]] = []
         self._delivered = 0
         self._announced = (-1, -1)
-        self._recovered = quorum_state
+        self._recovered = recovered.quorum_state
         self.state: State = Unattached(deadline=NEVER)
 
     # --- clocks and chance --------------------------------------------------------------

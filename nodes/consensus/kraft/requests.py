@@ -38,8 +38,10 @@ def handle_request(replica: Replica, token: int, message: Request) -> None:
         response = _vote(replica, message)
     elif isinstance(message, BeginQuorumEpochRequest):
         response = _begin_quorum_epoch(replica, message)
-    else:
+    elif isinstance(message, EndQuorumEpochRequest):
         response = _end_quorum_epoch(replica, message)
+    else:
+        raise TypeError(f"{type(message).__name__} is not served")
     if response is not None:
         replica.effects.append(Reply(token, response))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from nodes.consensus.effects import FatalError
 from nodes.consensus.kraft.messages import (
+    ApiVersionsResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     FetchResponse,
+    QuorumResponse,
     Response,
     VoteResponse,
 )
@@ -26,6 +28,8 @@ def handle_response(
         return
     if message is None:
         replica.links.failed(source, replica.now)
+        return
+    if isinstance(message, ApiVersionsResponse):
         return
     if message.error != errors.NONE:
         _top_level_error(replica, source, message)
@@ -52,7 +56,7 @@ def _top_level_error(replica: Replica, source: int, message: Response) -> None:
     replica.links.refused(source, replica.now)
 
 
-def _common(replica: Replica, source: int, message: Response) -> bool:
+def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
     """Learn leader and epoch; True when nothing is left to do with the answer."""
     error = message.partition_error
     if error == errors.INVALID_REQUEST:
