@@ -1,4 +1,4 @@
-"""Request and response frames: API keys, the versions served, and headers (KIP-482).
+"""Request and response frames: API keys, the versions spoken, and headers (KIP-482).
 
 A frame is header and body without the int32 length before it; the listener adds and strips that.
 """
@@ -22,20 +22,50 @@ API_KEYS: Final[dict[str, int]] = {
 NAMES: Final[dict[int, str]] = {key: name for name, key in API_KEYS.items()}
 
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
+    # The quorum.
     "Fetch": (12, 18),
-    "Metadata": (0, 13),
-    "ApiVersions": (0, 4),
-    "CreateTopics": (2, 7),
-    "DeleteTopics": (1, 6),
-    "DescribeConfigs": (1, 4),
-    "IncrementalAlterConfigs": (0, 1),
     "Vote": (0, 2),
     "BeginQuorumEpoch": (0, 1),
     "EndQuorumEpoch": (0, 1),
+    "FetchSnapshot": (0, 1),
     "DescribeQuorum": (0, 2),
+    "AddRaftVoter": (0, 1),
+    "RemoveRaftVoter": (0, 0),
+    "UpdateRaftVoter": (0, 0),
+    # Brokers and controllers among each other.
+    "BrokerRegistration": (0, 4),
+    "BrokerHeartbeat": (0, 2),
+    "UnregisterBroker": (0, 0),
+    "ControllerRegistration": (0, 0),
+    "UnregisterController": (0, 0),
+    "AllocateProducerIds": (0, 0),
+    "AlterPartition": (2, 3),
+    "AssignReplicasToDirs": (0, 0),
+    "Envelope": (0, 0),
+    # Clients.
+    "ApiVersions": (0, 4),
+    "Metadata": (0, 13),
     "DescribeCluster": (0, 2),
+    "DescribeTopicPartitions": (0, 0),
+    "OffsetForLeaderEpoch": (2, 4),
+    "CreateTopics": (2, 7),
+    "DeleteTopics": (1, 6),
+    "CreatePartitions": (0, 3),
+    "DescribeConfigs": (1, 4),
+    "AlterConfigs": (0, 2),
+    "IncrementalAlterConfigs": (0, 1),
+    "ElectLeaders": (0, 2),
+    "AlterPartitionReassignments": (0, 1),
+    "ListPartitionReassignments": (0, 0),
+    "UpdateFeatures": (0, 2),
 }
-"""First and last version our controllers serve. Fetch is served for the quorum only."""
+"""First and last version this project speaks: what a node may serve and what it may send.
+
+Which of them a listener serves is up to that listener. Fetch is spoken for the quorum only.
+Versions a schema has beyond these (ApiVersions 5) are not spoken yet. When Produce comes it must be
+advertised from version 0 on though 3 is the first served: old clients switch compression off
+otherwise.
+"""
 
 _FIXED = struct.Struct(">hhi")
 _SHORT = struct.Struct(">h")

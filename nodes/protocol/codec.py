@@ -54,11 +54,11 @@ def decode(message: str, version: int, data: Buffer, offset: int = 0) -> tuple[d
     try:
         return decoder(data, offset, len(data))
     except (IndexError, struct.error):
-        reason: object = "it ends too early"
+        reason = "it ends too early"
     except UnicodeDecodeError as error:
         reason = f"a string is not UTF-8 ({error.reason})"
     except MalformedError as error:
-        reason = error
+        reason = str(error)  # the exception itself would keep this frame, and it the exception
     raise ProtocolError(f"cannot decode {message} v{version}: {reason}")
 
 

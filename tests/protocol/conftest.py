@@ -128,3 +128,8 @@ def completed() -> Callable[[dict[str, Any], tuple[Field, ...]], dict[str, Any]]
 @pytest.fixture
 def drawn() -> Callable[[Message, int, int], dict[str, Any]]:
     return draw_message
+
+
+@pytest.fixture
+def numbers() -> Callable[..., Callable[[int], int]]:
+    return lambda *key: Source(*key).below

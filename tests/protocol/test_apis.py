@@ -31,6 +31,26 @@ def test_keys_and_names_belong_together() -> None:
         assert MESSAGES[f"{api}Response"].key == key
 
 
+def test_no_version_is_spoken_that_has_no_schema() -> None:
+    for api, (low, high) in SUPPORTED.items():
+        for name in (f"{api}Request", f"{api}Response"):
+            assert low in MESSAGES[name].valid
+            assert high in MESSAGES[name].valid
+    # Left to brokers that hold user data, and to groups.
+    assert API_KEYS.keys() - SUPPORTED.keys() == {
+        "Produce",
+        "ListOffsets",
+        "InitProducerId",
+        "FindCoordinator",
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetFetch",
+    }
+
+
 @pytest.mark.parametrize("api", SUPPORTED)
 def test_what_is_supported_can_be_read_and_written(api: str) -> None:
     low, high = SUPPORTED[api]

@@ -1,4 +1,8 @@
-"""All message schemas by name. Texts live in modules, so that they load from inside a zip."""
+"""All message schemas by name. Texts live in modules, so that they load from inside a zip.
+
+Left out are the four RPCs by which a controller drove brokers under ZooKeeper (LeaderAndIsr,
+StopReplica, UpdateMetadata, ControlledShutdown; keys 4 to 7): no KRaft node sends or serves them.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,11 @@ from nodes.protocol.schemas import (
     groups,
     headers,
     metadata,
+    offsets,
     quorum,
 )
 
-_MODULES = (headers, quorum, controller, admin, data, groups, control, metadata)
+_MODULES = (headers, quorum, controller, admin, data, groups, offsets, control, metadata)
 
 MESSAGES: Final[dict[str, Message]] = parse("\n".join(module.TEXT for module in _MODULES))
 RECORDS: Final[dict[str, Message]] = parse(metadata.TEXT)

@@ -100,6 +100,19 @@ ListPartitionReassignmentsResponse key=46 valid=0 flex=0+
     }
   }
 
+AlterConfigsRequest key=33 valid=0-2 flex=2+
+  Resources:[]AlterConfigsResource{
+    ResourceType:int8, ResourceName:string
+    Configs:[]AlterableConfig{Name:string, Value:string[null@0+]}
+  }
+  ValidateOnly:bool
+
+AlterConfigsResponse key=33 valid=0-2 flex=2+
+  ThrottleTimeMs:int32
+  Responses:[]AlterConfigsResourceResponse{
+    ErrorCode:int16, ErrorMessage:string[null@0+], ResourceType:int8, ResourceName:string
+  }
+
 IncrementalAlterConfigsRequest key=44 valid=0-1 flex=1+
   Resources:[]AlterConfigsResource{
     ResourceType:int8, ResourceName:string
