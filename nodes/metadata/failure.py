@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodes.protocol.apis import API_KEYS
 from nodes.protocol.errors import (
     INVALID_CONFIG,
     INVALID_TOPIC_EXCEPTION,
@@ -11,6 +12,8 @@ from nodes.protocol.errors import (
     TOPIC_AUTHORIZATION_FAILED,
     UNSUPPORTED_ENDPOINT_TYPE,
 )
+from nodes.protocol.schema import snake_case
+from nodes.protocol.schemas import MESSAGES
 
 __all__ = [
     "INVALID_CONFIG",
@@ -35,12 +38,36 @@ class ApiError(Exception):
 def refusal(api: str, version: int, body: dict[str, Any], code: int, message: str) -> Any:
     """Return the answer that refuses everything a request of ``api`` asks for.
 
-    Kafka's messages have no error code for the whole request: each part carries it.
+    Where a message has an error code for the whole request, that is it; in the others each
+    part carries it.
     """
+    if api not in API_KEYS:
+        raise AssertionError(f"{api} has no refusal")
     error = {"error_code": code, "error_message": message}
+    whole = {
+        snake_case(field.name)
+        for field in MESSAGES[f"{api}Response"].fields
+        if version in field.versions
+    }
+    if "error_code" in whole:
+        return {name: value for name, value in error.items() if name in whole}
     if api == "CreateTopics":
         topics = [error | {"name": topic["name"]} for topic in body["topics"]]
         return {"throttle_time_ms": 0, "topics": topics}
+    if api == "CreatePartitions":
+        results = [error | {"name": topic["name"]} for topic in body["topics"]]
+        return {"throttle_time_ms": 0, "results": results}
+    if api == "ElectLeaders":
+        elections = [
+            {
+                "topic": topic["topic"],
+                "partition_result": [
+                    error | {"partition_id": number} for number in topic["partitions"]
+                ],
+            }
+            for topic in body["topic_partitions"] or []
+        ]
+        return {"throttle_time_ms": 0, "replica_election_results": elections}
     if api == "DeleteTopics":
         if version >= 6:
             parts = [
@@ -54,7 +81,7 @@ def refusal(api: str, version: int, body: dict[str, Any], code: int, message: st
         error | {"resource_type": part["resource_type"], "resource_name": part["resource_name"]}
         for part in body["resources"]
     ]
-    if api == "IncrementalAlterConfigs":
+    if api in ("IncrementalAlterConfigs", "AlterConfigs"):
         return {"throttle_time_ms": 0, "responses": resources}
     if api == "DescribeConfigs":
         return {
