@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nodes.consensus.endpoint import Endpoint
 from nodes.draw import draw, draw_below
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.placement import Candidate
+from nodes.metadata.quorum import Quorum
+from nodes.metadata.sessions import SESSION_TIMEOUT_MS, Sessions
 
 Body = dict[str, Any]
 Record = tuple[str, int, Body]
@@ -24,11 +26,21 @@ UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
 
 @dataclass(slots=True, frozen=True)
 class Settings:
-    """What the controller is configured with."""
+    """What the controller is configured with; names and defaults are Kafka's.
+
+    A period of 0 switches its task off.
+    """
 
     seed: int
     default_partitions: int = 1
     default_replication: int = 1
+    min_insync_replicas: int = 1
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    max_idle_ms: int = 500
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+    unclean_leader_election_interval_ms: int = 300_000
+    unclean_leader_election_enable: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,7 +48,9 @@ class Context:
     """The state an operation reads.
 
     ``offset`` is where its first record would go; with the node and the epoch it makes
-    every random choice unique and repeatable.
+    every random choice unique and repeatable. ``now`` is monotonic microseconds, ``wall_ms``
+    wall-clock milliseconds. ``registered_at`` tells at which offset a broker's registration
+    lies in the log. ``quorum`` is there on the active controller.
     """
 
     image: MetadataImage
@@ -45,6 +59,12 @@ class Context:
     node_id: int
     epoch: int
     offset: int
+    now: int = 0
+    wall_ms: int = 0
+    cluster_id: str = ""
+    sessions: Sessions = field(default_factory=Sessions)
+    registered_at: Mapping[int, int] = field(default_factory=dict)
+    quorum: Quorum | None = None
 
     def choose(self, bound: int, *key: object) -> int:
         """Draw a number in [0, bound)."""
@@ -79,7 +99,16 @@ class Context:
 
 @dataclass(slots=True)
 class Outcome:
-    """Records to append as one atomic batch, and the answer once they are committed."""
+    """Records to append, and the answer once they are committed.
+
+    They become one batch, or, unless the outcome is ``atomic``, batches of up to
+    :data:`MAX_RECORDS_PER_BATCH`. ``appended`` is called with the last offset once they are
+    in the log (not committed), for what the controller remembers outside of it.
+    ``kraft_version`` is the level the quorum is to go to with it.
+    """
 
     records: Sequence[Record]
     body: Body
+    atomic: bool = True
+    appended: Callable[[int], None] | None = None
+    kraft_version: int | None = None

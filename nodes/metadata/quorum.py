@@ -8,9 +8,9 @@ announced only after the listener has consumed past the start of the epoch (KAFK
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from nodes.consensus.endpoint import Endpoint
 
@@ -64,6 +64,16 @@ class Quorum(Protocol):
         """First offset not known committed, -1 if unknown."""
         ...
 
+    @property
+    def next_offset(self) -> int:
+        """Where the next batch appended by this node would begin."""
+        ...
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of ``kraft.version`` in force: 1 if voters may be added and removed."""
+        ...
+
     def append(self, epoch: int, records: Sequence[bytes], now: int) -> int:
         """Append framed metadata ``records`` as one atomic batch; return the last offset.
 
@@ -78,4 +88,34 @@ class Quorum(Protocol):
 
     def describe(self, now: int) -> QuorumDescription:
         """Return the replication state (leader only)."""
+        ...
+
+    def kraft_version_fault(self, level: int) -> str | None:
+        """Return why ``kraft.version`` cannot go to ``level`` now, None if it can.
+
+        All voters must have told their directories and support it; it never goes down.
+        """
+        ...
+
+    def upgrade_kraft_version(self, level: int) -> None:
+        """Append the control records that raise ``kraft.version`` to ``level``.
+
+        Only after :meth:`kraft_version_fault` returned None in the same step; nothing happens
+        if it is in force already. Raises :class:`NotLeaderError` on a follower.
+        """
+        ...
+
+    def change_voters(
+        self,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        answer: Callable[[dict[str, Any]], None],
+        now: int,
+    ) -> None:
+        """Carry out an AddRaftVoter or RemoveRaftVoter request that a broker forwarded.
+
+        ``answer`` is called exactly once with the body of the response, in this call or in a
+        later step.
+        """
         ...
