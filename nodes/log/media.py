@@ -1,0 +1,130 @@
+"""Every change of a node's files goes through here: the plain file system.
+
+Nothing below promises durability but :meth:`File.fsync` (contents) and
+:meth:`Media.fsync_directory` (names); what the two cover is what a crash leaves.
+:class:`nodes.log.write_loss.WriteLossMedia` holds a node to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+class File:
+    """A file that is open for appending and cutting. All methods raise OSError."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        # O_APPEND: after a cut the next write goes to the new end.
+        flags |= os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o644)
+
+    def append(self, data: bytes) -> None:
+        """write(2) all of ``data`` at the end; on OSError a part of it may have been written."""
+        write_fully(self._fd, data)
+
+    def truncate(self, length: int) -> None:
+        """Cut the file to its first ``length`` bytes."""
+        os.ftruncate(self._fd, length)
+
+    def fsync(self) -> None:
+        """Make the contents durable; not the name."""
+        os.fsync(self._fd)
+
+    def protect(self) -> None:
+        """Take away the right to write from everybody."""
+        os.fchmod(self._fd, os.fstat(self._fd).st_mode & 0o444)
+
+    def close(self) -> None:
+        """Close the file, without making anything durable; harmless when repeated."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Media:
+    """The operations on files by path. All methods raise OSError."""
+
+    def open(self, path: Path, *, fresh: bool = False) -> File:
+        """Open ``path``, created if missing; ``fresh``: emptied if it was there."""
+        return File(path, os.O_CREAT | (os.O_TRUNC if fresh else 0))
+
+    def read(self, path: Path) -> bytes:
+        """Return the whole content."""
+        return path.read_bytes()
+
+    def read_at(self, path: Path, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes from ``position`` on."""
+        with path.open("rb") as file:
+            file.seek(position)
+            return file.read(size)
+
+    def names(self, directory: Path) -> list[str]:
+        """Return the names in ``directory``, sorted."""
+        return sorted(path.name for path in directory.iterdir())
+
+    def make_directory(self, directory: Path) -> None:
+        """Create ``directory``, durably, unless it is there."""
+        if not directory.exists():
+            directory.mkdir()
+            _fsync_directory(directory.parent)
+
+    def unlink(self, path: Path) -> None:
+        """Remove ``path`` if it is there."""
+        path.unlink(missing_ok=True)
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Give ``path`` the name ``target`` in the same directory, in place of what had it."""
+        path.replace(target)
+
+    def fsync_directory(self, directory: Path) -> None:
+        """Make names created, changed or removed in ``directory`` durable."""
+        _fsync_directory(directory)
+
+    def close(self) -> None:
+        """End orderly: what was written stays, as it does in the kernel's page cache."""
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Replace a small file so that a crash leaves the old content or the new one.
+
+        Write beside it, fsync, rename over it, fsync the directory. Raises OSError with ``path``
+        unchanged; only if the last fsync fails it may hold either.
+        """
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        try:
+            # Fresh: an earlier crash may have left one.
+            file = self.open(temporary, fresh=True)
+            try:
+                file.append(data)
+                file.fsync()
+            finally:
+                file.close()
+            self.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.unlink(temporary)
+            raise
+        self.fsync_directory(path.parent)
+
+
+PLAIN: Final = Media()
+"""The file system as it is."""
+
+
+def write_fully(fd: int, data: bytes) -> None:
+    """write(2) all of ``data``; on OSError a part of it may have been written."""
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
+
+
+def _fsync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
