@@ -6,13 +6,13 @@ what goes in and out and for the order a shell must keep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nodes.consensus.effects import (
     ApiRequest,
     Effect,
     Event,
+    FatalError,
     RequestReceived,
     ResponseReceived,
     Shutdown,
@@ -21,13 +21,13 @@ from nodes.consensus.effects import (
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import poll
 from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.leader import Leader, Progress
+from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.responses import handle_response
-from nodes.consensus.recovered import Recovered
+from nodes.consensus.recovered import Recovered, Snapshot
+from nodes.local_quorum import LocalQuorum
 from nodes.metadata.controller import Controller
-from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,66 +57,6 @@ class NodeConfig(QuorumConfig):
     rack: str | None = None
 
 
-class _ReplicaQuorum:
-    """The replica as the controller sees it (``nodes.metadata.quorum.Quorum``)."""
-
-    def __init__(self, replica: Replica, voters: Mapping[int, Endpoint]) -> None:
-        self._replica = replica
-        self.node_id = replica.node_id
-        self.cluster_id = replica.config.cluster_id
-        self.voters = voters
-
-    @property
-    def epoch(self) -> int:
-        return self._replica.epoch
-
-    @property
-    def leader_id(self) -> int:
-        return self._replica.leader_id
-
-    @property
-    def is_leader(self) -> bool:
-        return self._replica.is_leader
-
-    @property
-    def high_watermark(self) -> int:
-        return self._replica.high_watermark
-
-    def append(self, epoch: int, records: Sequence[bytes], now: int) -> int:
-        replica = self._replica
-        if not replica.is_leader or replica.epoch != epoch or replica.shutting_down:
-            raise NotLeaderError(f"node {self.node_id} does not lead epoch {epoch}")
-        return replica.append_records(epoch, records)
-
-    def resign(self, epoch: int, now: int) -> None:
-        if epoch == self._replica.epoch:
-            self._replica.resign("controller")
-
-    def describe(self, now: int) -> QuorumDescription:
-        replica = self._replica
-        leader = replica.state
-        if not isinstance(leader, Leader):
-            raise NotLeaderError(f"node {self.node_id} does not lead")
-
-        def progress(replica_id: int, state: Progress) -> ReplicaProgress:
-            own = replica_id == replica.node_id
-            return ReplicaProgress(
-                replica_id,
-                state.directory,
-                state.end_offset,
-                replica.wall_ms if own else state.last_fetch_wall,
-                replica.wall_ms if own else state.last_caught_up_wall,
-            )
-
-        return QuorumDescription(
-            leader.leader_id,
-            replica.epoch,
-            replica.high_watermark,
-            [progress(i, p) for i, p in sorted(leader.voters.items())],
-            [progress(i, p) for i, p in sorted(leader.observers.items())],
-        )
-
-
 class Node:
     """One process of the cluster as a pure state machine.
 
@@ -128,8 +68,9 @@ class Node:
     def __init__(self, config: NodeConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
         self.config = config
         self.replica = Replica(config, recovered, now, wall_ms)
+        self._quorum = LocalQuorum(self.replica)
         self.controller = Controller(
-            _ReplicaQuorum(self.replica, dict(config.voters)),
+            self._quorum,
             seed=config.seed,
             max_idle_ms=config.max_idle_ms,
             default_partitions=config.default_partitions,
@@ -174,6 +115,8 @@ class Node:
             poll.poll(replica)
             committed, replica.committed = replica.committed, []
             for batch in committed:
+                if isinstance(batch, Snapshot):
+                    raise FatalError("snapshots are not loaded yet")
                 controller.committed(batch, now)
             announcements, replica.announcements = replica.announcements, []
             for leader_id, epoch in announcements:
@@ -185,6 +128,7 @@ class Node:
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
         effects, replica.effects = replica.effects, []
+        effects = self._quorum.take_answers(effects)
         effects.extend(controller.take_replies())
         return effects
 

@@ -42,3 +42,12 @@ class Recovered:
     start_offset: int = 0
     snapshots: Sequence[SnapshotFile] = ()
     latest: bytes = field(default=b"", repr=False)
+
+
+@dataclass(slots=True, frozen=True)
+class Snapshot:
+    """A snapshot for the listener to load: it replaces everything loaded before."""
+
+    end_offset: int
+    epoch: int
+    content: bytes = field(repr=False)

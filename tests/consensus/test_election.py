@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.election import grants, is_lost, is_up_to_date, is_won
 from nodes.consensus.kraft.leader import Leader
+from nodes.consensus.kraft.member import State
 from nodes.consensus.kraft.messages import NO_DIRECTORY, VoteRequest
-from nodes.consensus.kraft.replication import State
 from nodes.consensus.kraft.requests import successor_delay_ms
 from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from nodes.consensus.kraft.voters import VoterSet
 
 OWN = (3, 10)
 GOOD = OWN
@@ -22,6 +24,7 @@ def request(end: tuple[int, int], *, pre: bool, candidate: int = 2) -> VoteReque
     )
 
 
+THREE = VoterSet.static({i: Endpoint(f"n{i}", 9093) for i in (1, 2, 3)})
 STATES: dict[str, State] = {
     "unattached": Unattached(0),
     "unattached, leader known": Unattached(0, leader_id=3),
@@ -34,7 +37,7 @@ STATES: dict[str, State] = {
     "follower, not fetched yet": Follower(0, 3),
     "follower, has fetched": Follower(0, 3, has_fetched=True),
     "resigned": Resigned(0, (), set()),
-    "leader": Leader(1, (1, 2, 3), (1, 2), 0, 0, 1),
+    "leader": Leader(1, THREE, (1, 2), 0, 0, 1),
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nodes.consensus.effects import FatalError, Reply, WriteQuorumState
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
@@ -17,6 +18,7 @@ from nodes.consensus.kraft.messages import (
 )
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.states import Follower, Resigned
+from nodes.consensus.kraft.voters import VoterSet
 
 if TYPE_CHECKING:
     from tests.consensus.conftest import Cluster
@@ -46,7 +48,8 @@ def test_a_leader_is_elected_and_everybody_follows(cluster_of: Make, voters: int
 def test_a_new_leader_has_no_high_watermark_before_its_own_record_is_shared(
     cluster_of: Make,
 ) -> None:
-    leader = Leader(1, (1, 2, 3, 4, 5), (1, 2, 3), epoch_start=7, now=0, check_quorum_us=1)
+    five = VoterSet.static({i: Endpoint(f"n{i}", 9093) for i in (1, 2, 3, 4, 5)})
+    leader = Leader(1, five, (1, 2, 3), epoch_start=7, now=0, check_quorum_us=1)
     for voter in (1, 2, 3):
         leader.voters[voter].end_offset = 7
     assert leader.high_watermark(-1) == -1, "records of older epochs do not commit by counting"

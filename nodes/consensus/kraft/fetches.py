@@ -35,31 +35,71 @@ def fetch_error(
 ) -> FetchResponse:
     """Return a Fetch answer that only tells error, leader and epoch."""
     return FetchResponse(
-        error, partition_error, replica.leader_id, replica.epoch, -1, -1, -1, -1, -1, -1, b""
+        error,
+        partition_error,
+        replica.leader_id,
+        replica.epoch,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        -1,
+        b"",
+        replica.leader_endpoint,
     )
 
 
-def validate(replica: Replication, offset: int, last_epoch: int) -> tuple[int, int] | None:
-    """Return where the fetcher's log diverges as ``(epoch, end offset)``, None if it does not."""
-    if offset == 0 and replica.log.start_offset == 0:
-        return None
-    end, epoch = replica.log.end_offset_for_epoch(last_epoch)
-    if epoch != last_epoch or end < offset:
-        return epoch, end
-    return None
+@dataclass(slots=True, frozen=True)
+class Verdict:
+    """How a fetch offset stands to the leader's log: at most one of the two is set.
 
-
-def answer(
-    replica: Replication, request: FetchRequest, diverging: tuple[int, int] | None = None
-) -> FetchResponse:
-    """Serve ``request`` now; ``diverging`` is what :func:`validate` said of it.
-
-    A parked fetch was valid and stays so: the log of a leader only grows.
+    ``diverging`` is ``(epoch, end offset)`` of where the logs part, ``snapshot`` the id
+    ``(end offset, epoch)`` of the snapshot to fetch instead.
     """
+
+    diverging: tuple[int, int] | None = None
+    snapshot: tuple[int, int] | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the fetcher's log is a prefix of this one."""
+        return self.diverging is None and self.snapshot is None
+
+
+VALID = Verdict()
+
+
+def validate(replica: Replication, offset: int, last_epoch: int) -> Verdict:
+    """Hold a fetcher's ``(offset, last epoch)`` against this log (KRAFT 2.6)."""
+    log, snapshots = replica.log, replica.snapshots
+    latest = snapshots[-1].id if snapshots else None
+    if offset == 0 and latest is not None and latest != (0, 0):
+        return Verdict(snapshot=latest)
+    if offset == 0 and log.start_offset == 0:
+        return VALID
+    if latest is not None:
+        earliest = snapshots[0]
+        behind = offset < log.start_offset or last_epoch < earliest.epoch
+        foreign = offset == log.start_offset and last_epoch != earliest.epoch
+        if behind or foreign:
+            return Verdict(snapshot=latest)
+    end, epoch = log.end_offset_for_epoch(last_epoch)
+    if latest is not None and (end, last_epoch) == snapshots[0].id:
+        epoch = last_epoch  # The log begins where a snapshot of this very epoch ends.
+    if epoch != last_epoch or end < offset:
+        return Verdict(diverging=(epoch, end))
+    return VALID
+
+
+def answer(replica: Replication, request: FetchRequest, verdict: Verdict = VALID) -> FetchResponse:
+    """Serve ``request`` now; ``verdict`` is what :func:`validate` said of it."""
     response = fetch_error(replica, errors.NONE)
     response.log_start_offset = replica.log.start_offset
-    if diverging is not None:
-        response.diverging_epoch, response.diverging_end = diverging
+    if verdict.diverging is not None:
+        response.diverging_epoch, response.diverging_end = verdict.diverging
+    elif verdict.snapshot is not None:
+        response.snapshot_end, response.snapshot_epoch = verdict.snapshot
     else:
         response.records = replica.log.read(request.fetch_offset, request.max_bytes)
     response.high_watermark = replica.high_watermark
@@ -96,7 +136,9 @@ class ParkedFetches:
                 high_watermark_changed and replica.high_watermark > request.high_watermark
             )
             if news:
-                replica.effects.append(Reply(parked.token, answer(replica, request)))
+                # The log may have been cleaned up past the offset since the fetch came in.
+                verdict = validate(replica, request.fetch_offset, request.last_fetched_epoch)
+                replica.effects.append(Reply(parked.token, answer(replica, request, verdict)))
             else:
                 kept.append(parked)
         self._keep(kept)

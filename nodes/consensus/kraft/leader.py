@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from nodes.consensus.kraft.messages import NO_DIRECTORY
 from nodes.consensus.kraft.states import NEVER
+from nodes.consensus.kraft.voters import Voter, VoterSet
 
 
 def majority(voters: int) -> int:
@@ -46,17 +47,35 @@ class Pending:
     last_offset: int
 
 
+@dataclass(slots=True)
+class VoterChange:
+    """The one voter change in flight: ``kind`` is add, remove or update.
+
+    ``token`` answers its client (None once answered), ``deadline`` is when the change is
+    given up; ``offset`` is that of its VotersRecord, -1 until it is appended.
+    """
+
+    kind: str
+    token: int | None
+    voter: Voter
+    deadline: int
+    ack_when_committed: bool = True
+    offset: int = -1
+
+
 class Leader:
     """Leader of ``epoch``; ``epoch_start`` is where its LeaderChange record lies."""
 
     name: ClassVar[str] = "leader"
     __slots__ = (
+        "change",
         "check_quorum_deadline",
         "check_quorum_us",
         "drain_at",
         "epoch_start",
         "fetched",
         "granting",
+        "known_voters",
         "leader_id",
         "next_offset",
         "observers",
@@ -64,13 +83,14 @@ class Leader:
         "pending_bytes",
         "voted_directory",
         "voted_id",
+        "voter_set",
         "voters",
     )
 
     def __init__(
         self,
         node_id: int,
-        voters: tuple[int, ...],
+        voters: VoterSet,
         granting: Iterable[int],
         epoch_start: int,
         now: int,
@@ -79,8 +99,11 @@ class Leader:
         self.leader_id = node_id
         self.voted_id = -1
         self.voted_directory = NO_DIRECTORY
-        self.voters = {voter: Progress() for voter in voters}
-        self.observers: dict[int, Progress] = {}
+        self.voter_set = voters
+        self.voters = {voter: Progress() for voter in voters.ids}
+        self.observers: dict[tuple[int, bytes], Progress] = {}
+        self.change: VoterChange | None = None
+        self.known_voters: VoterSet | None = None
         self.granting = tuple(sorted(granting))
         self.epoch_start = epoch_start
         self.check_quorum_us = check_quorum_us
@@ -90,6 +113,34 @@ class Leader:
         self.pending_bytes = 0
         self.drain_at = NEVER
         self.next_offset = epoch_start
+
+    def set_voters(self, voters: VoterSet, now: int) -> None:
+        """Count by another voter set from now on; what is known of each replica is kept."""
+        known = {(i, p.directory): p for i, p in self.voters.items()} | self.observers
+        self.voters = {}
+        for voter_id in voters.ids:
+            voter = voters.get(voter_id)
+            assert voter is not None
+            for replica_id, directory in list(known):
+                if voter.is_replica(replica_id, directory) and voter_id not in self.voters:
+                    self.voters[voter_id] = known.pop((replica_id, directory))
+            self.voters.setdefault(voter_id, Progress())
+        self.observers = {key: p for key, p in known.items() if key[0] != self.leader_id}
+        self.voter_set = voters
+        self.fetched &= set(voters.ids)
+        if len(voters) > 1 or self.leader_id not in self.voters:
+            if self.check_quorum_deadline == NEVER:
+                self.check_quorum_deadline = now + self.check_quorum_us
+        else:
+            self.check_quorum_deadline = NEVER
+
+    def enqueue(self, batch: bytes, records: int) -> int:
+        """Queue a batch that begins at ``next_offset``; return its last offset."""
+        last = self.next_offset + records - 1
+        self.pending.append(Pending(batch, last))
+        self.pending_bytes += len(batch)
+        self.next_offset = last + 1
+        return last
 
     def candidate_high_watermark(self) -> int:
         """Return the largest offset a majority of voters has reached, -1 if unknown."""
@@ -117,9 +168,7 @@ class Leader:
         wall_ms: int,
     ) -> None:
         """Note that a replica holds everything below ``fetch_offset`` (a valid Fetch)."""
-        progress = self.voters.get(replica_id)
-        if progress is None:
-            progress = self.observers.setdefault(replica_id, Progress())
+        progress = self.progress(replica_id, directory)
         progress.directory = directory
         if fetch_offset >= leader_end:
             progress.last_caught_up_wall = wall_ms
@@ -129,12 +178,29 @@ class Leader:
         progress.leader_end_at_last_fetch = leader_end
         progress.last_fetch = now
         progress.last_fetch_wall = wall_ms
-        if replica_id in self.voters and replica_id != self.leader_id:
-            self.fetched.add(replica_id)
-            needed = majority(len(self.voters)) - (1 if self.leader_id in self.voters else 0)
-            if len(self.fetched) >= needed:
-                self.fetched.clear()
+        self.heard_from(replica_id, directory, now)
+
+    def progress(self, replica_id: int, directory: bytes) -> Progress:
+        """Return what is known of a replica: of a voter, or else of an observer (I27)."""
+        if self.voter_set.has(replica_id, directory):
+            return self.voters[replica_id]
+        return self.observers.setdefault((replica_id, directory), Progress())
+
+    def heard_from(self, replica_id: int, directory: bytes, now: int) -> None:
+        """Count a sign of life of a voter towards the check of the quorum (KAFKA-15489)."""
+        if replica_id == self.leader_id or not self.voter_set.has(replica_id, directory):
+            return
+        self.fetched.add(replica_id)
+        needed = majority(len(self.voters)) - (1 if self.leader_id in self.voters else 0)
+        if len(self.fetched) >= needed:
+            self.fetched.clear()
+            if self.check_quorum_deadline != NEVER:
                 self.check_quorum_deadline = now + self.check_quorum_us
+
+    def forget_silent_observers(self, before: int) -> None:
+        """Drop observers not heard of since ``before`` (µs)."""
+        if self.observers:
+            self.observers = {k: p for k, p in self.observers.items() if p.last_fetch >= before}
 
     def successors(self) -> tuple[tuple[int, bytes], ...]:
         """Return the other voters, best replicated first (EndQuorumEpoch)."""

@@ -28,6 +28,11 @@ class Links:
         """Forget what is in flight (state transition)."""
         self._out.clear()
 
+    def forget(self, destination: int) -> None:
+        """Free the slot of ``destination``, whatever was asked, and end its back-off."""
+        self._out.pop(destination, None)
+        self._backoff.pop(destination, None)
+
     @property
     def idle(self) -> bool:
         """Whether nothing at all is in flight."""

@@ -1,5 +1,7 @@
 """The replicated log as the core sees it: whole batches in memory and their epochs.
 
+What lies below ``start_offset`` is covered by a snapshot and is not here any more.
+
 The shell keeps the same bytes on disk; every change here has its effect (AppendLog,
 TruncateLog). Offsets are record offsets; ``end_offset`` (LEO) is the next one to write.
 
@@ -18,24 +20,46 @@ from nodes.log.batch import BatchHeader, parse_header
 
 
 class ReplicatedLog:
-    """Batches from offset 0 on, and the first offset of each epoch."""
+    """Batches from ``start_offset`` on, and the first offset of each epoch.
 
-    __slots__ = ("_bases", "_batches", "_epoch_starts", "_epochs", "end_offset", "start_offset")
+    ``base`` is the snapshot ``(end offset, epoch)`` that an empty log continues: its epoch
+    counts as the last one as long as the log holds nothing newer.
+    """
 
-    def __init__(self, batches: Sequence[bytes] = ()) -> None:
+    __slots__ = (
+        "_bases",
+        "_batches",
+        "_epoch_starts",
+        "_epochs",
+        "base",
+        "end_offset",
+        "size",
+        "start_offset",
+    )
+
+    def __init__(
+        self,
+        batches: Sequence[bytes] = (),
+        start_offset: int = 0,
+        base: tuple[int, int] = (0, 0),
+    ) -> None:
         self._batches: list[bytes] = []
         self._bases: list[int] = []
         self._epochs: list[int] = []
         self._epoch_starts: list[int] = []
-        self.start_offset = 0
-        self.end_offset = 0
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+        self.base = base
+        self.size = 0
         for batch in batches:
             self.append(batch, parse_header(batch))
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, 0 for an empty log (lastFetchedEpoch)."""
-        return self._epochs[-1] if self._epochs else 0
+        """Epoch of the last record (lastFetchedEpoch): 0, or the snapshot's, if none is here."""
+        if self._epochs:
+            return self._epochs[-1]
+        return self.base[1] if self.base[0] == self.end_offset else 0
 
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Append one whole batch, which must begin at the log end (FatalError otherwise)."""
@@ -48,6 +72,7 @@ class ReplicatedLog:
             self._epoch_starts.append(header.base_offset)
         self._batches.append(batch)
         self._bases.append(header.base_offset)
+        self.size += len(batch)
         self.end_offset = header.last_offset + 1
 
     def truncate(self, end_offset: int) -> None:
@@ -55,12 +80,54 @@ class ReplicatedLog:
         keep = bisect_left(self._bases, end_offset)
         if keep and parse_header(self._batches[keep - 1]).last_offset >= end_offset:
             keep -= 1
+        self.size -= sum(map(len, self._batches[keep:]))
         del self._batches[keep:]
         del self._bases[keep:]
-        self.end_offset = parse_header(self._batches[-1]).last_offset + 1 if self._batches else 0
+        last = parse_header(self._batches[-1]).last_offset + 1 if self._batches else 0
+        self.end_offset = max(last, self.start_offset)
         epochs = bisect_left(self._epoch_starts, self.end_offset)
         del self._epochs[epochs:]
         del self._epoch_starts[epochs:]
+
+    def clean(self, start_offset: int) -> None:
+        """Let the log begin at ``start_offset``, the end of a snapshot that is on disk."""
+        if not self.start_offset <= start_offset <= self.end_offset:
+            raise FatalError(f"log start {start_offset} is outside of the log")
+        drop = bisect_left(self._bases, start_offset)
+        self.size -= sum(map(len, self._batches[:drop]))
+        del self._batches[:drop]
+        del self._bases[:drop]
+        self.start_offset = start_offset
+        first = bisect_right(self._epoch_starts, start_offset) - 1
+        if first > 0:
+            del self._epochs[:first]
+            del self._epoch_starts[:first]
+        if self._epochs and self._epoch_starts[0] < start_offset:
+            self._epoch_starts[0] = start_offset
+
+    def restart(self, start_offset: int, base: tuple[int, int]) -> None:
+        """Forget everything; the log begins anew at ``start_offset``, after snapshot ``base``."""
+        self._batches.clear()
+        self._bases.clear()
+        self._epochs.clear()
+        self._epoch_starts.clear()
+        self.start_offset = start_offset
+        self.end_offset = start_offset
+        self.base = base
+        self.size = 0
+
+    def epoch_at(self, offset: int) -> int | None:
+        """Return the epoch of the record at ``offset``, None if it is not here."""
+        if not self.start_offset <= offset < self.end_offset:
+            return None
+        return self._epochs[bisect_right(self._epoch_starts, offset) - 1]
+
+    def batch_ending_at(self, end_offset: int) -> bytes | None:
+        """Return the batch whose last record is the one before ``end_offset``, if one is."""
+        index = bisect_left(self._bases, end_offset) - 1
+        if index < 0 or parse_header(self._batches[index]).last_offset + 1 != end_offset:
+            return None
+        return self._batches[index]
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from the one holding ``offset`` on, at least one if any."""

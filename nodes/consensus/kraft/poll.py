@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from nodes.consensus.kraft import membership, snapshots
 from nodes.consensus.kraft.leader import Leader
+from nodes.consensus.kraft.member import State
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    RemoveRaftVoterRequest,
+    Request,
+    UpdateRaftVoterRequest,
     VoteRequest,
 )
 from nodes.consensus.kraft.replica import Replica
@@ -23,6 +29,8 @@ from nodes.consensus.kraft.states import (
 from nodes.draw import draw
 
 _MS = 1000
+OBSERVER_SESSION_US: Final = 300_000_000
+"""How long a leader remembers an observer that is silent."""
 PROBE_INTERVAL_MS: Final = 100
 """How often a replica that cannot reach a leader asks around."""
 
@@ -30,6 +38,9 @@ PROBE_INTERVAL_MS: Final = 100
 def poll(replica: Replica) -> None:
     """Do everything that is due at ``replica.now``; idempotent at one instant."""
     replica.links.expire(replica.now)
+    if replica.now >= replica.clean_at:
+        replica.clean_at = replica.now + replica.config.clean_interval_ms * _MS
+        snapshots.clean(replica)
     if replica.shutting_down:
         replica.maybe_finish_shutdown()
     before = None
@@ -50,16 +61,20 @@ def poll(replica: Replica) -> None:
 def deadline(replica: Replica) -> int:
     """Return when :func:`poll` is next needed, microseconds."""
     state = replica.state
-    wake = replica.links.next_event()
+    wake = min(replica.links.next_event(), replica.clean_at)
     if replica.probe_at > replica.now:
         wake = min(wake, replica.probe_at)
     if isinstance(state, Leader):
         wake = min(wake, state.check_quorum_deadline, state.drain_at, replica.parked.next_deadline)
+        if state.change is not None:
+            wake = min(wake, state.change.deadline)
         period = replica.config.fetch_timeout_ms * _MS // 2
         for voter in replica.other_voters:
             if replica.links.is_open(voter):
                 wake = min(wake, _begin_due(state, voter, period))
         return wake
+    if replica.join_at > replica.now and _wants_to_tell(replica, state):
+        wake = min(wake, replica.join_at)
     return min(wake, state.deadline)
 
 
@@ -73,11 +88,18 @@ def _leader(replica: Replica, leader: Leader) -> None:
     ):
         replica.drain(leader)
     replica.parked.expire(replica)
+    membership.expire(replica, leader)
+    leader.forget_silent_observers(now - OBSERVER_SESSION_US)
     period = replica.config.fetch_timeout_ms * _MS // 2
     for voter in replica.other_voters:
         if now >= _begin_due(leader, voter, period):
             request = BeginQuorumEpochRequest(
-                replica.config.cluster_id, voter, NO_DIRECTORY, replica.node_id, replica.epoch
+                replica.config.cluster_id,
+                voter,
+                _directory(replica, voter),
+                replica.node_id,
+                replica.epoch,
+                replica.leader_endpoint,
             )
             if replica.send(voter, request):
                 leader.voters[voter].last_begin = now
@@ -96,7 +118,7 @@ def _follower(replica: Replica, follower: Follower) -> None:
     if not replica.links.idle:
         return
     if replica.links.is_ready(follower.leader_id, replica.now):
-        replica.send(follower.leader_id, _fetch_request(replica))
+        replica.send(follower.leader_id, _follower_request(replica, follower))
     else:
         _fetch_from_anybody(replica)
 
@@ -114,12 +136,61 @@ def _fetch_from_anybody(replica: Replica) -> None:
     now = replica.now
     if now < replica.probe_at:
         return
-    ready = [v for v in replica.other_voters if replica.links.is_ready(v, now)]
+    ready = [v for v in replica.bootstrap_ids() if replica.links.is_ready(v, now)]
     if ready:
         config = replica.config
         choice = draw(config.seed, config.node_id, "bootstrap", config.incarnation, now)
         replica.send(ready[choice % len(ready)], _fetch_request(replica))
         replica.probe_at = now + PROBE_INTERVAL_MS * _MS
+
+
+def _directory(replica: Replica, voter_id: int) -> bytes:
+    voter = replica.voter_set.get(voter_id)
+    return voter.directory if voter is not None else NO_DIRECTORY
+
+
+def _follower_request(replica: Replica, follower: Follower) -> Request:
+    """Return what to ask the leader now: join the voters, a snapshot, or records."""
+    if replica.now >= replica.join_at and _wants_to_tell(replica, follower):
+        replica.join_at = replica.now + 2 * replica.config.fetch_timeout_ms * _MS
+        return _tell(replica)
+    if follower.download is not None:
+        return snapshots.request_piece(replica, follower.download)
+    return _fetch_request(replica)
+
+
+def _wants_to_tell(replica: Replica, state: State) -> bool:
+    """Whether the voter set should say something else of this node (KIP-853)."""
+    if not isinstance(state, Follower) or replica.config.listener is None:
+        return False
+    if not replica.is_voter:
+        return replica.config.auto_join and replica.kraft_version >= 1
+    if replica.kraft_version == 0:
+        return not state.has_updated
+    return membership.own_voter(replica) != replica.voter_set.get(replica.node_id)
+
+
+def _tell(replica: Replica) -> Request:
+    config = replica.config
+    own = membership.own_voter(replica)
+    if replica.is_voter:
+        return UpdateRaftVoterRequest(
+            config.cluster_id,
+            replica.epoch,
+            own.voter_id,
+            own.directory,
+            own.endpoints,
+            own.min_version,
+            own.max_version,
+        )
+    other = replica.voter_set.get(replica.node_id)
+    if other is not None:
+        # The same id with another directory: the disk this node had before.
+        return RemoveRaftVoterRequest(config.cluster_id, other.voter_id, other.directory)
+    timeout = config.request_timeout_ms
+    return AddRaftVoterRequest(
+        config.cluster_id, timeout, own.voter_id, own.directory, own.endpoints, False
+    )
 
 
 def _fetch_request(replica: Replica) -> FetchRequest:
@@ -157,7 +228,7 @@ def _nominee(replica: Replica, nominee: Prospective | Candidate) -> None:
                     replica.epoch,
                     config.node_id,
                     config.directory_id,
-                    NO_DIRECTORY,
+                    _directory(replica, voter),
                     replica.log.last_epoch,
                     replica.log.end_offset,
                     isinstance(nominee, Prospective),
@@ -173,6 +244,10 @@ def _resigned(replica: Replica, resigned: Resigned) -> None:
         replica.send(
             voter,
             EndQuorumEpochRequest(
-                replica.config.cluster_id, replica.node_id, replica.epoch, resigned.successors
+                replica.config.cluster_id,
+                replica.node_id,
+                replica.epoch,
+                resigned.successors,
+                replica.config.listener or replica.voter_set.endpoint(replica.node_id),
             ),
         )

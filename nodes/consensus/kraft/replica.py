@@ -13,11 +13,13 @@ Correctness rests on these rules, each at the one place named:
 
 from __future__ import annotations
 
-from nodes.consensus.effects import FatalError, Stopped, WriteQuorumState
-from nodes.consensus.kraft import election
+from nodes.consensus.effects import DropSnapshot, FatalError, Stopped, WriteQuorumState
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft import election, membership
 from nodes.consensus.kraft.leader import Leader
+from nodes.consensus.kraft.member import MS, State
 from nodes.consensus.kraft.messages import NO_DIRECTORY, NO_HIGH_WATERMARK
-from nodes.consensus.kraft.replication import MS, Replication, State
+from nodes.consensus.kraft.replication import Replication
 from nodes.consensus.kraft.states import (
     NEVER,
     Candidate,
@@ -26,8 +28,6 @@ from nodes.consensus.kraft.states import (
     Resigned,
     Unattached,
 )
-from nodes.log.batch import encode_batch
-from nodes.protocol.records import LEADER_CHANGE, encode_control
 
 
 class Replica(Replication):
@@ -40,6 +40,7 @@ class Replica(Replication):
         self.state = self._initial_state(self._recovered)
         self.write_quorum_state()
         self.trace("start", {"incarnation": self.config.incarnation})
+        self.trace_voters()
         self.announce()
         if self.voters == (self.node_id,):
             if isinstance(self.state, Resigned):
@@ -56,14 +57,17 @@ class Replica(Replication):
             return Unattached(deadline=self.election_deadline())
         if saved.leader_id == self.node_id:
             others = set(self.voters) - {self.node_id}
-            return Resigned(self.election_deadline(), successors=(), unacknowledged=others)
+            deadline = self.election_deadline(resigned=True)
+            return Resigned(deadline, successors=(), unacknowledged=others)
         if saved.leader_id in self.voters:
             # Before the own vote: a candidate that lost follows the winner and may already hold
             # records of this epoch, so it must not ask for votes in it again.
             return Follower(
                 self.fetch_deadline(), saved.leader_id, saved.voted_id, saved.voted_directory
             )
-        if saved.voted_id == self.node_id and self.is_voter:
+        own = (self.node_id, self.config.directory_id)
+        voted = (saved.voted_id, saved.voted_directory)
+        if self.is_voter and voted in (own, (self.node_id, NO_DIRECTORY)):
             return Candidate(
                 self.election_deadline(), self.node_id, self.config.directory_id, {self.node_id}
             )
@@ -77,11 +81,15 @@ class Replica(Replication):
         before = self.state
         self.state = state
         self.links.clear()
+        if isinstance(before, Follower) and before.download is not None:
+            # Pieces of two leaders' snapshots must never meet in one file.
+            self.effects.append(DropSnapshot(before.download.end_offset, before.download.epoch))
         if durable:
             self.write_quorum_state()
         self.trace("state", {"from": before.name})
         if isinstance(before, Leader):
             self.parked.fail_all(self)
+            membership.give_up(self, before)
         self.announce()
 
     def _raise_epoch(self, epoch: int) -> None:
@@ -102,15 +110,16 @@ class Replica(Replication):
         deadline = inherited if inherited != NEVER else self.election_deadline()
         self._enter(Unattached(deadline), durable=True)
 
-    def become_follower(self, epoch: int, leader_id: int) -> None:
-        """Follow ``leader_id`` in ``epoch``."""
+    def become_follower(self, epoch: int, leader_id: int, endpoint: Endpoint | None) -> None:
+        """Follow ``leader_id``, which listens at ``endpoint``, in ``epoch``."""
         if leader_id == self.node_id:
             raise FatalError(f"node {self.node_id} cannot follow itself in epoch {epoch}")
         same_epoch = epoch == self.epoch
         self._raise_epoch(epoch)
         before = self.state
         voted = (before.voted_id, before.voted_directory) if same_epoch else (-1, NO_DIRECTORY)
-        self._enter(Follower(self.fetch_deadline(), leader_id, *voted), durable=True)
+        follower = Follower(self.fetch_deadline(), leader_id, *voted, leader_endpoint=endpoint)
+        self._enter(follower, durable=True)
 
     def become_prospective(self) -> None:
         """Ask for pre-votes; nothing durable changes and the epoch stays."""
@@ -123,6 +132,7 @@ class Replica(Replication):
             before.voted_id,
             before.voted_directory,
             granted={self.node_id},
+            leader_endpoint=self.leader_endpoint,
         )
         self._enter(state, durable=False)
         self.maybe_advance_election()
@@ -144,9 +154,11 @@ class Replica(Replication):
         if not isinstance(state, Candidate):
             raise FatalError(f"{state.name} cannot become leader")
         start = self.log.end_offset
+        if not self.is_voter:
+            raise FatalError("only a voter can lead")
         leader = Leader(
             self.node_id,
-            self.voters,
+            self.voter_set,
             state.granted,
             start,
             self.now,
@@ -158,17 +170,7 @@ class Replica(Replication):
             "elected",
             {"granting": list(leader.granting), "voters": list(self.voters), "epoch_start": start},
         )
-        key, value = encode_control(
-            LEADER_CHANGE,
-            {
-                "version": 0,
-                "leader_id": self.node_id,
-                "voters": [{"voter_id": v} for v in self.voters],
-                "granting_voters": [{"voter_id": v} for v in leader.granting],
-            },
-        )
-        batch = encode_batch(start, self.epoch, self.wall_ms, [(key, value)], control=True)
-        self.append_as_leader(leader, [batch])
+        self.append_control(leader, membership.epoch_records(self, leader))
 
     def resign(self, reason: str) -> None:
         """Stop leading; the epoch is over for this node, and the voters are told."""
@@ -176,7 +178,7 @@ class Replica(Replication):
         if not isinstance(leader, Leader):
             return
         state = Resigned(
-            self.election_deadline(),
+            self.election_deadline(resigned=True),
             leader.successors(),
             set(self.other_voters),
         )
@@ -188,8 +190,9 @@ class Replica(Replication):
         state = self.state
         if not isinstance(state, Prospective):
             raise FatalError(f"{state.name} is not prospective")
-        if state.leader_id in self.voters and state.leader_id != self.node_id:
-            self.become_follower(self.epoch, state.leader_id)
+        endpoint = self.leader_endpoint
+        if state.leader_id >= 0 and endpoint is not None:
+            self.become_follower(self.epoch, state.leader_id, endpoint)
             return
         waiting = Unattached(
             self.election_deadline(), state.leader_id, state.voted_id, state.voted_directory
@@ -225,32 +228,45 @@ class Replica(Replication):
         elif isinstance(state, Candidate) and election.is_won(len(self.voters), len(state.granted)):
             self.become_leader()
 
-    def learn(self, leader_id: int, epoch: int) -> None:
+    def learn(self, leader_id: int, epoch: int, endpoint: Endpoint | None = None) -> None:
         """Adopt what another node says of leader and epoch (maybeTransition).
 
-        Two leaders in one epoch, or being told that oneself leads, is fatal.
+        A leader is followed only if it is known where it listens: ``endpoint``, or what the
+        voter set says. Two leaders in one epoch, or being told that oneself leads, is fatal.
         """
         if epoch < self.epoch:
             return
+        if leader_id >= 0 and endpoint is None:
+            endpoint = self.voter_set.endpoint(leader_id)
         if epoch > self.epoch:
             if leader_id == self.node_id:
                 raise FatalError(f"told to lead epoch {epoch}, which was never won")
-            if leader_id in self.voters:
-                self.become_follower(epoch, leader_id)
+            if leader_id >= 0 and endpoint is not None:
+                self.become_follower(epoch, leader_id, endpoint)
             else:
                 self.become_unattached(epoch)
             return
-        if leader_id < 0 or leader_id == self.state.leader_id:
+        state = self.state
+        if leader_id < 0:
+            return
+        if leader_id == state.leader_id and not isinstance(state, Unattached):
+            if isinstance(state, Follower) and state.leader_endpoint is None:
+                state.leader_endpoint = endpoint
             return
         if leader_id == self.node_id:
-            if isinstance(self.state, Resigned):
+            if isinstance(state, Resigned):
                 return
             raise FatalError(f"told to lead epoch {epoch}, which was never won")
-        if self.state.leader_id >= 0 or isinstance(self.state, Leader | Resigned):
-            mine = self.node_id if isinstance(self.state, Resigned) else self.state.leader_id
-            raise FatalError(f"two leaders in epoch {epoch}: {mine} and {leader_id}")
-        if leader_id in self.voters:
-            self.become_follower(epoch, leader_id)
+        known = self.node_id if isinstance(state, Resigned) else state.leader_id
+        if known not in (-1, leader_id):
+            raise FatalError(f"two leaders in epoch {epoch}: {known} and {leader_id}")
+        if endpoint is not None:
+            self.become_follower(epoch, leader_id, endpoint)
+
+    def high_watermark_advanced(self) -> None:
+        """Answer the client of a voter change that is committed now."""
+        if isinstance(self.state, Leader):
+            membership.committed(self, self.state)
 
     def stop(self) -> None:
         """Shut down gracefully: at once, or, as leader, after telling the voters."""

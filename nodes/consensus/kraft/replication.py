@@ -1,6 +1,7 @@
-"""What a replica holds whatever its state: identity, log, high watermark, and its voice.
+"""What a replica holds whatever its state: its log, and how far that is committed.
 
 Correctness rests on rules that live here:
+* the voter set in force is the latest one **appended** (KIP-853): ``_append``, ``truncate``;
 * records are flushed before anything that counts on them leaves (effects, in this order);
 * the high watermark never goes back and nothing below it is ever cut: ``truncate``;
 * only what lies below it is delivered, in order and once: ``_deliver``.
@@ -8,140 +9,76 @@ Correctness rests on rules that live here:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nodes.consensus.effects import (
     AppendLog,
-    Effect,
     FatalError,
+    FinishSnapshot,
     FlushLog,
-    Send,
-    Trace,
+    InstallSnapshot,
     TruncateLog,
-    WriteQuorumState,
 )
 from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.fetches import ParkedFetches
-from nodes.consensus.kraft.leader import Leader, Pending
-from nodes.consensus.kraft.links import Links
+from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.log import ReplicatedLog
-from nodes.consensus.kraft.messages import NO_HIGH_WATERMARK, Request
+from nodes.consensus.kraft.member import MS, Member
 from nodes.consensus.kraft.states import (
     NEVER,
-    Candidate,
-    Follower,
-    Prospective,
-    Resigned,
-    Unattached,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.draw import draw_below
+from nodes.consensus.kraft.voters import VoterSet
+from nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
 from nodes.log.batch import BatchHeader, encode_batch, parse_header
+from nodes.log.snapshots import read_header
+from nodes.protocol.records import (
+    encode_control,
+)
 
-State = Unattached | Prospective | Candidate | Follower | Leader | Resigned
-MS: Final = 1000
 
+class Replication(Member):
+    """The log of one replica, who votes, and how far it is committed.
 
-class Replication:
-    """The log of one replica and how far it is committed.
-
-    ``committed`` holds batches newly below the high watermark and ``announcements`` the
-    (leader id, epoch) changes a listener has not seen yet; ``nodes.node`` takes both.
+    ``committed`` holds what a listener has to take next, in order: batches newly below the
+    high watermark, and snapshots that replace all it has; ``announcements`` the (leader id,
+    epoch) changes it has not seen yet. Whoever embeds the replica takes both.
     """
 
-    def __init__(
-        self,
-        config: QuorumConfig,
-        recovered: Recovered,
-        now: int,
-        wall_ms: int,
-    ) -> None:
-        self.config = config
-        self.node_id = config.node_id
-        self.voters = tuple(sorted(config.voters))
-        self.is_voter = config.node_id in config.voters
-        self.now = now
-        self.wall_ms = wall_ms
-        self.effects: list[Effect] = []
-        self.log = ReplicatedLog(recovered.batches)
-        self.high_watermark = NO_HIGH_WATERMARK
-        self.epoch = 0
-        self.links = Links(config)
+    def __init__(self, config: QuorumConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
+        super().__init__(config, now, wall_ms)
         self.parked = ParkedFetches()
-        self.probe_at = 0
+        self.clean_at = now + config.clean_interval_ms * MS
         self.shutting_down = False
         self.stopped = False
-        self.committed: list[bytes] = []
+        self.committed: list[bytes | Snapshot] = []
         self.announcements: list[tuple[int, int]] = []
         self._delivered = 0
         self._announced = (-1, -1)
         self._recovered = recovered.quorum_state
-        self.state: State = Unattached(deadline=NEVER)
+        self.snapshots = list(recovered.snapshots)
+        self._load(recovered)
 
-    # --- clocks and chance --------------------------------------------------------------
-
-    def election_deadline(self) -> int:
-        """Return a fresh election deadline, uniform in [T, 2T); never for an observer."""
-        if not self.is_voter:
-            return NEVER
-        timeout = self.config.election_timeout_ms * MS
-        config = self.config
-        jitter = draw_below(
-            timeout, config.seed, config.node_id, "election", config.incarnation, self.now // 50_000
-        )
-        return self.now + timeout + jitter
-
-    def fetch_deadline(self) -> int:
-        """Return when a follower gives up on its leader; never for an observer."""
-        return self.now + self.config.fetch_timeout_ms * MS if self.is_voter else NEVER
-
-    # --- small facts ------------------------------------------------------------------
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this replica leads the current epoch."""
-        return isinstance(self.state, Leader)
-
-    @property
-    def leader_id(self) -> int:
-        """The leader of the current epoch as far as known, -1 otherwise."""
-        return self.state.leader_id
-
-    @property
-    def other_voters(self) -> list[int]:
-        """All voters but this node."""
-        return [v for v in self.voters if v != self.node_id]
-
-    def trace(self, kind: str, detail: dict[str, Any] | None = None) -> None:
-        """Tell the world of a transition that has just happened."""
-        state = self.state
-        self.effects.append(
-            Trace(
-                kind,
-                state.name,
-                self.epoch,
-                state.leader_id,
-                state.voted_id,
-                self.log.end_offset,
-                self.high_watermark,
-                detail or {},
-            )
-        )
-
-    def write_quorum_state(self) -> None:
-        """Persist epoch, leader and vote.
-
-        A resigned node stays on disk as the leader its epoch had: forgetting that, it could
-        vote for another in the same epoch after the next restart.
-        """
-        state = self.state
-        leader_id = self.node_id if isinstance(state, Resigned) else state.leader_id
-        self.effects.append(
-            WriteQuorumState(
-                self.epoch, leader_id, state.voted_id, state.voted_directory, self.voters
-            )
-        )
+    def _load(self, recovered: Recovered) -> None:
+        """Take up snapshot and log: both tell who votes, and the listener starts from them."""
+        latest = self.snapshots[-1] if self.snapshots else None
+        base = latest.id if latest is not None else (0, 0)
+        if latest is not None:
+            header = read_header(recovered.latest)
+            voters = VoterSet.from_record({"voters": header.voters}) if header.voters else None
+            self.history.restart(latest.end_offset, voters, header.kraft_version)
+            if latest.end_offset > 0:
+                self.committed.append(Snapshot(*latest.id, recovered.latest))
+                self._delivered = latest.end_offset
+        self.log = ReplicatedLog((), recovered.start_offset, base)
+        for batch in recovered.batches:
+            found = parse_header(batch)
+            self.log.append(batch, found)
+            if found.is_control and found.last_offset >= base[0]:
+                self.read_control(batch)
+        if self.log.end_offset < base[0]:
+            raise FatalError(f"the log ends at {self.log.end_offset}, before snapshot {base}")
+        self.note_voters()
 
     # --- the log ------------------------------------------------------------------------
 
@@ -157,13 +94,17 @@ class Replication:
             },
         )
 
+    def _append(self, batch: bytes, header: BatchHeader, by: str) -> None:
+        self.log.append(batch, header)
+        self.effects.append(AppendLog(batch))
+        self._trace_append(header, by)
+        if header.is_control and self.read_control(batch):
+            self.voters_changed()
+
     def append_as_leader(self, leader: Leader, batches: Sequence[bytes]) -> None:
         """Append batches of the own epoch, flush, and see what that commits."""
         for batch in batches:
-            header = parse_header(batch)
-            self.log.append(batch, header)
-            self.effects.append(AppendLog(batch))
-            self._trace_append(header, "leader")
+            self._append(batch, parse_header(batch), "leader")
         self.effects.append(FlushLog())
         leader.next_offset = max(leader.next_offset, self.log.end_offset)
         own = leader.voters.get(self.node_id)
@@ -174,12 +115,11 @@ class Replication:
         self.parked.complete(self, high_watermark_changed=advanced)
 
     def append_as_follower(self, batches: Sequence[tuple[bytes, BatchHeader]]) -> None:
-        """Append batches fetched from the leader; a voter flushes before it fetches on."""
+        """Append batches fetched from the leader; a controller flushes before it fetches on:
+        it may be a voter already without knowing it."""
         for batch, header in batches:
-            self.log.append(batch, header)
-            self.effects.append(AppendLog(batch))
-            self._trace_append(header, "follower")
-        if batches and self.is_voter:
+            self._append(batch, header, "follower")
+        if batches and (self.is_voter or self.config.can_become_voter):
             self.effects.append(FlushLog())
 
     def truncate(self, end_offset: int) -> None:
@@ -193,6 +133,28 @@ class Replication:
         self.log.truncate(end_offset)
         self.effects.append(TruncateLog(self.log.end_offset))
         self.trace("truncate", {"from": before, "to": self.log.end_offset})
+        offset = self.history.offset
+        self.history.truncate(self.log.end_offset)
+        if self.history.offset != offset:
+            self.voters_changed()
+
+    def install(self, end_offset: int, epoch: int, content: bytes) -> None:
+        """Let the log begin anew after a snapshot that the leader has sent, complete."""
+        if end_offset < self.high_watermark:
+            raise FatalError(f"snapshot {end_offset} ends below the high watermark")
+        header = read_header(content)
+        self.effects.append(FinishSnapshot(end_offset, epoch))
+        self.effects.append(InstallSnapshot(end_offset, epoch))
+        self.snapshots = [SnapshotFile(end_offset, epoch, len(content), header.timestamp)]
+        self.log.restart(end_offset, (end_offset, epoch))
+        voters = VoterSet.from_record({"voters": header.voters}) if header.voters else None
+        self.history.restart(end_offset, voters, header.kraft_version)
+        self.committed.append(Snapshot(end_offset, epoch, content))
+        self._delivered = max(self._delivered, end_offset)
+        self.trace("install", {"end": end_offset, "epoch": epoch})
+        self.voters_changed()
+        if end_offset > self.high_watermark:
+            self._set_high_watermark(end_offset)
 
     def append_records(self, epoch: int, records: Sequence[bytes]) -> int:
         """Queue records as one atomic batch; returns the last offset they will have.
@@ -211,12 +173,24 @@ class Replication:
         )
         if len(batch) > self.config.batch_max_bytes:
             raise ValueError(f"batch of {len(batch)} bytes exceeds {self.config.batch_max_bytes}")
-        last = leader.next_offset + len(records) - 1
-        leader.pending.append(Pending(batch, last))
-        leader.pending_bytes += len(batch)
-        leader.next_offset = last + 1
+        last = leader.enqueue(batch, len(records))
         if leader.drain_at == NEVER:
             leader.drain_at = self.now + self.config.linger_ms * MS
+        return last
+
+    def append_control(
+        self, leader: Leader, records: Sequence[tuple[int, Mapping[str, Any]]]
+    ) -> int:
+        """Append control records (type, fields) as one batch at once; return the last offset."""
+        batch = encode_batch(
+            leader.next_offset,
+            self.epoch,
+            self.wall_ms,
+            [encode_control(kind, dict(fields)) for kind, fields in records],
+            control=True,
+        )
+        last = leader.enqueue(batch, len(records))
+        self.drain(leader)
         return last
 
     def drain(self, leader: Leader) -> None:
@@ -237,7 +211,11 @@ class Replication:
         if advanced < self.high_watermark or advanced > self.log.end_offset:
             raise FatalError(f"high watermark {self.high_watermark} -> {advanced}")
         self._set_high_watermark(advanced)
+        self.high_watermark_advanced()
         return True
+
+    def high_watermark_advanced(self) -> None:
+        """Called on the leader whenever its high watermark has moved."""
 
     def follow_high_watermark(self, leader_high_watermark: int) -> None:
         """Take the leader's high watermark as far as the own log reaches."""
@@ -286,13 +264,3 @@ class Replication:
         if change != self._announced:
             self._announced = change
             self.announcements.append(change)
-
-    # --- messages out -------------------------------------------------------------------
-
-    def send(self, destination: int, message: Request) -> bool:
-        """Send unless a request to ``destination`` is out or backing off; True when sent."""
-        correlation = self.links.open(destination, self.now)
-        if correlation is None:
-            return False
-        self.effects.append(Send(destination, correlation, message))
-        return True

@@ -6,19 +6,24 @@ Each handler returns the answer, or None when a Fetch was parked.
 from __future__ import annotations
 
 from nodes.consensus.effects import Reply
-from nodes.consensus.kraft import election
+from nodes.consensus.kraft import election, membership, snapshots
 from nodes.consensus.kraft.fetches import Parked, answer, fetch_error, validate
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    RemoveRaftVoterRequest,
     Request,
     Response,
+    UpdateRaftVoterRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -40,6 +45,13 @@ def handle_request(replica: Replica, token: int, message: Request) -> None:
         response = _begin_quorum_epoch(replica, message)
     elif isinstance(message, EndQuorumEpochRequest):
         response = _end_quorum_epoch(replica, message)
+    elif isinstance(message, FetchSnapshotRequest):
+        snapshots.send_reply(replica, token, message)
+        response = None
+    elif isinstance(message, AddRaftVoterRequest | RemoveRaftVoterRequest):
+        response = _voter_change(replica, token, message)
+    elif isinstance(message, UpdateRaftVoterRequest):
+        response = _update_voter(replica, message)
     else:
         raise TypeError(f"{type(message).__name__} is not served")
     if response is not None:
@@ -62,7 +74,14 @@ def _is_other_voter(replica: Replica, voter_id: int, directory: bytes) -> bool:
 
 def _vote(replica: Replica, request: VoteRequest) -> VoteResponse:
     def reply(partition_error: int, *, granted: bool = False, error: int = 0) -> VoteResponse:
-        return VoteResponse(error, partition_error, replica.leader_id, replica.epoch, granted)
+        return VoteResponse(
+            error,
+            partition_error,
+            replica.leader_id,
+            replica.epoch,
+            granted,
+            replica.leader_endpoint,
+        )
 
     if _wrong_cluster(replica, request.cluster_id):
         return reply(0, error=errors.INCONSISTENT_CLUSTER_ID)
@@ -107,7 +126,9 @@ def _begin_quorum_epoch(
     replica: Replica, request: BeginQuorumEpochRequest
 ) -> BeginQuorumEpochResponse:
     def reply(partition_error: int, error: int = 0) -> BeginQuorumEpochResponse:
-        return BeginQuorumEpochResponse(error, partition_error, replica.leader_id, replica.epoch)
+        return BeginQuorumEpochResponse(
+            error, partition_error, replica.leader_id, replica.epoch, replica.leader_endpoint
+        )
 
     if _wrong_cluster(replica, request.cluster_id):
         return reply(0, errors.INCONSISTENT_CLUSTER_ID)
@@ -115,7 +136,7 @@ def _begin_quorum_epoch(
         return reply(errors.FENCED_LEADER_EPOCH)
     if request.leader_id < 0:
         return reply(errors.INVALID_REQUEST)
-    replica.learn(request.leader_id, request.leader_epoch)
+    replica.learn(request.leader_id, request.leader_epoch, request.leader_endpoint)
     if _is_other_voter(replica, request.voter_id, request.voter_directory):
         return reply(errors.INVALID_VOTER_KEY)
     return reply(errors.NONE)
@@ -123,7 +144,9 @@ def _begin_quorum_epoch(
 
 def _end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
     def reply(partition_error: int, error: int = 0) -> EndQuorumEpochResponse:
-        return EndQuorumEpochResponse(error, partition_error, replica.leader_id, replica.epoch)
+        return EndQuorumEpochResponse(
+            error, partition_error, replica.leader_id, replica.epoch, replica.leader_endpoint
+        )
 
     if _wrong_cluster(replica, request.cluster_id):
         return reply(0, errors.INCONSISTENT_CLUSTER_ID)
@@ -131,13 +154,14 @@ def _end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQu
         return reply(errors.FENCED_LEADER_EPOCH)
     if request.leader_id < 0:
         return reply(errors.INVALID_REQUEST)
-    replica.learn(request.leader_id, request.leader_epoch)
+    replica.learn(request.leader_id, request.leader_epoch, request.leader_endpoint)
     state = replica.state
     if isinstance(state, Follower) and state.leader_id == request.leader_id and replica.is_voter:
-        ids = [voter for voter, _ in request.successors]
-        position = ids.index(replica.node_id) if replica.node_id in ids else -1
+        own = {(replica.node_id, NO_DIRECTORY), (replica.node_id, replica.config.directory_id)}
+        places = [i for i, key in enumerate(request.successors) if key in own]
+        position = places[0] if places else -1
         state.deadline = replica.now + successor_delay_ms(
-            position, len(ids), replica.config.election_backoff_max_ms
+            position, len(request.successors), replica.config.election_backoff_max_ms
         ) * (_MS)
     return reply(errors.NONE)
 
@@ -175,8 +199,8 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         return fetch_error(replica, errors.BROKER_NOT_AVAILABLE)
     # Only a valid fetch offset is an acknowledgement (KAFKA-13141): noted before the answer is
     # read, so that the answer already carries the high watermark this fetch made known.
-    diverging = validate(replica, request.fetch_offset, request.last_fetched_epoch)
-    valid = diverging is None
+    verdict = validate(replica, request.fetch_offset, request.last_fetched_epoch)
+    valid = verdict.is_valid
     advanced = False
     if valid and request.replica_id >= 0:
         leader.record_fetch(
@@ -190,7 +214,7 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         advanced = replica.advance_high_watermark(leader)
     if advanced:
         replica.parked.complete(replica, high_watermark_changed=True)
-    response = answer(replica, request, diverging)
+    response = answer(replica, request, verdict)
     if (
         response.records
         or not valid
@@ -201,3 +225,37 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
     deadline = replica.now + request.max_wait_ms * _MS
     replica.parked.park(Parked(token, request, deadline, response))
     return None
+
+
+# --- voter changes ----------------------------------------------------------------------------
+
+
+def _voter_change(
+    replica: Replica, token: int, request: AddRaftVoterRequest | RemoveRaftVoterRequest
+) -> VoterChangeResponse | None:
+    if _wrong_cluster(replica, request.cluster_id):
+        return VoterChangeResponse(errors.INCONSISTENT_CLUSTER_ID)
+    if isinstance(request, AddRaftVoterRequest):
+        error = membership.add_voter(replica, token, request)
+    else:
+        error = membership.remove_voter(replica, token, request)
+    return VoterChangeResponse(error) if error != errors.NONE else None
+
+
+def _update_voter(replica: Replica, request: UpdateRaftVoterRequest) -> VoterChangeResponse:
+    def reply(error: int) -> VoterChangeResponse:
+        return VoterChangeResponse(
+            error, errors.NONE, replica.leader_id, replica.epoch, replica.leader_endpoint
+        )
+
+    if _wrong_cluster(replica, request.cluster_id):
+        return reply(errors.INCONSISTENT_CLUSTER_ID)
+    if request.current_leader_epoch < replica.epoch:
+        return reply(errors.FENCED_LEADER_EPOCH)
+    if request.current_leader_epoch > replica.epoch:
+        return reply(errors.UNKNOWN_LEADER_EPOCH)
+    if not isinstance(replica.state, Leader):
+        return reply(errors.NOT_LEADER_OR_FOLLOWER)
+    if replica.shutting_down:
+        return reply(errors.BROKER_NOT_AVAILABLE)
+    return reply(membership.update_voter(replica, request))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from nodes.consensus.effects import FatalError
+from nodes.consensus.kraft import membership, snapshots
 from nodes.consensus.kraft.messages import (
     ApiVersionsResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     FetchResponse,
+    FetchSnapshotResponse,
     QuorumResponse,
     Response,
+    VoterChangeResponse,
     VoteResponse,
 )
 from nodes.consensus.kraft.replica import Replica
@@ -28,8 +31,14 @@ def handle_response(
         return
     if message is None:
         replica.links.failed(source, replica.now)
+        membership.api_versions_answered(replica, source, None)
         return
     if isinstance(message, ApiVersionsResponse):
+        replica.links.succeeded(source)
+        membership.api_versions_answered(replica, source, message)
+        return
+    if isinstance(message, VoterChangeResponse):
+        _voter_change(replica, source, message)
         return
     if message.error != errors.NONE:
         _top_level_error(replica, source, message)
@@ -38,6 +47,8 @@ def handle_response(
         return
     if isinstance(message, FetchResponse):
         _fetch(replica, source, message)
+    elif isinstance(message, FetchSnapshotResponse):
+        _fetch_snapshot(replica, source, message)
     elif isinstance(message, VoteResponse):
         _vote(replica, source, message)
     elif isinstance(message, BeginQuorumEpochResponse):
@@ -66,20 +77,41 @@ def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
         return True
     if message.leader_epoch > replica.epoch or error in _LEARN:
         before = (replica.epoch, replica.leader_id)
-        replica.learn(message.leader_id, message.leader_epoch)
+        replica.learn(message.leader_id, message.leader_epoch, message.leader_endpoint)
         if (replica.epoch, replica.leader_id) == before:
             # Nothing new: without a pause two nodes could ask each other in a tight circle.
             replica.links.refused(source, replica.now)
         return True
     if message.leader_id >= 0 and replica.leader_id < 0:
-        replica.learn(message.leader_id, message.leader_epoch)
+        replica.learn(message.leader_id, message.leader_epoch, message.leader_endpoint)
     if error == errors.INVALID_VOTER_KEY:
         replica.links.refused(source, replica.now)
         return True
+    if error == errors.SNAPSHOT_NOT_FOUND and isinstance(message, FetchSnapshotResponse):
+        return False
     if error != errors.NONE:
         replica.links.refused(source, replica.now)
         return True
     return False
+
+
+def _voter_change(replica: Replica, source: int, message: VoterChangeResponse) -> None:
+    """The answer to UpdateRaftVoter, or to a request to join the voters."""
+    state = replica.state
+    if message.error == errors.NONE:
+        replica.links.succeeded(source)
+        if isinstance(state, Follower) and state.leader_id == source:
+            state.has_updated = True
+        return
+    replica.links.refused(source, replica.now)
+    if message.leader_epoch > replica.epoch:
+        replica.learn(message.leader_id, message.leader_epoch, message.leader_endpoint)
+
+
+def _fetch_snapshot(replica: Replica, source: int, message: FetchSnapshotResponse) -> None:
+    replica.links.succeeded(source)
+    if isinstance(replica.state, Follower):
+        snapshots.received(replica, replica.state, source, message)
 
 
 def _vote(replica: Replica, source: int, message: VoteResponse) -> None:
@@ -107,10 +139,7 @@ def _fetch(replica: Replica, source: int, message: FetchResponse) -> None:
             _truncation_offset(replica, message.diverging_epoch, message.diverging_end)
         )
     elif message.snapshot_end >= 0 and message.snapshot_epoch >= 0:
-        raise FatalError(
-            f"leader {source} wants snapshot ({message.snapshot_end}, {message.snapshot_epoch}) "
-            "fetched, which this node cannot do"
-        )
+        snapshots.start_download(replica, state, message.snapshot_end, message.snapshot_epoch)
     else:
         replica.append_as_follower(_usable_batches(replica, message.records))
         replica.follow_high_watermark(message.high_watermark)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import NO_DIRECTORY
 
 NEVER: Final = 2**63 - 1
@@ -36,6 +37,7 @@ class Prospective:
     voted_directory: bytes
     granted: set[int] = field(default_factory=set)
     rejected: set[int] = field(default_factory=set)
+    leader_endpoint: Endpoint | None = None
 
 
 @dataclass(slots=True)
@@ -52,8 +54,20 @@ class Candidate:
 
 
 @dataclass(slots=True)
+class Download:
+    """A snapshot being fetched from the leader: what has arrived of it."""
+
+    end_offset: int
+    epoch: int
+    content: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(slots=True)
 class Follower:
-    """Fetches from the leader of the epoch. ``deadline`` is the fetch timer."""
+    """Fetches from the leader of the epoch. ``deadline`` is the fetch timer.
+
+    ``has_updated`` says that the leader knows this voter's endpoints and versions.
+    """
 
     name: ClassVar[str] = "follower"
     deadline: int
@@ -61,6 +75,9 @@ class Follower:
     voted_id: int = -1
     voted_directory: bytes = NO_DIRECTORY
     has_fetched: bool = False
+    leader_endpoint: Endpoint | None = None
+    download: Download | None = None
+    has_updated: bool = False
 
 
 @dataclass(slots=True)

@@ -1,0 +1,290 @@
+"""Changing the voters one at a time (KIP-853): add, remove, update; and kraft.version 0 → 1.
+
+Invariants (I26): a change is taken up only by a leader that has committed a record of its
+own epoch and whose latest VotersRecord is committed, with no other change in flight; it
+changes one voter. So the majorities of the sets before and after it overlap, in whatever
+order leaders come and go. It counts from the moment it is appended.
+
+A change that is given up (lost leadership, time-out) may still be committed later: its
+client has to treat the answer as indeterminate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nodes.consensus.effects import Reply
+from nodes.consensus.kraft.leader import Leader, VoterChange
+from nodes.consensus.kraft.messages import (
+    NO_DIRECTORY,
+    AddRaftVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
+    VoterChangeResponse,
+)
+from nodes.consensus.kraft.voters import (
+    LISTENER,
+    MAX_KRAFT_VERSION,
+    MIN_KRAFT_VERSION,
+    STATIC,
+    Voter,
+    VoterSet,
+)
+from nodes.protocol import errors
+from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
+
+if TYPE_CHECKING:
+    from nodes.consensus.kraft.replica import Replica
+
+MS = 1000
+CAUGHT_UP_WINDOW_MS = 3_600_000
+"""A voter to be added must have caught up within this time."""
+
+ControlRecord = tuple[int, Mapping[str, Any]]
+
+
+# --- what a new leader writes -------------------------------------------------------------------
+
+
+def own_voter(replica: Replica) -> Voter:
+    """Return this node as it should stand in the voter set."""
+    known = replica.voter_set.get(replica.node_id)
+    endpoints = known.endpoints if known is not None else ()
+    if replica.config.listener is not None:
+        others = tuple(e for e in endpoints if e[0] != LISTENER)
+        endpoints = ((LISTENER, replica.config.listener), *others)
+    return Voter(
+        replica.node_id,
+        replica.config.directory_id,
+        endpoints,
+        MIN_KRAFT_VERSION,
+        MAX_KRAFT_VERSION,
+    )
+
+
+def epoch_records(replica: Replica, leader: Leader) -> list[ControlRecord]:
+    """Return the control records that begin an epoch: LeaderChange, and the voters if they
+    are in no log yet or tell something old about this leader."""
+    records: list[ControlRecord] = [
+        (
+            LEADER_CHANGE,
+            {
+                "version": 0,
+                "leader_id": replica.node_id,
+                "voters": [{"voter_id": v} for v in replica.voters],
+                "granting_voters": [{"voter_id": v} for v in leader.granting],
+            },
+        )
+    ]
+    if replica.kraft_version == 0:
+        leader.known_voters = replica.voter_set.with_voter(own_voter(replica))
+        return records
+    voters = replica.voter_set.with_voter(own_voter(replica))
+    if replica.history.offset == STATIC or voters != replica.voter_set:
+        records.append((KRAFT_VERSION, {"version": 0, "kraft_version": replica.kraft_version}))
+        records.append((KRAFT_VOTERS, voters.record()))
+    return records
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+def add_voter(replica: Replica, token: int, request: AddRaftVoterRequest) -> int:
+    """Begin to add a voter; return the error to answer now, or NONE: the answer comes later."""
+    error = _not_possible(replica)
+    if error != errors.NONE:
+        return error
+    voter = Voter(request.voter_id, request.directory, request.endpoints)
+    if request.voter_id < 0 or request.directory == NO_DIRECTORY or not _reachable(voter):
+        return errors.INVALID_REQUEST
+    if replica.voter_set.get(request.voter_id) is not None:
+        return errors.DUPLICATE_VOTER
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    change = VoterChange("add", token, voter, _deadline(replica), request.ack_when_committed)
+    leader.change = change
+    if not replica.send(voter.voter_id, ApiVersionsRequest()):
+        replica.links.forget(voter.voter_id)
+        replica.send(voter.voter_id, ApiVersionsRequest())
+    return errors.NONE
+
+
+def remove_voter(replica: Replica, token: int, request: RemoveRaftVoterRequest) -> int:
+    """Append the voter set without a voter; return the error to answer now, or NONE."""
+    error = _not_possible(replica)
+    if error != errors.NONE:
+        return error
+    voter = replica.voter_set.get(request.voter_id)
+    if voter is None or voter.directory != request.directory:
+        return errors.VOTER_NOT_FOUND
+    if len(replica.voter_set) == 1:
+        return errors.INVALID_REQUEST
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    leader.change = VoterChange("remove", token, voter, _deadline(replica))
+    _append_voters(replica, leader, replica.voter_set.without(voter.voter_id))
+    return errors.NONE
+
+
+def update_voter(replica: Replica, request: UpdateRaftVoterRequest) -> int:
+    """Take what a voter tells of its endpoints and versions; return the error to answer."""
+    leader = replica.state
+    assert isinstance(leader, Leader)
+    known = replica.voter_set.get(request.voter_id)
+    versions = (request.min_kraft_version, request.max_kraft_version)
+    voter = Voter(request.voter_id, request.directory, request.endpoints, *versions)
+    if leader.change is not None or replica.high_watermark < 0:
+        return errors.REQUEST_TIMED_OUT
+    if not _reachable(voter) or not versions[0] <= replica.kraft_version <= versions[1]:
+        return errors.INVALID_REQUEST
+    if known is None or not known.is_replica(request.voter_id, request.directory):
+        return errors.VOTER_NOT_FOUND
+    leader.heard_from(request.voter_id, request.directory, replica.now)
+    if replica.kraft_version == 0:
+        leader.known_voters = (leader.known_voters or replica.voter_set).with_voter(voter)
+        return errors.NONE
+    if replica.history.offset >= replica.high_watermark:
+        return errors.REQUEST_TIMED_OUT
+    if voter != known:
+        _append_voters(replica, leader, replica.voter_set.with_voter(voter))
+    return errors.NONE
+
+
+def upgrade_fault(replica: Replica, level: int) -> str | None:
+    """Return why kraft.version cannot be raised to ``level`` now, None if it can.
+
+    Every voter must have told its directory and that it supports the level (KRAFT 2.13).
+    """
+    leader = replica.state
+    if not isinstance(leader, Leader):
+        return "this node does not lead the quorum"
+    if level == replica.kraft_version:
+        return None
+    if not replica.kraft_version < level <= MAX_KRAFT_VERSION:
+        return f"kraft.version cannot go from {replica.kraft_version} to {level}"
+    if leader.change is not None or replica.high_watermark < 0:
+        return "a voter change is in flight, or this leader has committed nothing yet"
+    voters = leader.known_voters
+    for voter_id in replica.voters:
+        voter = voters.get(voter_id) if voters is not None else None
+        if voter is None or voter.directory == NO_DIRECTORY:
+            return f"voter {voter_id} has not told its directory yet"
+        if not voter.min_version <= level <= voter.max_version:
+            return f"voter {voter_id} does not support kraft.version {level}"
+    return None
+
+
+def upgrade(replica: Replica, level: int) -> None:
+    """Append the records that raise kraft.version; only where :func:`upgrade_fault` is None."""
+    leader = replica.state
+    if not isinstance(leader, Leader) or upgrade_fault(replica, level) is not None:
+        raise ValueError(f"kraft.version cannot be raised to {level} now")
+    if level == replica.kraft_version or leader.known_voters is None:
+        return
+    version = (KRAFT_VERSION, {"version": 0, "kraft_version": level})
+    replica.append_control(leader, [version, (KRAFT_VOTERS, leader.known_voters.record())])
+
+
+# --- what follows -------------------------------------------------------------------------------
+
+
+def api_versions_answered(
+    replica: Replica, source: int, response: ApiVersionsResponse | None
+) -> None:
+    """The voter to be added has told what it supports: add it if it has caught up."""
+    leader = replica.state
+    if not isinstance(leader, Leader) or leader.change is None:
+        return
+    change = leader.change
+    voter = change.voter
+    if change.kind != "add" or change.offset >= 0 or voter.voter_id != source:
+        return
+    if response is None or response.error != errors.NONE:
+        _finish(replica, leader, errors.REQUEST_TIMED_OUT)
+        return
+    low, high = response.min_kraft_version, response.max_kraft_version
+    if not low <= replica.kraft_version <= high:
+        _finish(replica, leader, errors.INVALID_REQUEST)
+        return
+    if not _has_caught_up(replica, leader, voter):
+        _finish(replica, leader, errors.REQUEST_TIMED_OUT)
+        return
+    change.voter = Voter(voter.voter_id, voter.directory, voter.endpoints, low, high)
+    _append_voters(replica, leader, replica.voter_set.with_voter(change.voter))
+    if leader.change is change and not change.ack_when_committed:
+        _answer(replica, change, errors.NONE)
+
+
+def committed(replica: Replica, leader: Leader) -> None:
+    """The high watermark has moved: a voter change below it is complete."""
+    change = leader.change
+    if change is not None and 0 <= change.offset < replica.high_watermark:
+        _finish(replica, leader, errors.NONE)
+    removed = replica.node_id not in leader.voters
+    if removed and replica.history.offset < replica.high_watermark:
+        replica.resign("removed from the voters")
+
+
+def expire(replica: Replica, leader: Leader) -> None:
+    """Give up a change that takes too long; its record stays in the log."""
+    if leader.change is not None and leader.change.deadline <= replica.now:
+        _finish(replica, leader, errors.REQUEST_TIMED_OUT)
+
+
+def give_up(replica: Replica, leader: Leader) -> None:
+    """This node leads no longer: the change in flight is somebody else's now."""
+    if leader.change is not None:
+        _finish(replica, leader, errors.NOT_LEADER_OR_FOLLOWER)
+
+
+def _finish(replica: Replica, leader: Leader, error: int) -> None:
+    change, leader.change = leader.change, None
+    if change is not None:
+        _answer(replica, change, error)
+
+
+def _answer(replica: Replica, change: VoterChange, error: int) -> None:
+    if change.token is not None:
+        replica.effects.append(Reply(change.token, VoterChangeResponse(error)))
+        change.token = None
+
+
+def _deadline(replica: Replica) -> int:
+    return replica.now + replica.config.request_timeout_ms * MS
+
+
+def _not_possible(replica: Replica) -> int:
+    """Return why no voter can be added or removed now, NONE if one can (KRAFT 2.12)."""
+    leader = replica.state
+    if not isinstance(leader, Leader):
+        return errors.NOT_LEADER_OR_FOLLOWER
+    if replica.shutting_down:
+        return errors.BROKER_NOT_AVAILABLE
+    if leader.change is not None or replica.high_watermark < 0:
+        return errors.REQUEST_TIMED_OUT
+    if replica.kraft_version == 0:
+        return errors.UNSUPPORTED_VERSION
+    if replica.history.offset >= replica.high_watermark:
+        return errors.REQUEST_TIMED_OUT
+    return errors.NONE
+
+
+def _reachable(voter: Voter) -> bool:
+    return any(name == LISTENER for name, _ in voter.endpoints)
+
+
+def _has_caught_up(replica: Replica, leader: Leader, voter: Voter) -> bool:
+    progress = leader.observers.get((voter.voter_id, voter.directory))
+    if progress is None or progress.last_caught_up_wall < 0:
+        return False
+    return replica.now - progress.last_fetch <= CAUGHT_UP_WINDOW_MS * MS
+
+
+def _append_voters(replica: Replica, leader: Leader, voters: VoterSet) -> None:
+    change = leader.change
+    if change is not None:
+        change.offset = leader.next_offset
+    replica.append_control(leader, [(KRAFT_VOTERS, voters.record())])

@@ -1,0 +1,126 @@
+"""The replica of this node as its controller and broker see it (``nodes.metadata.quorum``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodes.consensus.effects import Effect, Reply
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft import membership
+from nodes.consensus.kraft.leader import Leader, Progress
+from nodes.consensus.kraft.replica import Replica
+from nodes.consensus.kraft.requests import handle_request
+from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
+from nodes.server.wire import request_from_body, response_to_body
+
+Body = dict[str, Any]
+
+
+class LocalQuorum:
+    """Lets metadata code append to the quorum's log, and ask how the quorum is."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self.node_id = replica.node_id
+        self.cluster_id = replica.config.cluster_id
+        self._asked: dict[int, tuple[int, Callable[[Body], None]]] = {}
+        self._tokens = 0
+
+    @property
+    def voters(self) -> Mapping[int, Endpoint]:
+        voters = self._replica.voter_set
+        found = {voter: voters.endpoint(voter) for voter in voters.ids}
+        return {voter: endpoint for voter, endpoint in found.items() if endpoint is not None}
+
+    @property
+    def epoch(self) -> int:
+        return self._replica.epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self._replica.leader_id
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader listens, None if there is none or it is not known."""
+        return self._replica.leader_endpoint
+
+    @property
+    def is_leader(self) -> bool:
+        return self._replica.is_leader
+
+    @property
+    def high_watermark(self) -> int:
+        return self._replica.high_watermark
+
+    @property
+    def next_offset(self) -> int:
+        state = self._replica.state
+        return state.next_offset if isinstance(state, Leader) else self._replica.log.end_offset
+
+    @property
+    def kraft_version(self) -> int:
+        return self._replica.kraft_version
+
+    def append(self, epoch: int, records: Sequence[bytes], now: int) -> int:
+        replica = self._replica
+        if not replica.is_leader or replica.epoch != epoch or replica.shutting_down:
+            raise NotLeaderError(f"node {self.node_id} does not lead epoch {epoch}")
+        return replica.append_records(epoch, records)
+
+    def resign(self, epoch: int, now: int) -> None:
+        if epoch == self._replica.epoch:
+            self._replica.resign("controller")
+
+    def kraft_version_fault(self, level: int) -> str | None:
+        return membership.upgrade_fault(self._replica, level)
+
+    def upgrade_kraft_version(self, level: int) -> None:
+        if not self._replica.is_leader:
+            raise NotLeaderError(f"node {self.node_id} does not lead")
+        membership.upgrade(self._replica, level)
+
+    def change_voters(
+        self, api: str, version: int, body: Body, answer: Callable[[Body], None], now: int
+    ) -> None:
+        self._tokens -= 1
+        self._asked[self._tokens] = (version, answer)
+        handle_request(self._replica, self._tokens, request_from_body(api, version, body))
+
+    def take_answers(self, effects: list[Effect]) -> list[Effect]:
+        """Give answers to :meth:`change_voters` to whoever asked; return the other effects."""
+        if not self._asked:
+            return effects
+        others: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Reply) and effect.token in self._asked:
+                version, answer = self._asked.pop(effect.token)
+                answer(response_to_body(effect.message, version, {}))
+            else:
+                others.append(effect)
+        return others
+
+    def describe(self, now: int) -> QuorumDescription:
+        replica = self._replica
+        leader = replica.state
+        if not isinstance(leader, Leader):
+            raise NotLeaderError(f"node {self.node_id} does not lead")
+
+        def progress(replica_id: int, directory: bytes, state: Progress) -> ReplicaProgress:
+            own = replica_id == replica.node_id
+            return ReplicaProgress(
+                replica_id,
+                directory,
+                state.end_offset,
+                replica.wall_ms if own else state.last_fetch_wall,
+                replica.wall_ms if own else state.last_caught_up_wall,
+            )
+
+        return QuorumDescription(
+            leader.leader_id,
+            replica.epoch,
+            replica.high_watermark,
+            [progress(i, p.directory, p) for i, p in sorted(leader.voters.items())],
+            [progress(i, d, p) for (i, d), p in sorted(leader.observers.items())],
+        )
