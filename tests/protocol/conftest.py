@@ -106,7 +106,7 @@ def draw_message(message: Message, version: int, number: int) -> dict[str, Any]:
 PAIRS = [
     (message, version)
     for message in MESSAGES.values()
-    if message.name not in ("RequestHeader", "ResponseHeader")
+    if message.name != "ResponseHeader"
     for version in range(message.valid.low, message.valid.high + 1)
 ]
 

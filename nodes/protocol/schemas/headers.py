@@ -1,12 +1,10 @@
-"""Request and response headers."""
+"""The response header.
+
+A request header is not a message of this notation: its client id has a length of two bytes even
+where everything else is compact. :mod:`nodes.protocol.apis` reads and writes it.
+"""
 
 TEXT = """
-RequestHeader key=- valid=1-2 flex=2+
-  RequestApiKey:int16
-  RequestApiVersion:int16
-  CorrelationId:int32
-  ClientId:string[v1+ null@1+]
-
 ResponseHeader key=- valid=0-1 flex=1+
   CorrelationId:int32
 """
