@@ -2,9 +2,9 @@
 # ARGS are passed on: make run ARGS="-w register -t 30"
 ARGS ?=
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
-	reports kraftwreck mutants
+	reports kraftwreck mutants oracle
 
-.PHONY: setup run test lint lock clean
+.PHONY: setup run test oracle test-oracle lint lock clean
 
 setup:
 	@scripts/setup
@@ -16,6 +16,14 @@ test:
 	@scripts/setup --test
 	@$(MAKE) --no-print-directory lint
 	.venv/bin/pytest -n 2 --dist loadgroup $(ARGS)
+
+# Apache Kafka, the oracle, into build/oracle; quick when it is there.
+oracle:
+	@scripts/setup --oracle
+	@.venv/bin/python -m oracle.fetch
+
+test-oracle: oracle
+	.venv/bin/pytest -m oracle -n 2 --dist loadfile $(ARGS)
 
 lint: setup
 	.venv/bin/ruff check .

@@ -13,7 +13,7 @@ FLOORS: list[set[str]] = [
     {"histories", "nodes"},
     {"checkers", "simulation"},
     {"harness"},
-    {"nemesis", "systems", "workloads"},
+    {"nemesis", "oracle", "systems", "workloads"},
     {"pipeline", "reports"},
     {"kraftwreck"},
 ]

@@ -1,0 +1,128 @@
+"""``python -m oracle.fetch``: bring the pinned jars of Apache Kafka here, or say why not.
+
+Maven resolves and downloads (the repositories are those it is configured with); what it
+brought must be exactly what ``artefacts.lock`` says. Nothing is done when all is there.
+``--lock`` writes the lock anew from what Maven resolves, after a change of ``pom.xml``.
+
+Exit status: 0 it is there, 254 a tool or the network is missing, 255 it is not as locked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from oracle.java import find_java
+from oracle.release import (
+    LOCK,
+    POM,
+    Artefact,
+    OracleError,
+    artefacts,
+    jar_folder,
+    kafka_version,
+    problem,
+)
+
+MISSING: Final = 254
+WRONG: Final = 255
+TIMEOUT_S: Final = 900
+_RESOLVED: Final = re.compile(r"\s*([\w.-]+):([\w.-]+):jar:([\w.-]+):(?:compile|runtime)\b.*")
+
+
+def download(folder: Path) -> list[tuple[str, str, str]]:
+    """Let Maven copy all jars into ``folder``; return the (group, artifact, version) of each.
+
+    Raises :class:`OracleError` without Maven, and with Maven's own first complaint.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise OracleError("maven is missing: apt-get install maven, then make oracle again")
+    listing = folder / "resolved.txt"
+    command = [
+        *(maven, "-B", "-q", "-f", str(POM)),
+        *("dependency:list", "dependency:copy-dependencies"),
+        *("-DincludeScope=runtime", "-Dmdep.prependGroupId=true"),
+        *(f"-DoutputFile={listing}", f"-DoutputDirectory={folder}"),
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise OracleError(f"maven was not done after {TIMEOUT_S} s: is the network up?") from None
+    if done.returncode != 0:
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        said = re.sub(r"\x1b\[[0-9;]*m", "", errors[0] if errors else done.stderr.strip())
+        raise OracleError(f"maven could not fetch Apache Kafka: {said[:400]}")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", listing.read_text("utf-8"))
+    listing.unlink()
+    found = [match.groups() for match in map(_RESOLVED.fullmatch, text.splitlines()) if match]
+    return sorted((group, name, version) for group, name, version in found)
+
+
+def fetch(folder: Path, wanted: list[Artefact]) -> str:
+    """Make ``folder`` hold exactly ``wanted``; return what was done, in words.
+
+    Raises :class:`OracleError` when it cannot be fetched, ValueError when it is not as locked.
+    """
+    find_java()
+    if folder.is_dir() and problem(folder, wanted) is None:
+        return f"Apache Kafka {kafka_version()} is there"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        fresh = Path(name) / "jars"
+        fresh.mkdir()
+        download(fresh)
+        wrong = problem(fresh, wanted)
+        if wrong is not None:
+            raise ValueError(f"what maven fetched is not what is locked: {wrong}")
+        if folder.exists():
+            shutil.rmtree(folder)
+        fresh.rename(folder)
+    return f"Apache Kafka {kafka_version()} fetched: {len(wanted)} jars"
+
+
+def write_lock() -> str:
+    """Resolve ``pom.xml`` and write what came of it as the new lock."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        lines = ["# Written by python -m oracle.fetch --lock from pom.xml; see docs/oracle.md."]
+        for group, artifact, version in download(folder):
+            jar = Artefact(group, artifact, version, "")
+            digest = hashlib.sha256((folder / jar.file_name).read_bytes()).hexdigest()
+            lines.append(f"{group}:{artifact}:{version} {digest}")
+    LOCK.write_text("\n".join(lines) + "\n", "utf-8")
+    return f"{LOCK} has {len(lines) - 1} artefacts"
+
+
+def main() -> int:
+    """Fetch, or write the lock; return the exit status."""
+    parser = argparse.ArgumentParser(prog="oracle.fetch")
+    parser.add_argument("--lock", action="store_true", help="write artefacts.lock anew")
+    options = parser.parse_args()
+    os.umask(0o022)
+    try:
+        print(
+            f"oracle: {write_lock() if options.lock else fetch(jar_folder(), artefacts())}",
+            file=sys.stderr,
+        )
+    except OracleError as error:
+        print(f"oracle: {error}", file=sys.stderr)
+        return MISSING
+    except ValueError as error:
+        print(f"oracle: {error}", file=sys.stderr)
+        return WRONG
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""A quorum of controllers of both kinds on loopback, and what a test asks it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from harness.kafka_client import KafkaClient
+from nodes.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
+from oracle.controller import HOST, Controller, KafkaController, OurController
+
+T = TypeVar("T")
+Body = dict[str, Any]
+
+KAFKA: Final = "kafka"
+OURS: Final = "ours"
+CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
+PATIENCE_S: Final = 90.0
+"""How long to wait for something that takes seconds on an idle machine."""
+CALL_MS: Final = 10_000
+METADATA_PARTITION: Final = {"topic_name": "__cluster_metadata", "partitions": [{}]}
+
+
+def wait_until(what: str, check: Callable[[], T | None], patience_s: float = PATIENCE_S) -> T:
+    """Call ``check`` until it returns something true and return that.
+
+    Raises TimeoutError naming ``what`` when that takes longer than ``patience_s``.
+    """
+    limit = time.monotonic() + patience_s
+    while True:
+        result = check()
+        if result:
+            return result
+        if time.monotonic() > limit:
+            raise TimeoutError(f"not within {patience_s:g} s: {what}")
+        time.sleep(0.1)
+
+
+class Quorum:
+    """Controllers with a static voter set; ``kinds`` are ``"kafka"`` or ``"ours"``, ids from 1.
+
+    ``properties`` are those of all, ``by_kind`` those of one kind on top. Use it as a context
+    manager: no process outlives it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kinds: Iterable[str],
+        ports: Iterable[int],
+        properties: Mapping[str, object] | None = None,
+        by_kind: Mapping[str, Mapping[str, object]] | None = None,
+        flags: tuple[str, ...] | None = None,
+        release: str | None = None,
+    ) -> None:
+        self.kinds = dict(enumerate(kinds, 1))
+        self.ports = dict(zip(self.kinds, ports, strict=True))
+        self.controllers: dict[int, Controller] = {}
+        for node, kind in self.kinds.items():
+            build = KafkaController if kind == KAFKA else OurController
+            controller = build(
+                directory / f"n{node}",
+                node,
+                CLUSTER_ID,
+                self.ports,
+                {**(properties or {}), **(by_kind or {}).get(kind, {})},
+            )
+            if isinstance(controller, KafkaController):
+                controller.release = release
+                controller.flags = flags or controller.flags
+            self.controllers[node] = controller
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill every process."""
+        for controller in self.controllers.values():
+            controller.kill()
+
+    def of_kind(self, kind: str) -> list[int]:
+        """Return the ids of the controllers of one kind."""
+        return [node for node, its in self.kinds.items() if its == kind]
+
+    @property
+    def running(self) -> list[int]:
+        """Ids of the controllers whose process is there."""
+        return [node for node, controller in self.controllers.items() if controller.running]
+
+    def format(self) -> None:
+        """Format every data directory; Kafka's tool is run once, its work copied."""
+        first: KafkaController | None = None
+        for controller in self.controllers.values():
+            if isinstance(controller, KafkaController):
+                controller.format(like=first)
+                first = first or controller
+            else:
+                controller.format()
+
+    def start(self, *nodes: int) -> None:
+        """Start these controllers, or all; they are not waited for."""
+        for node in nodes or tuple(self.controllers):
+            self.controllers[node].start()
+
+    def kill(self, node: int) -> None:
+        """Send one controller SIGKILL."""
+        self.controllers[node].kill()
+
+    # --- asking ---------------------------------------------------------------------------
+
+    def call(
+        self, node: int, api: str, version: int, body: Body, timeout_ms: int = CALL_MS
+    ) -> Body | None:
+        """Send one request to one controller; None when no answer came."""
+        client = KafkaClient(HOST, self.ports[node], "oracle")
+        try:
+            answer = client.call(api, version, body, timeout_ms)
+        finally:
+            client.close()
+        return answer.body if answer.status == "ok" else None
+
+    def describe(self, node: int) -> Body | None:
+        """Return the metadata partition of DescribeQuorum, None unless ``node`` leads."""
+        answer = self.call(node, "DescribeQuorum", 2, {"topics": [METADATA_PARTITION]}, 2000)
+        if not answer or answer["error_code"] != NONE:
+            return None
+        partition: Body = answer["topics"][0]["partitions"][0]
+        leads = partition["error_code"] == NONE and partition["leader_id"] == node
+        return partition if leads else None
+
+    def leader(self, among: Iterable[int] | None = None, patience_s: float = PATIENCE_S) -> int:
+        """Wait until one controller (of ``among``) leads and has committed; return its id."""
+        wanted = set(self.controllers if among is None else among)
+
+        def find() -> int | None:
+            for node in self.running:
+                partition = self.describe(node) if node in wanted else None
+                if partition is not None and partition["high_watermark"] > 0:
+                    return node
+            return None
+
+        try:
+            return wait_until(f"one of {sorted(wanted)} leads", find, patience_s)
+        except TimeoutError as error:
+            said = {node: c.said()[-1500:] for node, c in self.controllers.items()}
+            raise TimeoutError(f"{error}; they said {said}") from None
+
+    def create_topic(self, name: str, node: int | None = None, **topic: Any) -> int:
+        """Create a topic through the leader; return the error code."""
+        body = {
+            "topics": [{"name": name, "num_partitions": 1, "replication_factor": 1, **topic}],
+            "timeout_ms": CALL_MS,
+        }
+
+        def create() -> tuple[int] | None:
+            answer = self.call(node or self.leader(), "CreateTopics", 7, body)
+            return None if answer is None else (answer["topics"][0]["error_code"],)
+
+        return wait_until(f"an answer to CreateTopics {name}", create)[0]
+
+    def has_topic(self, node: int, name: str) -> bool:
+        """Whether the leader ``node`` knows a topic, told by its refusal to create it again."""
+        return self.create_topic(name, node, num_partitions=1) == TOPIC_ALREADY_EXISTS
+
+    def end_offsets(self) -> dict[int, int]:
+        """Return how far each voter has the log, as the leader knows."""
+        partition = self.describe(self.leader())
+        if partition is None:
+            return {}
+        return {v["replica_id"]: v["log_end_offset"] for v in partition["current_voters"]}
