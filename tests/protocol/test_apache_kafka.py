@@ -1,6 +1,7 @@
 """Our codec against Apache Kafka's own generated classes: all RPCs, and all records of logs.
 
-Runs with ``make test-oracle`` where a Java compiler is installed. The number of messages of each kind and version is KRAFTWRECK_ROUND_TRIPS (20 if unset).
+Runs with ``make test-oracle`` where a Java compiler is installed. The number of
+messages of each kind and version is KRAFTWRECK_ROUND_TRIPS (20 if unset).
 """
 
 from __future__ import annotations
