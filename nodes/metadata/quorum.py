@@ -46,7 +46,11 @@ class Quorum(Protocol):
 
     node_id: int
     cluster_id: str
-    voters: Mapping[int, Endpoint]
+
+    @property
+    def voters(self) -> Mapping[int, Endpoint]:
+        """Where each voter listens; the set in force, committed or not."""
+        ...
 
     @property
     def epoch(self) -> int: ...

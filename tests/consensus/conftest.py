@@ -2,31 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from nodes.consensus.effects import (
     AppendLog,
+    AppendSnapshot,
+    CleanLog,
+    DropSnapshot,
     Effect,
+    FinishSnapshot,
+    InstallSnapshot,
     Reply,
     Send,
+    SnapshotReply,
     Trace,
     TruncateLog,
     WriteQuorumState,
 )
 from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import poll
+from nodes.consensus.kraft import poll, snapshots
 from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.messages import Request, Response
+from nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    RemoveRaftVoterRequest,
+    Request,
+    Response,
+    VoterChangeResponse,
+)
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.responses import handle_response
-from nodes.consensus.recovered import Recovered
-from nodes.log.batch import parse_header
+from nodes.consensus.kraft.voters import LISTENER, Voter, VoterSet
+from nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
+from nodes.log.batch import decode_batch, parse_header, split_batches
+from nodes.log.snapshots import data_batch, footer_batch, header_batch, read_header
 
 MS = 1000
+OUTSIDE = 0
+"""Source of requests that no replica sent."""
+
+
+def directory_of(i: int, disk: int = 0) -> bytes:
+    """The directory id of node ``i``'s ``disk``-th disk."""
+    return bytes([i, disk + 1] * 8)
+
+
+def endpoint_of(i: int) -> Endpoint:
+    return Endpoint(f"n{i}", 9093)
+
+
+def voter(i: int, disk: int = 0) -> Voter:
+    """Node ``i`` as it stands in a dynamic voter set."""
+    return Voter(i, directory_of(i, disk), ((LISTENER, endpoint_of(i)),), 0, 1)
+
+
+def bootstrap_snapshot(ids: Sequence[int]) -> bytes:
+    """The bootstrap snapshot of a dynamic quorum of ``ids``."""
+    voters = VoterSet({i: voter(i) for i in ids}).record()["voters"]
+    head = header_batch(0, 0, 0, 1, voters)
+    return head + footer_batch(3, 0, 0)
 
 
 @dataclass
@@ -35,6 +75,9 @@ class Disk:
 
     quorum_state: WriteQuorumState | None = None
     batches: list[bytes] = field(default_factory=list)
+    start_offset: int = 0
+    snapshots: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    parts: dict[tuple[int, int], bytearray] = field(default_factory=dict)
 
     def apply(self, effect: Effect) -> None:
         if isinstance(effect, WriteQuorumState):
@@ -44,44 +87,96 @@ class Disk:
         elif isinstance(effect, TruncateLog):
             while self.batches and parse_header(self.batches[-1]).last_offset >= effect.end_offset:
                 self.batches.pop()
+        elif isinstance(effect, AppendSnapshot):
+            part = self.parts.setdefault((effect.end_offset, effect.epoch), bytearray())
+            assert len(part) == effect.position
+            part += effect.data
+        elif isinstance(effect, FinishSnapshot):
+            key = (effect.end_offset, effect.epoch)
+            self.snapshots[key] = bytes(self.parts.pop(key))
+        elif isinstance(effect, DropSnapshot):
+            self.parts.pop((effect.end_offset, effect.epoch), None)
+        elif isinstance(effect, InstallSnapshot):
+            self.batches.clear()
+            self.start_offset = effect.end_offset
+            self._forget_before(effect.end_offset)
+        elif isinstance(effect, CleanLog):
+            while self.batches and parse_header(self.batches[0]).last_offset < effect.start_offset:
+                self.start_offset = parse_header(self.batches.pop(0)).last_offset + 1
+            self._forget_before(effect.start_offset)
+
+    def _forget_before(self, end_offset: int) -> None:
+        self.snapshots = {k: v for k, v in self.snapshots.items() if k[0] >= end_offset}
+
+    def recovered(self) -> Recovered:
+        """What a process finds."""
+        self.parts.clear()
+        files = [
+            SnapshotFile(*key, len(content), read_header(content).timestamp)
+            for key, content in sorted(self.snapshots.items())
+        ]
+        latest = self.snapshots[files[-1].id] if files else b""
+        return Recovered(self.quorum_state, list(self.batches), self.start_offset, files, latest)
 
 
 class Cluster:
-    """Replicas 1..n; messages are delivered instantly unless ``cut`` says otherwise."""
+    """Replicas 1..n; messages are delivered instantly unless ``cut`` says otherwise.
 
-    def __init__(self, voters: int, seed: int = 1, fetch_max_bytes: int = 1 << 20) -> None:
+    ``settings`` go into each QuorumConfig. With ``dynamic`` the voters lie in a bootstrap
+    snapshot; otherwise they are configured.
+    """
+
+    def __init__(self, voters: int, seed: int = 1, *, dynamic: bool = False, **settings: Any):
         self.seed = seed
-        self.fetch_max_bytes = fetch_max_bytes
+        self.settings = settings
         self.now = 0
-        self.ids = list(range(1, voters + 1))
-        self.disks = {i: Disk() for i in self.ids}
-        self.traces: dict[int, list[Trace]] = {i: [] for i in self.ids}
+        self.dynamic = dynamic
+        self.initial = list(range(1, voters + 1))
+        self.disks: dict[int, Disk] = {}
+        self.disk_number: dict[int, int] = {}
+        self.traces: dict[int, list[Trace]] = {}
         self.cut: Callable[[int, int], bool] = lambda source, target: False
-        self.incarnation = dict.fromkeys(self.ids, 0)
+        self.incarnation: dict[int, int] = {}
         self.replicas: dict[int, Replica] = {}
-        self.stopped: set[int] = set()
-        self._tokens: dict[int, tuple[int, int, int]] = {}
+        self.loaded: dict[int, list[bytes]] = {}
+        self.outcomes: list[VoterChangeResponse] = []
+        self.sent: list[tuple[int, int, Request]] = []
+        self._tokens: dict[int, tuple[int, int, int, int]] = {}
         self._token = 0
+        self._expected = 0
         self._queue: list[tuple[int, Callable[[], None]]] = []
-        for i in self.ids:
+        for i in self.initial:
             self.start(i)
 
-    def start(self, i: int) -> Replica:
-        """Start node ``i`` from its disk."""
-        self.incarnation[i] += 1
+    @property
+    def ids(self) -> list[int]:
+        return list(self.disks)
+
+    def start(self, i: int, **settings: Any) -> Replica:
+        """Start node ``i`` from its disk; a new one gets a disk of its own."""
+        if i not in self.disks:
+            self.disks[i] = Disk()
+            self.traces.setdefault(i, [])
+            if self.dynamic and i in self.initial and i not in self.disk_number:
+                self.disks[i].snapshots[0, 0] = bootstrap_snapshot(self.initial)
+            self.disk_number.setdefault(i, 0)
+        self.incarnation[i] = self.incarnation.get(i, 0) + 1
+        static = {v: endpoint_of(v) for v in self.initial}
         config = QuorumConfig(
             i,
             "cluster",
-            bytes([i] * 16),
-            {voter: Endpoint(f"n{voter}", 9093) for voter in self.ids},
+            directory_of(i, self.disk_number[i]),
+            {} if self.dynamic else static,
             seed=self.seed,
             incarnation=self.incarnation[i],
-            fetch_max_bytes=self.fetch_max_bytes,
+            bootstrap_servers=tuple(static.values()) if self.dynamic else (),
+            listener=endpoint_of(i) if self.dynamic else None,
         )
-        disk = self.disks[i]
-        replica = Replica(config, Recovered(disk.quorum_state, list(disk.batches)), self.now, 0)
+        config = replace(config, **self.settings | settings)
+        replica = Replica(config, self.disks[i].recovered(), self.now, 0)
         replica.now = self.now
         self.replicas[i] = replica
+        self.loaded[i] = []
         replica.start()
         self._settle(i)
         return replica
@@ -90,9 +185,16 @@ class Cluster:
         """Kill node ``i``: only its disk remains."""
         del self.replicas[i]
 
+    def wipe(self, i: int) -> None:
+        """Take the disk of a dead node away; it will start with an empty one."""
+        assert i not in self.replicas
+        del self.disks[i]
+        self.disk_number[i] += 1
+
     def _settle(self, i: int) -> None:
         replica = self.replicas[i]
         poll.poll(replica)
+        self._take(replica)
         effects, replica.effects = replica.effects, []
         for effect in effects:
             self.disks[i].apply(effect)
@@ -100,32 +202,100 @@ class Cluster:
             if isinstance(effect, Trace):
                 self.traces[i].append(effect)
             elif isinstance(effect, Send):
-                self._post(i, effect.destination, effect.correlation, effect.message)
+                self._post(i, effect)
             elif isinstance(effect, Reply):
                 self._answer(i, effect.token, effect.message)
+            elif isinstance(effect, SnapshotReply):
+                message = effect.message
+                content = self.disks[i].snapshots[message.snapshot_end, message.snapshot_epoch]
+                message.data = content[message.position : message.position + effect.max_bytes]
+                self._answer(i, effect.token, message)
 
-    def _post(self, source: int, target: int, correlation: int, message: Request) -> None:
+    def _take(self, replica: Replica) -> None:
+        """Be the listener: its state is the list of all values committed."""
+        state = self.loaded[replica.node_id]
+        for delivery in replica.committed:
+            if isinstance(delivery, Snapshot):
+                state[:] = values_of(delivery.content)
+            else:
+                state += values_of(delivery)
+        replica.committed.clear()
+
+    def snapshot(self, i: int) -> tuple[int, int] | None:
+        """Let node ``i`` make a snapshot of everything committed; return its id."""
+        made: list[tuple[int, int]] = []
+
+        def make(replica: Replica) -> None:
+            end = replica.high_watermark
+            batch = replica.log.batch_ending_at(end)
+            if batch is None:
+                return
+            epoch = parse_header(batch).epoch
+            head = snapshots.begin(replica, end, epoch)
+            if head is None:
+                return
+            offset = parse_header(head).last_offset + 1
+            body = b""
+            state = self.loaded[i]
+            if state:
+                body = data_batch(offset, epoch, 0, state)
+                offset += len(state)
+            content = head + body + footer_batch(offset, epoch, 0)
+            middle = len(content) // 2
+            snapshots.piece(replica, end, epoch, 0, content[:middle])
+            snapshots.piece(replica, end, epoch, middle, content[middle:])
+            snapshots.finish(replica, end, epoch, len(content), 0, "")
+            made.append((end, epoch))
+
+        self.handle(i, make)
+        return made[0] if made else None
+
+    def clean(self, i: int) -> None:
+        """Let node ``i`` remove all snapshots but the last, and the log below it."""
+
+        def action(replica: Replica) -> None:
+            config = replica.config
+            replica.config = replace(config, retention_bytes=0)
+            snapshots.clean(replica)
+            replica.config = config
+
+        self.handle(i, action)
+
+    def _post(self, source: int, effect: Send) -> None:
         incarnation = self.incarnation[source]
+        assert effect.endpoint is not None
+        target = int(effect.endpoint.host.removeprefix("n"))
+        correlation, message = effect.correlation, effect.message
+        alias = effect.destination
+        self.sent.append((source, target, message))
 
         def deliver() -> None:
             if self.cut(source, target):
                 return
             if target not in self.replicas:
-                self._respond(source, incarnation, target, correlation, None)
+                self._respond(source, incarnation, alias, correlation, None)
+                return
+            if isinstance(message, ApiVersionsRequest):
+                answer = ApiVersionsResponse(0, 0, 1)
+                self._respond(source, incarnation, alias, correlation, answer)
                 return
             self._token += 1
             token = self._token
-            self._tokens[token] = (source, correlation, incarnation)
+            self._tokens[token] = (source, correlation, incarnation, alias)
             self.handle(target, lambda r: handle_request(r, token, message))
 
         self._queue.append((self.now, deliver))
 
     def _answer(self, source: int, token: int, message: Response) -> None:
-        target, correlation, incarnation = self._tokens[token]
+        target, correlation, incarnation, alias = self._tokens[token]
+        if target == OUTSIDE:
+            assert isinstance(message, VoterChangeResponse)
+            self.outcomes.append(message)
+            return
 
         def deliver() -> None:
             if not self.cut(source, target):
-                self._respond(target, incarnation, source, correlation, message)
+                self._respond(target, incarnation, alias, correlation, message)
 
         self._queue.append((self.now, deliver))
 
@@ -134,6 +304,38 @@ class Cluster:
     ) -> None:
         if target in self.replicas and self.incarnation[target] == incarnation:
             self.handle(target, lambda r: handle_response(r, source, correlation, message))
+
+    def ask(self, i: int, message: Request) -> None:
+        """Send a voter change from outside; its answer goes to ``outcomes``."""
+        self._token += 1
+        token = self._token
+        self._tokens[token] = (OUTSIDE, 0, 0, 0)
+        self.handle(i, lambda r: handle_request(r, token, message))
+
+    def add(self, i: int) -> None:
+        """Ask the leader to add node ``i``."""
+        leader = self.leader()
+        assert leader is not None
+        endpoints = ((LISTENER, endpoint_of(i)),)
+        key = (i, directory_of(i, self.disk_number[i]))
+        self.ask(leader.node_id, AddRaftVoterRequest("cluster", 1000, *key, endpoints))
+
+    def remove(self, i: int, disk: int = 0) -> None:
+        """Ask the leader to remove node ``i``."""
+        leader = self.leader()
+        assert leader is not None
+        self.ask(leader.node_id, RemoveRaftVoterRequest("cluster", i, directory_of(i, disk)))
+
+    def change(self, action: Callable[[], None], milliseconds: int = 5000) -> int:
+        """Ask for a voter change until it is possible; return the final error."""
+        for _ in range(milliseconds // 50):
+            self._expected = len(self.outcomes) + 1
+            action()
+            assert self.run(5000, lambda: len(self.outcomes) >= self._expected), "no answer"
+            if self.outcomes[-1].error != 7:
+                break
+            self.run(50)
+        return self.outcomes[-1].error
 
     def handle(self, i: int, action: Callable[[Replica], object]) -> None:
         """Let node ``i`` do ``action`` and carry out what follows."""
@@ -195,6 +397,15 @@ class Cluster:
     def kinds(self, i: int) -> list[str]:
         """The trace kinds of node ``i``."""
         return [t.kind for t in self.traces[i]]
+
+
+def values_of(batches: bytes) -> list[bytes]:
+    """The values of the data records in ``batches`` (a log batch, or a whole snapshot)."""
+    values: list[bytes] = []
+    for batch in split_batches(batches):
+        if not parse_header(batch).is_control:
+            values += [bytes(v) for _, _, v in decode_batch(batch)[1] if v is not None]
+    return values
 
 
 @pytest.fixture

@@ -1,0 +1,219 @@
+"""Snapshots: made, served, fetched; the log cleaned up below them (KIP-630, KRAFT 2.6, 2.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodes.consensus.effects import FatalError
+from nodes.consensus.kraft import snapshots
+from nodes.consensus.kraft.messages import FetchSnapshotRequest
+from nodes.consensus.kraft.states import Follower
+from nodes.protocol import errors
+
+Make = Callable[..., Any]
+
+
+def filled(cluster_of: Make, voters: int = 3, **settings: Any) -> Any:
+    """A cluster whose leader has committed twenty values."""
+    cluster = cluster_of(voters, **settings)
+    leader = cluster.elect()
+    for k in range(10):
+        cluster.append(leader, b"a%d" % k, b"b%d" % k)
+        cluster.run(30)
+    assert cluster.run(2000, lambda: leader.high_watermark == leader.log.end_offset)
+    return cluster
+
+
+def others(cluster: Any) -> list[int]:
+    return [i for i in cluster.replicas if i != cluster.leader().node_id]
+
+
+def test_a_snapshot_stands_for_what_lies_below_its_end(cluster_of: Make) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    made = cluster.snapshot(leader.node_id)
+    assert made == (leader.high_watermark, leader.epoch)
+    assert cluster.disks[leader.node_id].snapshots.keys() == {made}
+
+
+def test_no_snapshot_of_what_is_not_committed_or_of_another_epoch(cluster_of: Make) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    cluster.cut = lambda source, target: True
+    cluster.append(leader, b"tail")
+    cluster.run(100)
+    end = leader.log.end_offset
+    assert end > leader.high_watermark
+    with pytest.raises(FatalError, match="high watermark"):
+        snapshots.begin(leader, end, leader.epoch)
+    with pytest.raises(FatalError, match="epoch"):
+        snapshots.begin(leader, leader.high_watermark, leader.epoch + 1)
+    with pytest.raises(FatalError, match="no batch ends there"):
+        snapshots.begin(leader, leader.high_watermark - 1, leader.epoch)
+
+
+def test_a_snapshot_that_new_is_not_made_twice(cluster_of: Make) -> None:
+    cluster = filled(cluster_of)
+    node = cluster.leader().node_id
+    assert cluster.snapshot(node) is not None
+    assert cluster.snapshot(node) is None
+
+
+def test_the_log_is_cleaned_up_to_the_second_oldest_snapshot_only(cluster_of: Make) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    node = leader.node_id
+    first = cluster.snapshot(node)
+    cluster.clean(node)
+    assert leader.log.start_offset == 0, "one snapshot alone is never a reason to forget"
+    cluster.append(leader, b"more")
+    cluster.run(1000)
+    second = cluster.snapshot(node)
+    cluster.clean(node)
+    assert (leader.log.start_offset, [s.id for s in leader.snapshots]) == (second[0], [second])
+    assert first not in cluster.disks[node].snapshots
+
+
+def test_a_follower_behind_the_log_start_is_brought_in_by_the_snapshot(cluster_of: Make) -> None:
+    cluster = filled(cluster_of, fetch_snapshot_max_bytes=50)
+    leader = cluster.leader()
+    behind = others(cluster)[0]
+    cluster.kill(behind)
+    for _ in range(2):
+        cluster.append(leader, b"while away")
+        cluster.run(1500)
+        cluster.snapshot(leader.node_id)
+    cluster.clean(leader.node_id)
+    replica = cluster.start(behind)
+    assert replica.log.end_offset < leader.log.start_offset
+    assert cluster.run(3000, lambda: replica.high_watermark == leader.high_watermark)
+    assert replica.log.start_offset == leader.log.start_offset
+    assert cluster.loaded[behind] == cluster.loaded[leader.node_id]
+    assert cluster.kinds(behind).count("install") == 1
+    pieces = [m for _, _, m in cluster.sent if isinstance(m, FetchSnapshotRequest)]
+    assert len(pieces) > 3, "it came in pieces"
+
+
+def test_a_new_node_starts_from_the_snapshot_even_if_the_log_is_whole(cluster_of: Make) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    fresh = others(cluster)[0]
+    cluster.kill(fresh)
+    cluster.wipe(fresh)
+    cluster.snapshot(leader.node_id)
+    cluster.append(leader, b"after")
+    cluster.run(600)
+    replica = cluster.start(fresh)
+    assert cluster.run(3000, lambda: replica.high_watermark == leader.high_watermark)
+    assert "install" in cluster.kinds(fresh)
+    assert cluster.loaded[fresh] == cluster.loaded[leader.node_id]
+
+
+def test_a_node_that_restarts_begins_with_its_snapshot_and_the_log_after_it(
+    cluster_of: Make,
+) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    node = others(cluster)[0]
+    cluster.run(600)
+    for _ in range(2):
+        cluster.append(leader, b"x")
+        cluster.run(1000)
+        cluster.snapshot(node)
+    cluster.clean(node)
+    cluster.append(leader, b"last")
+    cluster.run(1000)
+    cluster.kill(node)
+    replica = cluster.start(node)
+    assert replica.log.start_offset > 0
+    assert cluster.run(3000, lambda: replica.high_watermark == leader.high_watermark)
+    assert cluster.loaded[node] == cluster.loaded[leader.node_id]
+    assert "install" not in cluster.kinds(node)
+
+
+def test_a_download_does_not_outlive_its_leader(cluster_of: Make) -> None:
+    """S10: pieces of two leaders' snapshots must not meet in one file."""
+    cluster = filled(cluster_of, fetch_snapshot_max_bytes=20)
+    leader = cluster.leader()
+    behind = others(cluster)[0]
+    cluster.kill(behind)
+    for _ in range(2):
+        cluster.append(leader, b"while away")
+        cluster.run(1000)
+        for node in cluster.replicas:
+            cluster.snapshot(node)
+    for node in cluster.replicas:
+        cluster.clean(node)
+
+    def cut(source: int, target: int) -> bool:
+        pieces = sum(isinstance(message, FetchSnapshotRequest) for _, _, message in cluster.sent)
+        return behind in (source, target) and pieces >= 3
+
+    cluster.cut = cut
+    replica = cluster.start(behind)
+    cluster.run(500)
+    state = replica.state
+    assert isinstance(state, Follower)
+    assert state.download is not None
+    assert state.download.content
+    assert cluster.disks[behind].parts
+    old = leader.node_id
+    cluster.kill(old)
+    cluster.run(100)
+    cluster.start(old)
+    cluster.cut = lambda source, target: False
+    assert cluster.run(
+        15_000, lambda: bool(cluster.leader()) and cluster.loaded[behind] == cluster.loaded[old]
+    )
+    assert cluster.disks[behind].parts == {}
+
+
+def request(leader: Any, **changes: Any) -> FetchSnapshotRequest:
+    end, epoch = leader.snapshots[-1].id
+    values = {
+        "cluster_id": "cluster",
+        "replica_id": 9,
+        "directory": bytes(16),
+        "max_bytes": 10,
+        "current_leader_epoch": leader.epoch,
+        "snapshot_end": end,
+        "snapshot_epoch": epoch,
+        "position": 0,
+    }
+    return FetchSnapshotRequest(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({}, errors.NONE),
+        ({"position": -1}, errors.POSITION_OUT_OF_RANGE),
+        ({"position": 1 << 30}, errors.POSITION_OUT_OF_RANGE),
+        ({"snapshot_end": 1}, errors.SNAPSHOT_NOT_FOUND),
+        ({"snapshot_end": 0, "snapshot_epoch": 0}, errors.SNAPSHOT_NOT_FOUND),
+        ({"current_leader_epoch": 0}, errors.FENCED_LEADER_EPOCH),
+        ({"current_leader_epoch": 99}, errors.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_what_fetch_snapshot_answers(cluster_of: Make, changes: dict[str, Any], error: int) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    cluster.snapshot(leader.node_id)
+    response, allowed = snapshots.serve(leader, request(leader, **changes))
+    assert (response.partition_error, allowed) == (error, None if error else 10)
+
+
+def test_fetch_snapshot_of_a_foreign_cluster_or_from_a_follower_is_refused(
+    cluster_of: Make,
+) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    cluster.snapshot(leader.node_id)
+    asked = request(leader)
+    follower = cluster.replicas[others(cluster)[0]]
+    assert snapshots.serve(follower, asked)[0].partition_error == errors.NOT_LEADER_OR_FOLLOWER
+    foreign = request(leader, cluster_id="another")
+    assert snapshots.serve(leader, foreign)[0].error == errors.INCONSISTENT_CLUSTER_ID
