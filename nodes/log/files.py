@@ -1,29 +1,32 @@
-"""The metadata log on a real disk: segments of record batches and the leader-epoch checkpoint.
+"""The metadata log on a real disk: segments of record batches, snapshots, the epoch checkpoint.
 
 Rules that make a crash harmless: a segment is complete on disk before the next one is created;
-later segments are gone, durably, before an earlier one is cut. So only the last segment can be
-torn, and recovery cuts it at its first bad byte. A defect anywhere else is a damaged disk and is
-refused rather than cut, for it would silently take back what was acknowledged.
+later segments are gone, durably, before an earlier one is cut; the log is cleaned from its start
+on, below a snapshot that stays. So only the last segment can be torn, and recovery cuts it there.
+Any other defect is a damaged disk and is refused rather than cut, for it would silently take back
+what was acknowledged; so is a damaged snapshot, even where an older one would do: bytes that
+changed on their own are for a person to look at.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 from typing import Final
 
-from nodes.log.atomic import TEMPORARY_SUFFIX, fsync_directory, replace_file, write_fully
 from nodes.log.batch import parse_header
-from nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY, segment_name, segment_offsets
+from nodes.log.epochs import EpochCheckpoint
+from nodes.log.layout import METADATA_DIRECTORY, segment_name
 from nodes.log.lock import DirectoryLock
-from nodes.log.scan import position_of, scan_segment
+from nodes.log.media import PLAIN, File, Media
+from nodes.log.recovery import Found, LogCorruptError, find_log
+from nodes.log.scan import epoch_defect, position_of
+from nodes.log.snapshot_files import SnapshotFiles
+
+__all__ = ["DEFAULT_SEGMENT_BYTES", "DEFAULT_SEGMENT_MS", "LogCorruptError", "MetadataLogFiles"]
 
 DEFAULT_SEGMENT_BYTES: Final = 1 << 30
-
-
-class LogCorruptError(Exception):
-    """The log is damaged where no crash can damage it; the node must not start."""
+DEFAULT_SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
 
 
 class MetadataLogFiles:
@@ -31,78 +34,89 @@ class MetadataLogFiles:
 
     Holds the directory's lock from construction to :meth:`close`. Call :meth:`recover` first.
     Offsets: :attr:`start_offset` is the first one present, :attr:`end_offset` the next to be
-    written. Any OSError leaves the log as it was; where that cannot be had (a failed fsync, a
-    half-done truncation), everything afterwards raises OSError until it is opened anew.
+    written. A segment ends when it would exceed ``segment_bytes``, or when a batch comes that is
+    ``segment_ms`` younger than its first (wall-clock ms of the batches). Any OSError leaves the log
+    as it was; where that cannot be had (a failed fsync, a half-done truncation), everything
+    afterwards raises OSError until it is opened anew.
     """
 
-    def __init__(self, directory: Path, segment_bytes: int = DEFAULT_SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        segment_ms: int = DEFAULT_SEGMENT_MS,
+        media: Media = PLAIN,
+    ) -> None:
         self.start_offset = 0
         self.end_offset = 0
         self._directory = Path(directory) / METADATA_DIRECTORY
+        self.snapshots = SnapshotFiles(self._directory, media)
         self._segment_bytes = segment_bytes
+        self._segment_ms = segment_ms
+        self._media = media
         self._segments: list[int] = []
-        self._epochs: list[tuple[int, int]] = []
-        self._fd = -1
+        self._epochs = EpochCheckpoint(self._directory, media)
+        self._epoch_before: int | None = 0
+        self._file: File | None = None
         self._length = 0
+        self._first_ms = 0
         self._unusable: str | None = "it was not recovered"
         self._lock = DirectoryLock(Path(directory))
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:
         """(epoch, offset of its first record) of each epoch in the log, ascending."""
-        return tuple(self._epochs)
+        return tuple(self._epochs.entries)
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, 0 if there is none."""
-        return self._epochs[-1][0] if self._epochs else 0
+        """Epoch of the last record; of the one before the log's start if it is empty; or 0."""
+        return self._last_epoch or 0
 
     # --- opening and closing ------------------------------------------------------------
 
     def recover(self) -> list[bytes]:
         """Read all batches, cut a torn tail, and make what is left durable.
 
-        Raises :class:`LogCorruptError` for damage before the last segment, and OSError.
+        Stale files and snapshots below the log's start go; a log that ends before its latest
+        snapshot, by (epoch, offset), is emptied to start there. Raises :class:`LogCorruptError`
+        for what no crash can have done, and OSError.
         """
+        return self.recover_all().batches
+
+    def recover_all(self) -> Found:
+        """Do :meth:`recover`; return also the snapshots."""
         self._lock.check()
         self._unusable = "it was not recovered"
         self._close_segment()
-        if not self._directory.exists():
-            self._directory.mkdir()
-            fsync_directory(self._directory.parent)
-        stale = self._directory / (EPOCH_CHECKPOINT + TEMPORARY_SUFFIX)
-        stale.unlink(missing_ok=True)
-        self._segments = segment_offsets(self._directory) or [0]
-        self.start_offset = self.end_offset = self._segments[0]
-        self._epochs = []
-        batches: list[bytes] = []
-        for base_offset in self._segments:
-            path = self._directory / segment_name(base_offset)
-            if base_offset != self.end_offset:
-                raise LogCorruptError(f"{path}: the segment before ends at {self.end_offset}")
-            self._open_segment(base_offset)
-            scan = scan_segment(path.read_bytes(), base_offset, self.last_epoch)
-            if scan.defect is not None:
-                if base_offset != self._segments[-1]:
-                    raise LogCorruptError(f"{path}, byte {scan.length}: {scan.defect}")
-                os.ftruncate(self._fd, scan.length)
-            self._length = scan.length
-            for batch in scan.batches:
-                self._note_epoch(batch)
-            batches += scan.batches
-            self.end_offset = scan.end_offset
+        self.snapshots.close()
+        self._media.make_directory(self._directory)
+        found = find_log(self._directory, self._media, self.snapshots, self._epochs)
+        self._segments = found.segments
+        self._epoch_before = found.epoch_before
+        self.start_offset, self.end_offset = found.segments[0], found.end_offset
+        file = self._open_segment(self._segments[-1])
+        if found.torn:
+            file.truncate(found.last_length)
+        self._length = found.last_length
+        self._note_first_batch()
+        if found.restart is not None:
+            self._restart_at(*found.restart)
+            found.batches = []
         # Batches of a killed process may be in the page cache only; from here on others may be
         # told that this node has them.
-        os.fsync(self._fd)
-        fsync_directory(self._directory)
-        self._write_checkpoint()
+        self._active.fsync()
+        self.snapshots.remove_below(self.start_offset)
+        self._media.fsync_directory(self._directory)
+        self._epochs.write()
         self._unusable = None
-        return batches
+        return found
 
     def close(self) -> None:
         """Close the files and let go of the directory, without flushing; harmless repeated."""
         self._unusable = "it was closed"
         self._close_segment()
+        self.snapshots.close()
         self._lock.release()
 
     # --- writing ------------------------------------------------------------------------
@@ -118,19 +132,24 @@ class MetadataLogFiles:
             raise ValueError(f"batch has {len(batch)} bytes but says {header.length}")
         if header.base_offset != self.end_offset:
             raise ValueError(f"batch starts at {header.base_offset}, log ends at {self.end_offset}")
-        if header.epoch < self.last_epoch:
-            raise ValueError(f"batch has epoch {header.epoch}, log has {self.last_epoch} already")
-        if self._length and self._length + len(batch) > self._segment_bytes:
+        if (defect := epoch_defect(header, self._last_epoch)) is not None:
+            raise ValueError(f"batch at {header.base_offset}: {defect}")
+        if self._length and (
+            self._length + len(batch) > self._segment_bytes
+            or header.max_timestamp - self._first_ms >= self._segment_ms
+        ):
             self._roll()
-        known = len(self._epochs)
+        known = len(self._epochs.entries)
         try:
-            write_fully(self._fd, batch)
-            if self._note_epoch(batch):
-                self._write_checkpoint()
+            self._active.append(batch)
+            if self._epochs.note(header.epoch, header.base_offset):
+                self._epochs.write()
         except OSError as error:
-            del self._epochs[known:]
+            del self._epochs.entries[known:]
             self._cut_back(error)
             raise
+        if not self._length:
+            self._first_ms = header.base_timestamp
         self._length += len(batch)
         self.end_offset = header.last_offset + 1
 
@@ -139,7 +158,7 @@ class MetadataLogFiles:
         after a failed fsync the kernel no longer knows which pages are on disk."""
         self._check_usable()
         try:
-            os.fsync(self._fd)
+            self._active.fsync()
         except OSError as error:
             self._unusable = f"fsync failed: {error}"
             raise
@@ -154,74 +173,140 @@ class MetadataLogFiles:
             span = f"{self.start_offset} to {self.end_offset}"
             raise ValueError(f"cannot truncate to {end_offset}: the log has {span}")
         kept = [base for base in self._segments if base < end_offset] or self._segments[:1]
-        path = self._directory / segment_name(kept[-1])
-        length = position_of(path.read_bytes(), end_offset)
+        length = position_of(self._media.read(self._path(kept[-1])), end_offset)
         try:
             if len(kept) < len(self._segments):
-                for base_offset in reversed(self._segments[len(kept) :]):
-                    (self._directory / segment_name(base_offset)).unlink()
-                fsync_directory(self._directory)
+                self._remove_segments(list(reversed(self._segments[len(kept) :])))
                 self._segments = kept
-                self._close_segment()
                 self._open_segment(kept[-1])
-            os.ftruncate(self._fd, length)
-            os.fsync(self._fd)
+            self._active.truncate(length)
+            self._active.fsync()
             self._length = length
             self.end_offset = end_offset
-            self._epochs = [entry for entry in self._epochs if entry[1] < end_offset]
-            self._write_checkpoint()
+            self._note_first_batch()
+            self._epochs.forget_from(end_offset)
+            self._epochs.write()
         except OSError as error:
             self._unusable = f"truncation failed: {error}"
             raise
 
+    # --- below a snapshot ---------------------------------------------------------------
+
+    def install(self, end_offset: int, epoch: int) -> None:
+        """Empty the log and let it begin at the end of a complete snapshot; durable on return.
+
+        Older snapshots go. Raises ValueError if there is no such snapshot, and OSError.
+        """
+        self._check_usable()
+        if (end_offset, epoch) not in self.snapshots.ids:
+            raise ValueError(f"there is no snapshot of offset {end_offset} and epoch {epoch}")
+        try:
+            self._restart_at(end_offset, epoch)
+            self.snapshots.remove_below(end_offset)
+        except OSError as error:
+            self._unusable = f"installing a snapshot failed: {error}"
+            raise
+
+    def clean(self, start_offset: int) -> None:
+        """Remove segments wholly below ``start_offset`` and snapshots that end before it; durably.
+
+        Raises ValueError, with nothing done, unless a snapshot ends at ``start_offset`` and the
+        log reaches up to there; and OSError.
+        """
+        self._check_usable()
+        if all(end != start_offset for end, _ in self.snapshots.ids):
+            raise ValueError(f"cannot clean up to {start_offset}: no snapshot ends there")
+        if start_offset > self.end_offset:
+            raise ValueError(f"cannot clean up to {start_offset}: the log ends before it")
+        kept = list(self._segments)
+        while len(kept) > 1 and kept[1] <= start_offset:
+            del kept[0]
+        gone = self._segments[: len(self._segments) - len(kept)]
+        try:
+            if gone:
+                self._remove_segments(gone)
+                self._segments = kept
+                self.start_offset = kept[0]
+                before = self._epochs.forget_below(kept[0])
+                self._epoch_before = self._epoch_before if before is None else before
+                self._epochs.write()
+            self.snapshots.remove_below(start_offset)
+        except OSError as error:
+            self._unusable = f"cleaning failed: {error}"
+            raise
+
     # --- inside -------------------------------------------------------------------------
+
+    @property
+    def _last_epoch(self) -> int | None:
+        entries = self._epochs.entries
+        return entries[-1][0] if entries else self._epoch_before
+
+    @property
+    def _active(self) -> File:
+        if self._file is None:
+            raise OSError(errno.EIO, "the log has no open segment")
+        return self._file
 
     def _check_usable(self) -> None:
         if self._unusable is not None:
             raise OSError(errno.EIO, f"the log cannot be used: {self._unusable}")
 
-    def _open_segment(self, base_offset: int) -> None:
+    def _path(self, base_offset: int) -> Path:
+        return self._directory / segment_name(base_offset)
+
+    def _open_segment(self, base_offset: int) -> File:
         self._close_segment()
-        path = self._directory / segment_name(base_offset)
-        # O_APPEND: after a cut the next write goes to the new end.
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = self._media.open(self._path(base_offset))
+        return self._file
 
     def _close_segment(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _remove_segments(self, base_offsets: list[int]) -> None:
+        """Remove segments in this order, so that a crash leaves the others without a gap."""
+        for base_offset in base_offsets:
+            self._media.unlink(self._path(base_offset))
+        self._media.fsync_directory(self._directory)
+
+    def _restart_at(self, offset: int, epoch: int) -> None:
+        # Last first: what a crash leaves is the beginning of the log. If nothing is left, recovery
+        # begins at the latest snapshot, which is this one.
+        self._close_segment()
+        self._remove_segments(list(reversed(self._segments)))
+        self._segments = [offset]
+        self._open_segment(offset)
+        self._media.fsync_directory(self._directory)
+        self._length = 0
+        self.start_offset = self.end_offset = offset
+        self._epoch_before = epoch
+        self._epochs.entries = []
+        self._epochs.write()
 
     def _roll(self) -> None:
         self.flush()
-        path = self._directory / segment_name(self.end_offset)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o644)
+        file = self._media.create(self._path(self.end_offset))
         try:
-            fsync_directory(self._directory)
+            self._media.fsync_directory(self._directory)
         except OSError as error:
-            os.close(fd)
+            file.close()
             # Nobody knows whether the name is on disk; recovery takes an empty last segment.
             self._unusable = f"fsync failed: {error}"
             raise
         self._close_segment()
-        self._fd = fd
+        self._file = file
         self._length = 0
         self._segments.append(self.end_offset)
 
+    def _note_first_batch(self) -> None:
+        if self._length:
+            head = self._media.read_at(self._path(self._segments[-1]), 0, 64)
+            self._first_ms = parse_header(head).base_timestamp
+
     def _cut_back(self, cause: OSError) -> None:
         try:
-            os.ftruncate(self._fd, self._length)
+            self._active.truncate(self._length)
         except OSError as error:
             self._unusable = f"append failed ({cause}) and could not be undone ({error})"
-
-    def _note_epoch(self, batch: bytes) -> bool:
-        header = parse_header(batch)
-        if self._epochs and header.epoch <= self._epochs[-1][0]:
-            return False
-        self._epochs.append((header.epoch, header.base_offset))
-        return True
-
-    def _write_checkpoint(self) -> None:
-        lines = ["0", str(len(self._epochs)), *(f"{e} {start}" for e, start in self._epochs), ""]
-        content = "\n".join(lines).encode()
-        replace_file(self._directory / EPOCH_CHECKPOINT, content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -11,7 +11,8 @@ EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 QUORUM_STATE: Final = "quorum-state"
 META_PROPERTIES: Final = "meta.properties"
 
-_SEGMENT = re.compile(r"\d{20}\.log")
+_STALE = (".part", ".deleted", ".tmp", ".cleaned", ".swap")
+_SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
 
 
 def segment_name(base_offset: int) -> str:
@@ -19,6 +20,11 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}.log"
 
 
-def segment_offsets(directory: Path) -> list[int]:
-    """Return the base offsets of the segments in a partition's ``directory``, ascending."""
-    return sorted(int(path.stem) for path in directory.iterdir() if _SEGMENT.fullmatch(path.name))
+def segment_offsets(names: Iterable[str]) -> list[int]:
+    """Return the base offsets of the segments among the ``names`` of a partition, ascending."""
+    return sorted(int(name[:20]) for name in names if _SEGMENT.fullmatch(name))
+
+
+def is_stale(name: str) -> bool:
+    """Tell whether a file of a partition is what an interrupted operation left behind."""
+    return name.endswith(_STALE)

@@ -53,6 +53,10 @@ class Media:
         """Open ``path``, created if missing; ``fresh``: emptied if it was there."""
         return File(path, os.O_CREAT | (os.O_TRUNC if fresh else 0))
 
+    def create(self, path: Path) -> File:
+        """Open ``path``, which must not be there (FileExistsError)."""
+        return File(path, os.O_CREAT | os.O_EXCL)
+
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         return path.read_bytes()

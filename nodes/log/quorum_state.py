@@ -1,7 +1,8 @@
 """``quorum-state``: epoch, leader and vote, the promises a node keeps across restarts.
 
-One line of JSON. Version 0 (``kraft.version`` 0, a static voter set) is written and read;
-version 1 is read. Written before anything is promised: write, fsync, rename, fsync.
+One line of JSON, in version 0 (``kraft.version`` 0: the voters, no directory of the vote) or
+version 1 (the directory of the vote, no voters). Written before anything is promised: write,
+fsync, rename, fsync.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodes.consensus.effects import WriteQuorumState
-from nodes.log.atomic import fsync_directory, replace_file
 from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
-from nodes.log.uuids import ZERO, from_text
+from nodes.log.media import PLAIN, Media
+from nodes.log.uuids import ZERO, from_text, to_text
 
 QuorumState = WriteQuorumState
 """What is read has the shape of what is written; version 1 tells no voters, version 0 no
@@ -26,32 +27,40 @@ class QuorumStateError(Exception):
     """``quorum-state`` is there but cannot be trusted; the node must not start."""
 
 
-def write(directory: Path, state: WriteQuorumState) -> None:
+def write(directory: Path, state: WriteQuorumState, media: Media = PLAIN) -> None:
     """Replace the quorum-state of data directory ``directory`` durably. Raises OSError."""
-    content = {
-        "clusterId": "",
-        "leaderId": state.leader_id,
-        "leaderEpoch": state.epoch,
-        "votedId": state.voted_id,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": voter} for voter in state.voters],
-        "data_version": 0,
-    }
+    content: dict[str, Any]
+    if state.kraft_version >= 1:
+        content = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "votedDirectoryId": to_text(state.voted_directory),
+            "data_version": 1,
+        }
+    else:
+        content = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in state.voters],
+            "data_version": 0,
+        }
     metadata = directory / METADATA_DIRECTORY
-    if not metadata.exists():
-        metadata.mkdir()
-        fsync_directory(directory)
-    replace_file(metadata / QUORUM_STATE, json.dumps(content, separators=(",", ":")).encode())
+    media.make_directory(metadata)
+    media.replace(metadata / QUORUM_STATE, json.dumps(content, separators=(",", ":")).encode())
 
 
-def read(directory: Path) -> QuorumState | None:
+def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
     """Return the quorum-state of data directory ``directory``, None if there never was one.
 
     Raises :class:`QuorumStateError` for content that is damaged or of an unknown version.
     """
     path = directory / METADATA_DIRECTORY / QUORUM_STATE
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(media.read(path))
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -73,6 +82,7 @@ def read(directory: Path) -> QuorumState | None:
             voted_id=_number(content, "votedId"),
             voted_directory=directory_id,
             voters=voters,
+            kraft_version=version,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise QuorumStateError(f"{path}: {type(error).__name__}: {error}") from error

@@ -1,10 +1,30 @@
-"""Read a segment's bytes as far as they are good, and say why they are not any further."""
+"""Read a segment's bytes as far as they are good, and say why they are not any further.
+
+A defect is either **torn**, what a crash can leave at the end of a log that was being written, or
+damage. A crash leaves a prefix of a batch, or sectors of zeros where the file grew before its data
+came; anything else was changed after it was written. Torn bytes were never promised to anybody;
+damage may take back a promise, so the two are told apart.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from nodes.log.batch import HEADER_SIZE, BatchError, parse_header, verify_crc
+from nodes.log.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    BatchError,
+    BatchHeader,
+    parse_header,
+    verify_crc,
+)
+from nodes.log.crc import crc32c
+
+_SECTOR: Final = 512
+_SOME_ZEROS: Final = 17
+"""Up to the magic byte: no one changed byte makes a sound batch begin with that many zeros."""
 
 
 @dataclass(slots=True)
@@ -14,41 +34,53 @@ class Scan:
     batches: list[bytes]
     length: int
     end_offset: int
-    last_epoch: int
-    defect: str | None
+    last_epoch: int | None
+    defect: str | None = None
+    torn: bool = False
 
 
-def scan_segment(data: bytes, expected_offset: int, last_epoch: int) -> Scan:
+def scan_segment(
+    data: bytes,
+    expected_offset: int,
+    last_epoch: int | None,
+    known_epochs: Mapping[int, int] | None = None,
+) -> Scan:
     """Take whole batches from ``data`` until one is torn or wrong.
 
     Good is a batch with a right checksum whose base offset is ``expected_offset`` or follows its
-    predecessor, and whose epoch is not below its predecessor's (``last_epoch``).
+    predecessor, and whose epoch is its predecessor's (``last_epoch``, None if that is not known)
+    or, if it is a control batch (the LeaderChange that begins every epoch), above it.
+    ``known_epochs`` tells the epochs of some base offsets.
     """
-    scan = Scan([], 0, expected_offset, last_epoch, None)
+    scan = Scan([], 0, expected_offset, last_epoch)
+    known_epochs = known_epochs or {}
     while scan.length < len(data):
         try:
             header = parse_header(data, scan.length)
         except BatchError as error:
             scan.defect = str(error)
-            return scan
+            break
         batch = data[scan.length : scan.length + header.length]
-        if len(batch) < header.length:
-            scan.defect = f"batch of {header.length} bytes is cut off after {len(batch)}"
-        elif header.base_offset != scan.end_offset:
-            scan.defect = f"batch has base offset {header.base_offset}, not {scan.end_offset}"
-        elif header.epoch < scan.last_epoch:
-            scan.defect = f"epoch goes back from {scan.last_epoch} to {header.epoch}"
-        elif header.count != header.last_offset - header.base_offset + 1:
-            scan.defect = f"batch has {header.count} records up to offset {header.last_offset}"
-        elif not verify_crc(batch):
-            scan.defect = "batch has a wrong checksum"
+        scan.defect = _defect(header, batch, scan, known_epochs.get(header.base_offset))
         if scan.defect is not None:
-            return scan
+            break
         scan.batches.append(batch)
         scan.length += header.length
         scan.end_offset = header.last_offset + 1
         scan.last_epoch = header.epoch
+    scan.torn = scan.defect is not None and _is_torn(data, scan.length)
     return scan
+
+
+def epoch_defect(header: BatchHeader, last_epoch: int | None) -> str | None:
+    """Say why a batch cannot follow one of ``last_epoch``, None if it can."""
+    if last_epoch is None or header.epoch == last_epoch:
+        return None
+    if header.epoch < last_epoch:
+        return f"epoch goes back from {last_epoch} to {header.epoch}"
+    if not header.is_control:
+        return f"epoch {header.epoch} begins after {last_epoch} without a control batch"
+    return None
 
 
 def position_of(data: bytes, offset: int) -> int:
@@ -68,3 +100,62 @@ def position_of(data: bytes, offset: int) -> int:
     if following != offset:
         raise ValueError(f"offset {offset} is inside of a batch")
     return position
+
+
+def _defect(header: BatchHeader, batch: bytes, scan: Scan, known_epoch: int | None) -> str | None:
+    if len(batch) < header.length:
+        return f"batch of {header.length} bytes is cut off after {len(batch)}"
+    if header.base_offset != scan.end_offset:
+        return f"batch has base offset {header.base_offset}, not {scan.end_offset}"
+    if header.count != header.last_offset - header.base_offset + 1:
+        return f"batch has {header.count} records up to offset {header.last_offset}"
+    if not verify_crc(batch):
+        return "batch has a wrong checksum"
+    if known_epoch not in (None, header.epoch):
+        return f"batch has epoch {header.epoch}, and the epoch checkpoint says {known_epoch}"
+    return epoch_defect(header, scan.last_epoch)
+
+
+def _is_torn(data: bytes, position: int) -> bool:
+    """Tell whether a crash can have left ``data`` from ``position`` on."""
+    rest = data[position:]
+    if len(rest) < HEADER_SIZE:
+        return True
+    try:
+        header = parse_header(rest)
+    except BatchError:
+        return _has_lost_sector(data, position, position + HEADER_SIZE + _SECTOR)
+    if _has_lost_sector(data, position, position + header.length):
+        return True
+    if header.length <= len(rest):
+        return False
+    # It claims to go on after the end of the file. If it is whole nevertheless, or others come
+    # after it, then its length is not what was written.
+    return crc32c(memoryview(rest)[CRC_START:]) != header.crc and not _has_batch(rest, header)
+
+
+def _has_lost_sector(data: bytes, start: int, end: int) -> bool:
+    """Tell whether some sector, as far as it lies within ``start`` to ``end``, is all zeros."""
+    end = min(end, len(data))
+    while start < end:
+        stop = min(start - start % _SECTOR + _SECTOR, end)
+        if stop - start >= _SOME_ZEROS and not any(data[start:stop]):
+            return True
+        start = stop
+    return False
+
+
+def _has_batch(rest: bytes, after: BatchHeader) -> bool:
+    """Tell whether a whole batch of higher offsets stands anywhere in ``rest``."""
+    magic = rest.find(b"\x02", HEADER_SIZE + 16)
+    while magic != -1:
+        try:
+            header = parse_header(rest, magic - 16)
+        except BatchError:
+            header = None
+        if header is not None and header.base_offset > after.base_offset:
+            batch = rest[magic - 16 : magic - 16 + header.length]
+            if len(batch) == header.length and verify_crc(batch):
+                return True
+        magic = rest.find(b"\x02", magic + 1)
+    return False

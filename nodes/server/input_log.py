@@ -31,8 +31,8 @@ from nodes.consensus.effects import (
     TruncateLog,
 )
 from nodes.consensus.recovered import Recovered
-from nodes.log.atomic import write_fully
 from nodes.log.batch import parse_header
+from nodes.log.media import write_fully
 from nodes.node import Node, NodeConfig
 from nodes.server.plain import from_plain, to_plain
 

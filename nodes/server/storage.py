@@ -7,31 +7,58 @@ from pathlib import Path
 
 from nodes.consensus.effects import (
     AppendLog,
+    AppendSnapshot,
+    CleanLog,
+    DropSnapshot,
     Effect,
+    FinishSnapshot,
     FlushLog,
+    InstallSnapshot,
     TruncateLog,
     WriteQuorumState,
 )
 from nodes.consensus.recovered import Recovered
 from nodes.log import quorum_state
-from nodes.log.atomic import replace_file
-from nodes.log.files import MetadataLogFiles
+from nodes.log.files import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS, MetadataLogFiles
+from nodes.log.media import PLAIN, Media
 
 
 class Storage:
     """The data directory of a running node; holds its lock until :meth:`close`.
 
-    ``recovered`` is what was found. All methods raise OSError.
+    ``recovered`` is what was found: the newest snapshot and the log from its start on. The
+    constructor raises LogCorruptError, QuorumStateError and OSError, all methods OSError.
+    ``media`` is the file system, for the write-loss mode another one; it is closed here.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        segment_ms: int = DEFAULT_SEGMENT_MS,
+        media: Media = PLAIN,
+    ) -> None:
         self._directory = directory
-        self._log = MetadataLogFiles(directory)
-        batches = self._log.recover()
-        self.recovered = Recovered(quorum_state.read(directory), batches)
+        self._media = media
+        self._log = MetadataLogFiles(directory, segment_bytes, segment_ms, media)
+        try:
+            found = self._log.recover_all()
+            self.recovered = Recovered(
+                quorum_state=quorum_state.read(directory, media),
+                batches=found.batches,
+                start_offset=self._log.start_offset,
+                snapshots=tuple(found.snapshots),
+                latest=found.latest,
+            )
+        except BaseException:
+            self.close()
+            raise
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
-        """Carry out the durable effects among ``effects``, in order; durable on return."""
+        """Carry out the durable effects among ``effects``, in order; durable on return.
+
+        Raises ValueError for what does not continue the log or an unfinished snapshot.
+        """
         for effect in effects:
             if isinstance(effect, AppendLog):
                 self._log.append(effect.batch)
@@ -40,11 +67,31 @@ class Storage:
             elif isinstance(effect, TruncateLog):
                 self._log.truncate(effect.end_offset)
             elif isinstance(effect, WriteQuorumState):
-                quorum_state.write(self._directory, effect)
+                quorum_state.write(self._directory, effect, self._media)
+            else:
+                self._carry_out_snapshot(effect)
+
+    def _carry_out_snapshot(self, effect: Effect) -> None:
+        snapshots = self._log.snapshots
+        if isinstance(effect, AppendSnapshot):
+            snapshots.append(effect.end_offset, effect.epoch, effect.position, effect.data)
+        elif isinstance(effect, FinishSnapshot):
+            snapshots.finish(effect.end_offset, effect.epoch)
+        elif isinstance(effect, DropSnapshot):
+            snapshots.drop(effect.end_offset, effect.epoch)
+        elif isinstance(effect, InstallSnapshot):
+            self._log.install(effect.end_offset, effect.epoch)
+        elif isinstance(effect, CleanLog):
+            self._log.clean(effect.start_offset)
+
+    def read_snapshot(self, end_offset: int, epoch: int, position: int, max_bytes: int) -> bytes:
+        """Return up to ``max_bytes`` bytes of a complete snapshot from ``position`` on."""
+        return self._log.snapshots.read(end_offset, epoch, position, max_bytes)
 
     def close(self) -> None:
         """Close the files."""
         self._log.close()
+        self._media.close()
 
 
 def next_incarnation(path: Path) -> int:
@@ -59,5 +106,5 @@ def next_incarnation(path: Path) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{path}: not a count of process starts: {text!r}")
     count = int(text) + 1
-    replace_file(path, f"{count}\n".encode())
+    PLAIN.replace(path, f"{count}\n".encode())
     return count

@@ -15,11 +15,14 @@ MakeBatch = Callable[[int, int], bytes]
 
 
 def make_batch(base_offset: int, epoch: int) -> bytes:
-    """One batch of one to three records, the same for the same arguments."""
+    """One batch of one to three records, the same for the same arguments.
+
+    A control batch: those may begin an epoch.
+    """
     count = 1 + draw_below(3, 0, base_offset, epoch)
     size = draw_below(40, 1, base_offset, epoch)
     value = f"{epoch}:{base_offset}:".encode() + b"x" * size
-    return encode_batch(base_offset, epoch, 1_700_000_000_000, [(None, value)] * count, False)
+    return encode_batch(base_offset, epoch, 1_700_000_000_000, [(None, value)] * count, True)
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def test_truncation_outside_or_inside_of_a_batch_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("offset", "epoch", "reason"), [(1, 2, "log ends at"), (None, 1, "has epoch 1, log has 2")]
+    ("offset", "epoch", "reason"), [(1, 2, "log ends at"), (None, 1, "goes back from 2 to 1")]
 )
 def test_a_batch_that_does_not_continue_the_log_is_refused(
     log: MetadataLogFiles, batch_at: MakeBatch, offset: int | None, epoch: int, reason: str
@@ -192,28 +192,6 @@ def test_a_tail_cut_at_any_byte_leaves_a_prefix(
         shutil.rmtree(directory)
 
 
-def test_a_flipped_bit_ends_the_log_before_its_batch(
-    log: MetadataLogFiles, tmp_path: Path, batch_at: MakeBatch
-) -> None:
-    log.close()
-    log = MetadataLogFiles(tmp_path)
-    log.recover()
-    batches = fill(log, batch_at, 3)
-    log.close()
-    path = tmp_path / METADATA_DIRECTORY / segments(tmp_path)[0]
-    content = path.read_bytes()
-    start, stop = len(batches[0]), len(batches[0]) + len(batches[1])
-    for place in range(start, stop):
-        if start + 12 <= place < start + 16:
-            continue  # the epoch stands outside of the checksum
-        damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        log = MetadataLogFiles(tmp_path)
-        assert log.recover() == batches[:1]
-        log.close()
-
-
 def test_damage_before_the_last_segment_is_refused_and_not_cut(
     log: MetadataLogFiles, tmp_path: Path, batch_at: MakeBatch
 ) -> None:
@@ -247,7 +225,7 @@ def test_a_missing_segment_is_refused(
 def test_two_logs_cannot_open_one_directory(log: MetadataLogFiles, tmp_path: Path) -> None:
     with pytest.raises(DirectoryLockedError, match="in use"):
         MetadataLogFiles(tmp_path)
-    code = f"from nodes.log.files import *; MetadataLogFiles(Path({str(tmp_path)!r}))"
+    code = f"from pathlib import Path; from nodes.log.files import *; MetadataLogFiles(Path({str(tmp_path)!r}))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert b"in use by another node" in other.stderr
     log.close()

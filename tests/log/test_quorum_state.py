@@ -36,9 +36,24 @@ def test_version_0_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
     assert quorum_state.read(tmp_path) == STATE_0
 
 
-def test_version_1_of_kafka_is_read(tmp_path: Path) -> None:
-    file(tmp_path).write_text(GOLDEN_1)
-    assert quorum_state.read(tmp_path) == QuorumState(3, -1, 2, from_halves(7, 8), ())
+def test_version_1_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
+    # The voters of a dynamic quorum stand in the log, not here.
+    quorum_state.write(tmp_path, QuorumState(3, -1, 2, from_halves(7, 8), (1, 2), 1))
+    assert file(tmp_path).read_text() == GOLDEN_1
+    assert quorum_state.read(tmp_path) == QuorumState(3, -1, 2, from_halves(7, 8), (), 1)
+
+
+def test_the_version_follows_kraft_version_both_ways(tmp_path: Path) -> None:
+    for state in (STATE_0, QuorumState(3, -1, 2, from_halves(7, 8), (), 1), STATE_0):
+        quorum_state.write(tmp_path, state)
+        assert quorum_state.read(tmp_path) == state
+
+
+def test_no_vote_has_the_zero_directory(tmp_path: Path) -> None:
+    state = QuorumState(4, 2, -1, ZERO, (), 1)
+    quorum_state.write(tmp_path, state)
+    assert '"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA"' in file(tmp_path).read_text()
+    assert quorum_state.read(tmp_path) == state
 
 
 def test_no_file_is_no_state(tmp_path: Path) -> None:

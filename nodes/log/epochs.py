@@ -1,0 +1,61 @@
+"""``leader-epoch-checkpoint``: where each epoch of the log begins.
+
+Text: ``0``, the number of entries, one ``epoch start-offset`` line each. The file is rebuilt from
+the batches at each start, so it may be missing or behind; but what it says of a batch that is
+there must hold, for a batch's epoch stands outside of its checksum.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodes.log.layout import EPOCH_CHECKPOINT
+from nodes.log.media import Media
+
+
+class EpochCheckpoint:
+    """The entries, ascending, and their file in ``directory``. Changes are not written at once."""
+
+    def __init__(self, directory: Path, media: Media) -> None:
+        self.entries: list[tuple[int, int]] = []
+        self._path = directory / EPOCH_CHECKPOINT
+        self._media = media
+
+    def note(self, epoch: int, offset: int) -> bool:
+        """Add an entry if ``offset`` is the first of ``epoch``; tell whether it was."""
+        if self.entries and epoch <= self.entries[-1][0]:
+            return False
+        self.entries.append((epoch, offset))
+        return True
+
+    def forget_from(self, end_offset: int) -> None:
+        """Remove what begins at ``end_offset`` or later: the log was cut there."""
+        while self.entries and self.entries[-1][1] >= end_offset:
+            self.entries.pop()
+
+    def forget_below(self, start_offset: int) -> int | None:
+        """Let the entries begin at ``start_offset``: the log was cleaned up to there.
+
+        Returns the epoch of the record before ``start_offset``, None if no entry tells.
+        """
+        before = [epoch for epoch, start in self.entries if start < start_offset]
+        covering = [epoch for epoch, start in self.entries if start <= start_offset]
+        later = [entry for entry in self.entries if entry[1] > start_offset]
+        self.entries = [(epoch, start_offset) for epoch in covering[-1:]] + later
+        return before[-1] if before else None
+
+    def read(self) -> dict[int, int]:
+        """Return what the file says: start offset → epoch; nothing if it cannot be understood."""
+        try:
+            lines = self._media.read(self._path).decode("ascii").split("\n")
+            entries = [tuple(map(int, line.split(" "))) for line in lines[2:-1]]
+            if lines[0] != "0" or int(lines[1]) != len(entries):
+                return {}
+            return {start: epoch for epoch, start in entries}
+        except (FileNotFoundError, ValueError, IndexError):
+            return {}
+
+    def write(self) -> None:
+        """Replace the file. Raises OSError."""
+        lines = ["0", str(len(self.entries)), *(f"{e} {start}" for e, start in self.entries), ""]
+        self._media.replace(self._path, "\n".join(lines).encode())
