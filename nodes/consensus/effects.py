@@ -64,11 +64,15 @@ class ApiRequest:
 
 @dataclass(slots=True)
 class ApiResponseReceived:
-    """The answer to an earlier :class:`SendApi`; ``body`` None means the transport failed."""
+    """The answer to an earlier :class:`SendApi`; ``body`` None means the transport failed.
+
+    ``sent`` False: not a byte went out, so the request was certainly not carried out.
+    """
 
     source: int
     correlation: int
     body: dict[str, Any] | None
+    sent: bool = True
 
 
 @dataclass(slots=True)
@@ -201,7 +205,9 @@ class SnapshotReply:
 class SendApi:
     """Send a request other than a quorum RPC to a node: ApiResponseReceived follows.
 
-    It goes out at the highest version both sides know; ``body`` is the decoded message.
+    It goes out at the highest version both sides know; ``body`` is the decoded message. The
+    transport fails when no answer has come within ``timeout_ms``, 0 meaning the node's
+    ``request_timeout_ms``.
     """
 
     destination: int
@@ -209,6 +215,7 @@ class SendApi:
     endpoint: Endpoint
     api: str
     body: dict[str, Any]
+    timeout_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -235,7 +242,13 @@ class Trace:
 
 @dataclass(slots=True)
 class Stopped:
-    """The graceful shutdown is complete; the shell may exit with status 0."""
+    """The graceful shutdown is complete; the shell may exit with status 0.
+
+    ``broker_epoch`` is that of a broker that was registered, else -1: what the shell leaves on
+    the disk is what the next process start is told as ``previous_broker_epoch``.
+    """
+
+    broker_epoch: int = -1
 
 
 Effect = (
