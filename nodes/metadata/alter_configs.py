@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 from nodes.metadata.configs import altered, keys_of
 from nodes.metadata.failure import POLICY_VIOLATION, ApiError
-from nodes.metadata.image import BROKER, TOPIC
+from nodes.metadata.image import BROKER, TOPIC, ImageView
 from nodes.metadata.operation import MAX_RECORDS_PER_BATCH, Body, Context, Outcome, Record
 from nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
@@ -20,24 +21,26 @@ from nodes.protocol.errors import (
 _NODE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
-def check_resource(context: Context, resource_type: int, name: str) -> None:
+def check_resource(
+    image: ImageView, voters: Collection[int], resource_type: int, name: str
+) -> None:
     """Raise ApiError unless the topic or broker resource exists.
 
     A broker resource is a node id, or ``""`` for the default of the whole cluster.
     """
     keys_of(resource_type)
-    if resource_type == TOPIC and name not in context.image.topics:
+    if resource_type == TOPIC and name not in image.topics:
         raise ApiError(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if resource_type == BROKER and name:
         if not _NODE_ID.fullmatch(name):
             raise ApiError(INVALID_REQUEST, f"Broker name {name!r} is not a node id.")
-        if int(name) not in context.image.brokers and int(name) not in context.voters:
+        if int(name) not in image.brokers and int(name) not in voters:
             raise ApiError(BROKER_ID_NOT_REGISTERED, f"No node with id {name} is known.")
 
 
 def _records(context: Context, resource: Body) -> list[Record]:
     kind, name = resource["resource_type"], resource["resource_name"]
-    check_resource(context, kind, name)
+    check_resource(context.image, context.voters, kind, name)
     twice = [n for n, c in Counter(c["name"] for c in resource["configs"]).items() if c > 1]
     if twice:
         raise ApiError(INVALID_REQUEST, f"Error due to duplicate config keys: {', '.join(twice)}")

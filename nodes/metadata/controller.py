@@ -2,9 +2,9 @@
 
 It follows Kafka's ``QuorumController``, one event at a time and without any I/O:
 
-* a *write* generates records from the speculative image, applies them to it and appends
+* a *write* generates records from the head of the image, applies them to it and appends
   them as one atomic batch; the client hears of it when the batch is committed;
-* a *read* is answered from the committed image, after a record that was appended later
+* a *read* is answered from the image's stable layer, after a record that was appended later
   than the read arrived has been committed: then no other node can have led in between;
 * a write that needs no record (all refused, or nothing to change) says something about
   the state too, so it waits like a read. Kafka answers at once if nothing is pending,
@@ -49,6 +49,7 @@ from nodes.protocol.errors import (
 from nodes.protocol.records import decode_record, encode_record
 
 NEVER: Final = 2**63 - 1
+NOT_CLAIMED: Final = -1
 MILLISECOND: Final = 1000
 METADATA_WITH_ERROR: Final = 13
 """First Metadata version with an error code for the whole answer."""
@@ -94,9 +95,8 @@ class Controller:
         self._max_idle = max_idle_ms * MILLISECOND
         self._read_linger = read_linger_ms * MILLISECOND
         self.image = MetadataImage()
-        """The committed image."""
-        self._speculative: MetadataImage | None = None
-        self._claimed = -1
+        """Committed in its stable layer; with what is appended in its head."""
+        self._claimed = NOT_CLAIMED
         self._idle_since = 0
         # Requests whose record is appended, by offset; and those that still need one.
         self._pending: deque[Waiting] = deque()
@@ -108,7 +108,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this node is the active controller."""
-        return self._speculative is not None
+        return self._claimed != NOT_CLAIMED
 
     @property
     def deadline(self) -> int:
@@ -138,18 +138,19 @@ class Controller:
         Raises :class:`FatalError` if it cannot be applied.
         """
         header, records = decode_batch(batch)
-        if not header.is_control:
+        decoded = []
+        if not header.is_control and not self.image.is_proposed(header.last_offset, header.epoch):
             try:
                 for _, _, value in records:
                     if value is None:
                         raise FatalError(f"empty metadata record at {header.base_offset}")
                     name, _, fields = decode_record(value)
-                    self.image.apply(name, fields)
+                    decoded.append((name, fields))
             except ProtocolError as error:
                 raise FatalError(
                     f"cannot read the metadata at offset {header.base_offset}: {error}"
                 ) from error
-        self.image.advance(header.last_offset, header.epoch)
+        self.image.commit(header.last_offset, header.epoch, decoded)
         while self._pending and self._pending[0].offset <= header.last_offset:
             if self._pending[0].epoch != header.epoch:
                 # Another leader's batch has taken the place of ours.
@@ -167,7 +168,6 @@ class Controller:
             self._renounce()
 
     def _claim(self, epoch: int, now: int) -> None:
-        self._speculative = self.image.copy()
         self._claimed = epoch
         self._idle_since = now
         if METADATA_VERSION not in self.image.features:
@@ -181,8 +181,8 @@ class Controller:
     def _renounce(self) -> None:
         if not self.is_active:
             return
-        self._speculative = None
-        self._claimed = -1
+        self._claimed = NOT_CLAIMED
+        self.image.revert()
         self._barrier_due = NEVER
         waiting = [*self._pending, *self._unbarred]
         self._pending.clear()
@@ -225,7 +225,7 @@ class Controller:
                 self._renounce()
 
     def _write(self, request: ApiRequest, now: int) -> None:
-        if self._speculative is None:
+        if not self.is_active:
             self._reply(request, self._refused(request, NOT_CONTROLLER))
             return
         timeout_ms = request.body.get("timeout_ms", DEFAULT_TIMEOUT_MS)
@@ -271,7 +271,7 @@ class Controller:
                 request,
                 0,
                 self._claimed,
-                lambda: describe_configs(self._context(committed=True), request.body),
+                lambda: describe_configs(self.image.stable, self._quorum.voters, request.body),
             )
         waiting.deadline = now + DEFAULT_TIMEOUT_MS * MILLISECOND
         self._wait_for_barrier(waiting, now)
@@ -281,18 +281,18 @@ class Controller:
         self._barrier_due = min(self._barrier_due, now + self._read_linger)
 
     def _append(self, records: Sequence[Record], now: int) -> int:
-        """Apply ``records`` to the speculative image and append them; return the last offset.
+        """Apply ``records`` to the head of the image and append them; return the last offset.
 
         They are applied first: what the leader cannot apply, followers must never get.
         Any record is a barrier for everything that waits for one.
         """
-        image = self._speculative
-        assert image is not None, "only the active controller appends"
-        for name, _, fields in records:
-            image.apply(name, fields)
+        expected = self._quorum.next_offset + len(records) - 1
+        applied = [(name, fields) for name, _, fields in records]
+        self.image.propose(expected, self._claimed, applied)
         encoded = [encode_record(name, version, fields) for name, version, fields in records]
         offset = self._quorum.append(self._claimed, encoded, now)
-        image.advance(offset, self._claimed)
+        if offset != expected:
+            raise FatalError(f"records were applied up to offset {expected}, appended to {offset}")
         for waiting in self._unbarred:
             waiting.offset = offset
         self._pending.extend(self._unbarred)
@@ -303,15 +303,14 @@ class Controller:
 
     # --- answers ------------------------------------------------------------------------
 
-    def _context(self, committed: bool = False) -> Context:
-        image = self.image if committed or self._speculative is None else self._speculative
+    def _context(self) -> Context:
         return Context(
-            image=image,
+            image=self.image,
             voters=self._quorum.voters,
             settings=self._settings,
             node_id=self._quorum.node_id,
             epoch=self._claimed,
-            offset=image.last_offset + 1,
+            offset=self._quorum.next_offset,
         )
 
     def _controller_id(self) -> int:
@@ -323,14 +322,16 @@ class Controller:
 
     def _local(self, request: ApiRequest, now: int) -> Body:
         if request.api == "ApiVersions":
-            return api_versions(self.image, request.version, SERVED)
+            return api_versions(self.image.stable, request.version, SERVED)
         if request.api == "DescribeCluster":
-            return describe_cluster(self.image, self._quorum, self._controller_id(), request.body)
+            return describe_cluster(
+                self.image.stable, self._quorum, self._controller_id(), request.body
+            )
         return describe_quorum(self._quorum, request.body, now)
 
     def _metadata(self, request: ApiRequest) -> Body:
         controller = self._controller_id()
-        return metadata(self.image, self._quorum, controller, request.version, request.body)
+        return metadata(self.image.stable, self._quorum, controller, request.version, request.body)
 
     def _refused(self, request: ApiRequest, code: int, message: str | None = None) -> Body:
         if request.api == "Metadata":
@@ -348,7 +349,9 @@ class Controller:
         leader = self._quorum.leader_id
         controller = -1 if leader == self._quorum.node_id else leader
         error = code if request.version >= METADATA_WITH_ERROR else NONE
-        return metadata(self.image, self._quorum, controller, request.version, request.body, error)
+        return metadata(
+            self.image.stable, self._quorum, controller, request.version, request.body, error
+        )
 
     def _answer(self, waiting: Waiting) -> None:
         try:

@@ -9,8 +9,8 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.metadata.alter_configs import check_resource
 from nodes.metadata.effective import Effective, configs_of
 from nodes.metadata.failure import UNSUPPORTED_ENDPOINT_TYPE, ApiError
-from nodes.metadata.image import MetadataImage, Topic
-from nodes.metadata.operation import NO_ID, Body, Context
+from nodes.metadata.image import ImageView, Topic
+from nodes.metadata.operation import NO_ID, Body
 from nodes.metadata.quorum import Quorum, ReplicaProgress
 from nodes.metadata.topics import METADATA_TOPIC, check_topic_name
 from nodes.protocol.errors import (
@@ -32,9 +32,7 @@ ENDPOINT_BROKERS: Final = 1
 ENDPOINT_CONTROLLERS: Final = 2
 
 
-def api_versions(
-    image: MetadataImage, version: int, ranges: Sequence[tuple[int, int, int]]
-) -> Body:
+def api_versions(image: ImageView, version: int, ranges: Sequence[tuple[int, int, int]]) -> Body:
     """Answer ApiVersions; ``ranges`` are (api key, minimum, maximum version) served.
 
     Features whose minimum is 0 are hidden below version 4, whose clients refuse them.
@@ -58,13 +56,17 @@ def api_versions(
     }
 
 
-def _brokers(image: MetadataImage, voters: Mapping[int, Endpoint]) -> list[Body]:
+def _controllers(voters: Mapping[int, Endpoint]) -> list[Body]:
+    return [
+        {"node_id": node, "host": endpoint.host, "port": endpoint.port, "rack": None}
+        for node, endpoint in sorted(voters.items())
+    ]
+
+
+def _brokers(image: ImageView, voters: Mapping[int, Endpoint]) -> list[Body]:
     """Return the registered brokers, or the voters in their place while there are none."""
     if not image.brokers:
-        return [
-            {"node_id": node, "host": endpoint.host, "port": endpoint.port, "rack": None}
-            for node, endpoint in sorted(voters.items())
-        ]
+        return _controllers(voters)
     return [
         {
             "node_id": broker.broker_id,
@@ -77,7 +79,9 @@ def _brokers(image: MetadataImage, voters: Mapping[int, Endpoint]) -> list[Body]
     ]
 
 
-def _topic(topic: Topic) -> Body:
+def _topic(image: ImageView, topic: Topic) -> Body:
+    numbers = range(topic.partitions)
+    partitions = [image.partitions[topic.topic_id, number] for number in numbers]
     return {
         "error_code": NONE,
         "name": topic.name,
@@ -93,20 +97,20 @@ def _topic(topic: Topic) -> Body:
                 "isr_nodes": list(partition.isr),
                 "offline_replicas": [],
             }
-            for number, partition in sorted(topic.partitions.items())
+            for number, partition in enumerate(partitions)
         ],
     }
 
 
-def _wanted_topic(image: MetadataImage, name: str | None, topic_id: bytes) -> Body:
+def _wanted_topic(image: ImageView, name: str | None, topic_id: bytes) -> Body:
     """Return one topic named by the request; ``name`` counts if both are given."""
     failed: Body = {"name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
     if name is None:
         if topic_id in image.names:
-            return _topic(image.topics[image.names[topic_id]])
+            return _topic(image, image.topics[image.names[topic_id]])
         return failed | {"error_code": UNKNOWN_TOPIC_ID}
     if name in image.topics:
-        return _topic(image.topics[name])
+        return _topic(image, image.topics[name])
     try:
         check_topic_name(name)
     except ApiError as error:
@@ -120,7 +124,7 @@ def wants_all_topics(version: int, body: Body) -> bool:
 
 
 def metadata(
-    image: MetadataImage,
+    image: ImageView,
     quorum: Quorum,
     controller_id: int,
     version: int,
@@ -134,7 +138,7 @@ def metadata(
     if error != NONE:
         topics: list[Body] = []
     elif wants_all_topics(version, body):
-        topics = [_topic(topic) for _, topic in sorted(image.topics.items())]
+        topics = [_topic(image, topic) for _, topic in sorted(image.topics.items())]
     else:
         topics = []
         for wanted in body["topics"]:
@@ -152,7 +156,7 @@ def metadata(
     }
 
 
-def describe_cluster(image: MetadataImage, quorum: Quorum, controller_id: int, body: Body) -> Body:
+def describe_cluster(image: ImageView, quorum: Quorum, controller_id: int, body: Body) -> Body:
     """Answer DescribeCluster: brokers (endpoint type 1) or controllers (2)."""
     kind = body.get("endpoint_type", ENDPOINT_BROKERS)
     answer: Body = {
@@ -167,7 +171,7 @@ def describe_cluster(image: MetadataImage, quorum: Quorum, controller_id: int, b
     if kind == ENDPOINT_BROKERS:
         nodes = _brokers(image, quorum.voters)
     elif kind == ENDPOINT_CONTROLLERS:
-        nodes = _brokers(MetadataImage(), quorum.voters)
+        nodes = _controllers(quorum.voters)
     else:
         return answer | {
             "error_code": UNSUPPORTED_ENDPOINT_TYPE,
@@ -204,7 +208,7 @@ def _config(effective: Effective, synonyms: bool) -> Body:
     }
 
 
-def describe_configs(context: Context, body: Body) -> Body:
+def describe_configs(image: ImageView, voters: Collection[int], body: Body) -> Body:
     """Answer DescribeConfigs; without (or with no) keys all configurations are told."""
     results: list[Body] = []
     for resource in body["resources"]:
@@ -218,10 +222,10 @@ def describe_configs(context: Context, body: Body) -> Body:
             "configs": [],
         }
         try:
-            check_resource(context, kind, name)
+            check_resource(image, voters, kind, name)
             result["configs"] = [
                 _config(effective, body["include_synonyms"])
-                for effective in configs_of(context.image, kind, name)
+                for effective in configs_of(image, kind, name)
                 if not keys or effective.key.name in keys
             ]
         except ApiError as error:

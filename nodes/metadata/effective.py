@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
-from nodes.metadata.image import BROKER, TOPIC, MetadataImage
+from nodes.metadata.image import BROKER, TOPIC, ImageView
 
 # DescribeConfigsResponse.ConfigSource
 DYNAMIC_TOPIC: Final = 1
@@ -32,7 +32,7 @@ def _resolved(key: ConfigKey, layers: list[tuple[str, str | None, int]]) -> Effe
     return Effective(key, value, source, tuple(layers))
 
 
-def topic_configs(image: MetadataImage, overrides: Mapping[str, str]) -> list[Effective]:
+def topic_configs(image: ImageView, overrides: Mapping[str, str]) -> list[Effective]:
     """Return all configurations of a topic that has ``overrides`` set."""
     cluster = image.configs.get((BROKER, ""), {})
     result = []
@@ -47,7 +47,7 @@ def topic_configs(image: MetadataImage, overrides: Mapping[str, str]) -> list[Ef
     return result
 
 
-def broker_configs(image: MetadataImage, broker: str) -> list[Effective]:
+def broker_configs(image: ImageView, broker: str) -> list[Effective]:
     """Return all configurations of a broker; ``""`` is the default of the whole cluster."""
     cluster = image.configs.get((BROKER, ""), {})
     own = image.configs.get((BROKER, broker), {}) if broker else {}
@@ -65,7 +65,7 @@ def broker_configs(image: MetadataImage, broker: str) -> list[Effective]:
     return result
 
 
-def configs_of(image: MetadataImage, resource_type: int, name: str) -> list[Effective]:
+def configs_of(image: ImageView, resource_type: int, name: str) -> list[Effective]:
     """Return the effective configurations of an existing topic or broker resource."""
     if resource_type == TOPIC:
         return topic_configs(image, image.configs.get((TOPIC, name), {}))

@@ -1,354 +1,446 @@
 """The metadata image: what a prefix of the metadata log means.
 
-Every node builds the same image from the same records. Two images live on the active
-controller: the committed one and the speculative one, which also holds what was appended
-but is not committed yet.
+Every node builds the same image from the same records, in two layers (see
+:mod:`nodes.metadata.timeline`). The *stable* layer is what is committed. The *head*, which
+is what reading the image reads, has on top of it what the active controller has appended
+and not committed yet, and what is committed inside of an open metadata transaction
+(KIP-868): that becomes stable with the transaction's end, or never. On a standby without
+an open transaction the two are the same, so that claiming leadership costs nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import astuple, is_dataclass
 from typing import Any, Final
 
 from nodes.consensus.effects import FatalError
+from nodes.metadata.image_records import apply_record
+from nodes.metadata.image_values import (
+    BROKER,
+    NEXT_PRODUCER_ID,
+    NO_LEADER,
+    TOPIC,
+    Broker,
+    ControllerRegistration,
+    Entity,
+    Fields,
+    ImageView,
+    Listener,
+    Partition,
+    PartitionKey,
+    SupportedFeature,
+    Topic,
+)
+from nodes.metadata.partition_index import PartitionIndex, is_imbalanced, members
+from nodes.metadata.timeline import Absent, Timeline, TimelineMap
 
-TOPIC: Final = 2
-BROKER: Final = 4
-"""Resource types of ConfigRecord and of the config APIs."""
+__all__ = [
+    "BROKER",
+    "TOPIC",
+    "Broker",
+    "ControllerRegistration",
+    "Fields",
+    "Frozen",
+    "ImageView",
+    "Layer",
+    "Listener",
+    "MetadataImage",
+    "Partition",
+    "PartitionKey",
+    "SupportedFeature",
+    "Topic",
+]
 
-UNCHANGED_LEADER: Final = -2
-UNCHANGED_RECOVERY: Final = -1
+Records = Sequence[tuple[str, Fields]]
+"""Record names and fields, at consecutive offsets."""
 
-Fields = dict[str, Any]
-
-
-@dataclass(slots=True, frozen=True)
-class Partition:
-    """One partition's assignment and leadership."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    removing: tuple[int, ...]
-    adding: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    recovery_state: int
-    directories: tuple[bytes, ...]
-
-
-@dataclass(slots=True)
-class Topic:
-    """A topic with its partitions by id."""
-
-    name: str
-    topic_id: bytes
-    partitions: dict[int, Partition] = field(default_factory=dict)
+_BEGIN: Final = "BeginTransactionRecord"
+_END: Final = "EndTransactionRecord"
+_ABORT: Final = "AbortTransactionRecord"
+_MODULUS: Final = 1 << 128
 
 
-@dataclass(slots=True, frozen=True)
-class Broker:
-    """A registered broker; ``endpoints`` are (listener name, host, port)."""
+class Layer:
+    """One layer of an image: :class:`ImageView` over maps that are not the head."""
 
-    broker_id: int
-    incarnation: bytes
-    epoch: int
-    endpoints: tuple[tuple[str, str, int], ...]
-    rack: str | None
-    fenced: bool
-    in_controlled_shutdown: bool
+    def __init__(self, image: MetadataImage, maps: Mapping[str, Mapping[Any, Any]]) -> None:
+        self._image = image
+        self._maps = maps
+        self.topics: Mapping[str, Topic] = maps["topics"]
+        self.names: Mapping[bytes, str] = maps["names"]
+        self.partitions: Mapping[PartitionKey, Partition] = maps["partitions"]
+        self.configs: Mapping[tuple[int, str], Mapping[str, str]] = maps["configs"]
+        self.features: Mapping[str, int] = maps["features"]
+        self.brokers: Mapping[int, Broker] = maps["brokers"]
+        self.controllers: Mapping[int, ControllerRegistration] = maps["controllers"]
+        self.quotas: Mapping[tuple[Entity, str], float] = maps["quotas"]
+        self.acls: Mapping[bytes, tuple[Any, ...]] = maps["acls"]
+        self.scram: Mapping[tuple[str, int], tuple[Any, ...]] = maps["scram"]
+        self.tokens: Mapping[str, tuple[Any, ...]] = maps["tokens"]
+        self.numbers: Mapping[str, int] = maps["numbers"]
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset this layer contains."""
+        return self._image.stable_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of that record."""
+        return self._image.stable_epoch
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id nobody was given yet."""
+        return self.numbers.get(NEXT_PRODUCER_ID, 0)
+
+
+class Frozen(Layer):
+    """The stable layer as it was at one offset, while the image goes on changing.
+
+    There may be one at a time; :meth:`release` ends it.
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        super().__init__(image, {name: of.freeze() for name, of in image.maps.items()})
+        self._offset, self._epoch = image.stable_offset, image.stable_epoch
+
+    @property
+    def last_offset(self) -> int:
+        return self._offset
+
+    @property
+    def last_epoch(self) -> int:
+        return self._epoch
+
+    def release(self) -> None:
+        """End the view; the image no longer keeps what it replaces."""
+        for of in self._image.maps.values():
+            of.thaw()
 
 
 class MetadataImage:
-    """Cluster metadata after a prefix of the log.
+    """Cluster metadata after a prefix of the log; reading it reads the head.
 
-    ``last_offset`` and ``last_epoch`` say which prefix; they are -1 and 0 at first and do
-    not take part in equality or :meth:`digest`, so that two nodes whose logs differ only in
-    NoOp records compare equal.
+    ``last_offset``, ``last_epoch``: the last record in the head. ``committed_offset``,
+    ``committed_epoch``: the last committed record taken in. ``stable_offset``,
+    ``stable_epoch``: the last record in the stable layer, the same unless a transaction is
+    open. Offsets are -1 and epochs 0 at first. None of them takes part in equality or
+    :meth:`digest`: nodes whose logs differ only in NoOp records compare equal.
+
+    ``indexed=False`` leaves out the index of partitions by broker, which only a controller
+    needs.
     """
 
-    def __init__(self) -> None:
-        self.topics: dict[str, Topic] = {}
-        self.names: dict[bytes, str] = {}
-        self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.features: dict[str, int] = {}
-        self.brokers: dict[int, Broker] = {}
-        self.controllers: dict[int, Fields] = {}
-        self.next_producer_id = 0
-        self.last_offset = -1
-        self.last_epoch = 0
-
-    def copy(self) -> MetadataImage:
-        """Return an image that shares nothing mutable with this one."""
-        other = MetadataImage()
-        for name, topic in self.topics.items():
-            other.topics[name] = Topic(name, topic.topic_id, dict(topic.partitions))
-        other.names = dict(self.names)
-        other.configs = {resource: dict(values) for resource, values in self.configs.items()}
-        other.features = dict(self.features)
-        other.brokers = dict(self.brokers)
-        other.controllers = dict(self.controllers)
-        other.next_producer_id = self.next_producer_id
-        other.last_offset = self.last_offset
-        other.last_epoch = self.last_epoch
-        return other
-
-    def advance(self, offset: int, epoch: int) -> None:
-        """Remember that everything up to and including ``offset`` is applied."""
-        if offset <= self.last_offset or epoch < self.last_epoch:
-            raise FatalError(
-                f"metadata went back from offset {self.last_offset} epoch {self.last_epoch} "
-                f"to offset {offset} epoch {epoch}"
-            )
-        self.last_offset = offset
-        self.last_epoch = epoch
-
-    def apply(self, name: str, fields: Fields) -> None:
-        """Apply one record; ``name`` is its schema name, such as ``"TopicRecord"``.
-
-        Raises :class:`FatalError` for a record this image cannot represent or that
-        contradicts it: a node that guesses here would silently diverge from the others.
-        """
-        handler = _HANDLERS.get(name)
-        if handler is None:
-            raise FatalError(f"metadata record {name} is not supported by this node")
-        handler(self, fields)
-
-    def state(self) -> dict[str, Any]:
-        """Return the content in canonical, JSON-representable form."""
-        return {
-            "topics": {
-                name: {
-                    "id": topic.topic_id.hex(),
-                    "partitions": {
-                        str(number): [
-                            list(p.replicas),
-                            list(p.isr),
-                            list(p.removing),
-                            list(p.adding),
-                            p.leader,
-                            p.leader_epoch,
-                            p.partition_epoch,
-                            p.recovery_state,
-                            [d.hex() for d in p.directories],
-                        ]
-                        for number, p in sorted(topic.partitions.items())
-                    },
-                }
-                for name, topic in sorted(self.topics.items())
-            },
-            "configs": [
-                [kind, resource, dict(sorted(values.items()))]
-                for (kind, resource), values in sorted(self.configs.items())
-            ],
-            "features": dict(sorted(self.features.items())),
-            "brokers": [
-                [
-                    b.broker_id,
-                    b.incarnation.hex(),
-                    b.epoch,
-                    [list(e) for e in b.endpoints],
-                    b.rack,
-                    b.fenced,
-                    b.in_controlled_shutdown,
-                ]
-                for _, b in sorted(self.brokers.items())
-            ],
-            "controllers": [_plain(c) for _, c in sorted(self.controllers.items())],
-            "next_producer_id": self.next_producer_id,
+    def __init__(self, indexed: bool = True) -> None:
+        timeline = self.timeline = Timeline()
+        self.index = PartitionIndex() if indexed else None
+        watch = None if self.index is None else self.index.changed
+        self.topics: TimelineMap[str, Topic] = TimelineMap(timeline)
+        self.names: TimelineMap[bytes, str] = TimelineMap(timeline)
+        self.partitions: TimelineMap[PartitionKey, Partition] = TimelineMap(timeline, watch)
+        self.configs: TimelineMap[tuple[int, str], Mapping[str, str]] = TimelineMap(timeline)
+        self.features: TimelineMap[str, int] = TimelineMap(timeline)
+        self.brokers: TimelineMap[int, Broker] = TimelineMap(timeline)
+        self.controllers: TimelineMap[int, ControllerRegistration] = TimelineMap(timeline)
+        self.quotas: TimelineMap[tuple[Entity, str], float] = TimelineMap(timeline)
+        self.acls: TimelineMap[bytes, tuple[Any, ...]] = TimelineMap(timeline)
+        self.scram: TimelineMap[tuple[str, int], tuple[Any, ...]] = TimelineMap(timeline)
+        self.tokens: TimelineMap[str, tuple[Any, ...]] = TimelineMap(timeline)
+        self.numbers: TimelineMap[str, int] = TimelineMap(timeline)
+        self.maps: dict[str, TimelineMap[Any, Any]] = {
+            "topics": self.topics,
+            "names": self.names,
+            "partitions": self.partitions,
+            "configs": self.configs,
+            "features": self.features,
+            "brokers": self.brokers,
+            "controllers": self.controllers,
+            "quotas": self.quotas,
+            "acls": self.acls,
+            "scram": self.scram,
+            "tokens": self.tokens,
+            "numbers": self.numbers,
         }
+        self.stable = Layer(self, {name: of.stable for name, of in self.maps.items()})
+        self.last_offset = self.committed_offset = self.stable_offset = -1
+        self.last_epoch = self.committed_epoch = self.stable_epoch = 0
+        self._proposals: deque[tuple[int, int, Records]] = deque()
+        # Where the open transaction of the head began, and that of the committed log.
+        self._head_begun: int | None = None
+        self._begun: int | None = None
+        self._open: list[tuple[int, Records]] = []
+        self._sum: int | None = None
 
-    def digest(self) -> str:
-        """Return 16 hex digits that are equal for equal images on every interpreter."""
-        text = json.dumps(self.state(), sort_keys=True, separators=(",", ":"))
-        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    # --- reading ------------------------------------------------------------------------
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MetadataImage):
-            return NotImplemented
-        return self.state() == other.state()
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id nobody was given yet."""
+        return self.numbers.get(NEXT_PRODUCER_ID, 0)
+
+    @property
+    def keeps_digest(self) -> bool:
+        """Whether :meth:`digest` was asked for, so that it is kept from now on."""
+        return self._sum is not None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the committed log ends inside of a metadata transaction."""
+        return self._begun is not None
+
+    @property
+    def head_in_transaction(self) -> bool:
+        """Whether the head, proposals included, ends inside of a metadata transaction."""
+        return self._head_begun is not None
+
+    @property
+    def proposed(self) -> int:
+        """How many batches are proposed and not committed."""
+        return len(self._proposals)
 
     def topic(self, topic_id: bytes) -> Topic:
         """Return the topic with this id; raises :class:`FatalError` if there is none."""
-        if topic_id not in self.names:
+        name = self.names.get(topic_id)
+        if name is None:
             raise FatalError(f"metadata record names unknown topic id {topic_id.hex()}")
-        return self.topics[self.names[topic_id]]
+        return self.topics[name]
+
+    def partition_ids(self, topic: Topic) -> range:
+        """Return the ids of the topic's partitions, all of which exist.
+
+        Raises :class:`FatalError` if the records have left a gap.
+        """
+        ids = range(topic.partitions)
+        for number in ids:
+            if (topic.topic_id, number) not in self.partitions:
+                raise FatalError(f"partition {topic.name}-{number} is missing")
+        return ids
+
+    def partitions_of(self, broker_id: int) -> Collection[PartitionKey]:
+        """Return the head's partitions with the broker in ISR or ELR, or as their leader."""
+        if self.index is not None:
+            return self.index.members_of(broker_id)
+        return [key for key, p in self.partitions.items() if broker_id in members(p)]
+
+    def led_by(self, broker_id: int) -> Collection[PartitionKey]:
+        """Return the head's partitions the broker leads."""
+        if self.index is not None:
+            return self.index.led_by(broker_id)
+        return [key for key, p in self.partitions.items() if p.leader == broker_id]
+
+    def leaderless(self) -> Collection[PartitionKey]:
+        """Return the head's partitions without a leader."""
+        return self.led_by(NO_LEADER)
+
+    def with_elr(self) -> Collection[PartitionKey]:
+        """Return the head's partitions with eligible or last known eligible leaders."""
+        if self.index is not None:
+            return self.index.with_elr()
+        return [key for key, p in self.partitions.items() if p.elr or p.last_known_elr]
+
+    def imbalanced(self) -> Collection[PartitionKey]:
+        """Return the head's partitions which their first replica does not lead."""
+        if self.index is not None:
+            return self.index.imbalanced()
+        return [key for key, p in self.partitions.items() if is_imbalanced(p)]
+
+    # --- the log ------------------------------------------------------------------------
+
+    def propose(self, offset: int, epoch: int, records: Records) -> None:
+        """Apply the records of one batch to the head; ``offset`` is that of the last one.
+
+        Raises :class:`FatalError` if they contradict the head; :meth:`revert` then takes back
+        what was applied of them.
+        """
+        self._check_order(self.last_offset, self.last_epoch, offset, epoch)
+        self._apply(offset, records)
+        self._proposals.append((offset, epoch, records))
+        self.last_offset, self.last_epoch = offset, epoch
+
+    def is_proposed(self, offset: int, epoch: int) -> bool:
+        """Tell whether the next committed batch, ending at ``offset``, is the next proposal.
+
+        Then :meth:`commit` needs no records: equal offset and epoch mean equal batches.
+        """
+        return bool(self._proposals) and self._proposals[0][:2] == (offset, epoch)
+
+    def commit(self, offset: int, epoch: int, records: Records) -> None:
+        """Take one committed batch in; ``offset`` is that of its last record.
+
+        Proposals which it shows to be lost are reverted, all of them. Raises
+        :class:`FatalError` for records that contradict the image.
+        """
+        self._check_order(self.committed_offset, self.committed_epoch, offset, epoch)
+        if self.is_proposed(offset, epoch):
+            records = self._proposals.popleft()[2]
+            self._settle(offset, epoch, records, _marked(records))
+            return
+        if self._proposals and (self._proposals[0][0] <= offset or self._proposals[0][1] != epoch):
+            self.revert()  # the log went elsewhere
+        if records and self._proposals:
+            raise FatalError(f"the records up to offset {offset} were appended, never proposed")
+        marked = _marked(records)
+        if self._begun is not None or marked:
+            self._apply(offset, records)
+        else:
+            self.timeline.version = None
+            for name, fields in records:
+                apply_record(self, name, fields)
+        self._settle(offset, epoch, records, marked)
+
+    def advance(self, offset: int, epoch: int) -> None:
+        """Take note of a committed batch without metadata records (a control batch)."""
+        self.commit(offset, epoch, ())
+
+    def revert(self) -> None:
+        """Forget all proposals: the head is the committed log again."""
+        self._proposals.clear()
+        self.timeline.revert(self.stable_offset)
+        self.last_offset, self.last_epoch = self.committed_offset, self.committed_epoch
+        # An abort that was proposed has taken the open transaction from the head.
+        self._head_begun = None
+        for offset, records in self._open:
+            self._apply(offset, records)
+
+    def _check_order(self, offset: int, epoch: int, to_offset: int, to_epoch: int) -> None:
+        if to_offset <= offset or to_epoch < epoch:
+            raise FatalError(
+                f"metadata went back from offset {offset} epoch {epoch} "
+                f"to offset {to_offset} epoch {to_epoch}"
+            )
+
+    def _apply(self, offset: int, records: Records) -> None:
+        """Apply records to the head, each at its own offset, and follow transactions."""
+        timeline = self.timeline
+        start = offset - len(records) + 1
+        for number, (name, fields) in enumerate(records, start):
+            if name == _BEGIN:
+                if self._head_begun is not None:
+                    raise FatalError(f"transaction begins inside another at offset {number}")
+                self._head_begun = number
+            elif name in (_END, _ABORT):
+                if self._head_begun is None:
+                    raise FatalError(f"{name} at offset {number} without a transaction")
+                if name == _ABORT:
+                    timeline.revert(self._head_begun - 1)
+                self._head_begun = None
+            else:
+                timeline.version = number
+                apply_record(self, name, fields)
+
+    def _settle(self, offset: int, epoch: int, records: Records, marked: bool) -> None:
+        """Move the stable layer up to ``offset``, or to the start of the open transaction."""
+        start = offset - len(records) + 1
+        if marked:
+            for number, (name, _) in enumerate(records, start):
+                if name == _BEGIN:
+                    self._begun = number
+                    self._open.clear()
+                elif name in (_END, _ABORT):
+                    self._begun = None
+                    self._open.clear()
+        self.committed_offset, self.committed_epoch = offset, epoch
+        if not self._proposals:
+            self.last_offset, self.last_epoch = offset, epoch
+        if self._begun is None:
+            self.timeline.commit(offset)
+            self.stable_offset, self.stable_epoch = offset, epoch
+            return
+        if self._begun > start:
+            self.stable_epoch = epoch
+        self.stable_offset = self._begun - 1
+        self.timeline.commit(self.stable_offset)
+        if records:
+            self._open.append((offset, records[max(0, self._begun - start) :]))
+
+    # --- the whole ----------------------------------------------------------------------
+
+    def freeze(self) -> Frozen:
+        """Return the stable layer as it is now. Raises :class:`FatalError` in a transaction."""
+        if self._begun is not None:
+            raise FatalError("a snapshot inside of a metadata transaction")
+        return Frozen(self)
+
+    def replace(self, other: MetadataImage, end: int, epoch: int) -> list[dict[Any, Any]]:
+        """Become ``other``, which is the state at log offset ``end`` (exclusive) of ``epoch``.
+
+        What was proposed or in an open transaction is gone. Returns what the caller may free
+        a piece at a time. ``other`` must not be used any more.
+        """
+        self._open.clear()
+        self._begun = None
+        self.revert()
+        old: list[dict[Any, Any]] = []
+        for name, of in self.maps.items():
+            old.append(of.take(other.maps[name]))
+        if self.index is not None and other.index is not None:
+            old.extend(self.index.take(other.index))
+        self._sum = None if self._sum is None else other._checksum()
+        self.last_offset = self.committed_offset = self.stable_offset = end - 1
+        self.last_epoch = self.committed_epoch = self.stable_epoch = epoch
+        return old
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the stable layers."""
+        if not isinstance(other, MetadataImage):
+            return NotImplemented
+        return all(of.stable == other.maps[name].stable for name, of in self.maps.items())
+
+    def digest(self) -> str:
+        """Return 32 hex digits that are equal for equal stable layers on every interpreter.
+
+        The first call costs the size of the image; from then on every change keeps the
+        digest, and reading it costs nothing.
+        """
+        return f"{self._checksum():032x}"
+
+    def _checksum(self) -> int:
+        if self._sum is None:
+            total = 0
+            for name, of in self.maps.items():
+                for key, value in of.stable.items():
+                    total += _hash(name, key, value)
+            self._sum = total % _MODULUS
+            for name, of in self.maps.items():
+                of.watch_stable(_Keeper(self, name))
+        return self._sum
+
+    def _add(self, difference: int) -> None:
+        if self._sum is not None:
+            self._sum = (self._sum + difference) % _MODULUS
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+class _Keeper:
+    """Keeps the digest of an image up to the changes of one of its maps."""
+
+    __slots__ = ("_image", "_name")
+
+    def __init__(self, image: MetadataImage, name: str) -> None:
+        self._image = image
+        self._name = name
+
+    def __call__(self, key: Any, old: Any, new: Any) -> None:
+        difference = 0
+        if not isinstance(new, Absent):
+            difference = _hash(self._name, key, new)
+        if not isinstance(old, Absent):
+            difference -= _hash(self._name, key, old)
+        self._image._add(difference)
 
 
-def _refuse_elr(fields: Fields) -> None:
-    if fields.get("eligible_leader_replicas") or fields.get("last_known_elr"):
-        raise FatalError("eligible leader replicas are not supported by this node")
+def _hash(name: str, key: Any, value: Any) -> int:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = astuple(value)
+    elif isinstance(value, Mapping):
+        value = tuple(sorted(value.items()))
+    text = repr((name, key, value))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
 
 
-def _no_op(image: MetadataImage, fields: Fields) -> None:
-    pass
-
-
-def _feature_level(image: MetadataImage, fields: Fields) -> None:
-    if fields["feature_level"] == 0:
-        image.features.pop(fields["name"], None)
-    else:
-        image.features[fields["name"]] = fields["feature_level"]
-
-
-def _topic(image: MetadataImage, fields: Fields) -> None:
-    name, topic_id = fields["name"], bytes(fields["topic_id"])
-    if name in image.topics or topic_id in image.names:
-        raise FatalError(f"topic {name} with id {topic_id.hex()} exists already")
-    image.topics[name] = Topic(name, topic_id)
-    image.names[topic_id] = name
-
-
-def _partition(image: MetadataImage, fields: Fields) -> None:
-    _refuse_elr(fields)
-    topic = image.topic(bytes(fields["topic_id"]))
-    topic.partitions[fields["partition_id"]] = Partition(
-        replicas=tuple(fields["replicas"]),
-        isr=tuple(fields["isr"]),
-        removing=tuple(fields["removing_replicas"]),
-        adding=tuple(fields["adding_replicas"]),
-        leader=fields["leader"],
-        leader_epoch=fields["leader_epoch"],
-        partition_epoch=fields["partition_epoch"],
-        recovery_state=fields["leader_recovery_state"],
-        directories=tuple(map(bytes, fields.get("directories") or ())),
-    )
-
-
-def _partition_change(image: MetadataImage, fields: Fields) -> None:
-    _refuse_elr(fields)
-    topic = image.topic(bytes(fields["topic_id"]))
-    number = fields["partition_id"]
-    old = topic.partitions.get(number)
-    if old is None:
-        raise FatalError(f"change of unknown partition {topic.name}-{number}")
-
-    def changed(field_name: str, current: tuple[Any, ...]) -> tuple[Any, ...]:
-        value = fields.get(field_name)
-        return current if value is None else tuple(value)
-
-    leads = fields["leader"] != UNCHANGED_LEADER
-    recovery = fields["leader_recovery_state"]
-    topic.partitions[number] = replace(
-        old,
-        replicas=changed("replicas", old.replicas),
-        isr=changed("isr", old.isr),
-        removing=changed("removing_replicas", old.removing),
-        adding=changed("adding_replicas", old.adding),
-        directories=changed("directories", old.directories),
-        leader=fields["leader"] if leads else old.leader,
-        # The epoch moves with every record that names a leader, the same one included.
-        leader_epoch=old.leader_epoch + leads,
-        partition_epoch=old.partition_epoch + 1,
-        recovery_state=old.recovery_state if recovery == UNCHANGED_RECOVERY else recovery,
-    )
-
-
-def _remove_topic(image: MetadataImage, fields: Fields) -> None:
-    topic = image.topic(bytes(fields["topic_id"]))
-    del image.topics[topic.name]
-    del image.names[topic.topic_id]
-    image.configs.pop((TOPIC, topic.name), None)
-
-
-def _config(image: MetadataImage, fields: Fields) -> None:
-    resource = (fields["resource_type"], fields["resource_name"])
-    if fields["value"] is not None:
-        image.configs.setdefault(resource, {})[fields["name"]] = fields["value"]
-        return
-    values = image.configs.get(resource)
-    if values is not None:
-        values.pop(fields["name"], None)
-        if not values:
-            del image.configs[resource]
-
-
-def _register_broker(image: MetadataImage, fields: Fields) -> None:
-    image.brokers[fields["broker_id"]] = Broker(
-        broker_id=fields["broker_id"],
-        incarnation=bytes(fields["incarnation_id"]),
-        epoch=fields["broker_epoch"],
-        endpoints=tuple((e["name"], e["host"], e["port"]) for e in fields["end_points"]),
-        rack=fields["rack"],
-        fenced=fields["fenced"],
-        in_controlled_shutdown=fields.get("in_controlled_shutdown", False),
-    )
-
-
-def _broker(image: MetadataImage, broker_id: int, epoch: int) -> Broker:
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.epoch != epoch:
-        raise FatalError(f"metadata record names unknown broker {broker_id} epoch {epoch}")
-    return broker
-
-
-def _unregister_broker(image: MetadataImage, fields: Fields) -> None:
-    _broker(image, fields["broker_id"], fields["broker_epoch"])
-    del image.brokers[fields["broker_id"]]
-
-
-def _fence(image: MetadataImage, fields: Fields) -> None:
-    broker = _broker(image, fields["id"], fields["epoch"])
-    image.brokers[broker.broker_id] = replace(broker, fenced=True)
-
-
-def _unfence(image: MetadataImage, fields: Fields) -> None:
-    broker = _broker(image, fields["id"], fields["epoch"])
-    image.brokers[broker.broker_id] = replace(broker, fenced=False)
-
-
-def _broker_change(image: MetadataImage, fields: Fields) -> None:
-    broker = _broker(image, fields["broker_id"], fields["broker_epoch"])
-    fenced = {-1: False, 0: broker.fenced, 1: True}[fields["fenced"]]
-    stopping = fields.get("in_controlled_shutdown", 0) == 1 or broker.in_controlled_shutdown
-    image.brokers[broker.broker_id] = replace(
-        broker, fenced=fenced, in_controlled_shutdown=stopping
-    )
-
-
-def _register_controller(image: MetadataImage, fields: Fields) -> None:
-    image.controllers[fields["controller_id"]] = fields
-
-
-def _unregister_controller(image: MetadataImage, fields: Fields) -> None:
-    image.controllers.pop(fields["controller_id"], None)
-
-
-def _producer_ids(image: MetadataImage, fields: Fields) -> None:
-    if fields["next_producer_id"] <= image.next_producer_id:
-        raise FatalError(f"producer ids went back to {fields['next_producer_id']}")
-    image.next_producer_id = fields["next_producer_id"]
-
-
-_HANDLERS: Final[dict[str, Callable[[MetadataImage, Fields], None]]] = {
-    "NoOpRecord": _no_op,
-    "FeatureLevelRecord": _feature_level,
-    "TopicRecord": _topic,
-    "PartitionRecord": _partition,
-    "PartitionChangeRecord": _partition_change,
-    "RemoveTopicRecord": _remove_topic,
-    "ConfigRecord": _config,
-    "RegisterBrokerRecord": _register_broker,
-    "UnregisterBrokerRecord": _unregister_broker,
-    "FenceBrokerRecord": _fence,
-    "UnfenceBrokerRecord": _unfence,
-    "BrokerRegistrationChangeRecord": _broker_change,
-    "RegisterControllerRecord": _register_controller,
-    "UnregisterControllerRecord": _unregister_controller,
-    "ProducerIdsRecord": _producer_ids,
-}
-"""Records this image represents. Access control, SCRAM, tokens, quotas and metadata
-transactions are refused: no part of this project writes them yet."""
+def _marked(records: Records) -> bool:
+    """Tell whether a metadata transaction begins or ends within the records."""
+    return any(name in (_BEGIN, _END, _ABORT) for name, _ in records)

@@ -38,6 +38,10 @@ class FakeQuorum:
     def is_leader(self) -> bool:
         return self.leader_id == self.node_id
 
+    @property
+    def next_offset(self) -> int:
+        return self.log_end
+
     def append(self, epoch: int, records: Sequence[bytes], now: int) -> int:
         if not self.is_leader or epoch != self.epoch:
             raise NotLeaderError
@@ -48,6 +52,26 @@ class FakeQuorum:
 
     def resign(self, epoch: int, now: int) -> None:
         self.resigned.append(epoch)
+
+    @property
+    def kraft_version(self) -> int:
+        return 0
+
+    def kraft_version_fault(self, level: int) -> str | None:
+        return None if level == 0 else "the voters are static"
+
+    def upgrade_kraft_version(self, level: int) -> None:
+        assert level == 0
+
+    def change_voters(
+        self,
+        api: str,
+        version: int,
+        body: Body,
+        answer: Callable[[Body], None],
+        now: int,
+    ) -> None:
+        raise NotImplementedError("the voters of this fake are static")
 
     def describe(self, now: int) -> QuorumDescription:
         voters = [ReplicaProgress(i, bytes(16), self.log_end, 1, 1) for i in sorted(self.voters)]

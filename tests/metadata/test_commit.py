@@ -36,10 +36,10 @@ def test_the_first_leader_bootstraps_the_metadata_version_once(rig: Any) -> None
 def test_a_write_is_answered_only_when_it_is_committed(rig: Any) -> None:
     token = rig.ask("CreateTopics", 7, rig.creation("t"))
     assert not rig.answered(token)
-    assert "t" not in rig.controller.image.topics
+    assert "t" not in rig.controller.image.stable.topics
     rig.commit()
     assert code(rig.answers[token]) == 0
-    assert "t" in rig.controller.image.topics
+    assert "t" in rig.controller.image.stable.topics
 
 
 def test_one_request_is_one_atomic_batch(rig: Any) -> None:

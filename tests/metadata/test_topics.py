@@ -29,9 +29,11 @@ def test_defaults_apply_where_the_client_leaves_it_open(rig: Any) -> None:
 
 def test_partitions_are_led_by_their_first_replica(rig: Any) -> None:
     rig.create("t", num_partitions=6, replication_factor=3)
-    partitions = rig.controller.image.topics["t"].partitions
-    assert sorted(partitions) == list(range(6))
-    for partition in partitions.values():
+    image = rig.controller.image
+    topic = image.topics["t"]
+    assert topic.partitions == 6
+    for number in range(6):
+        partition = image.partitions[topic.topic_id, number]
         assert partition.leader == partition.replicas[0]
         assert partition.isr == partition.replicas
         assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
@@ -49,8 +51,9 @@ def test_configs_are_stored_with_the_topic(rig: Any) -> None:
 def test_a_manual_assignment_is_taken_as_it_is(rig: Any) -> None:
     [topic] = rig.create("t", assignments=assigned([3, 1], [1, 2]))["topics"]
     assert (topic["num_partitions"], topic["replication_factor"]) == (2, 2)
-    partitions = rig.controller.image.topics["t"].partitions
-    assert [partitions[i].replicas for i in (0, 1)] == [(3, 1), (1, 2)]
+    image = rig.controller.image
+    topic_id = image.topics["t"].topic_id
+    assert [image.partitions[topic_id, i].replicas for i in (0, 1)] == [(3, 1), (1, 2)]
 
 
 @pytest.mark.parametrize(
