@@ -23,6 +23,8 @@ from typing import Any, Final
 from nodes.consensus.effects import ApiReply, ApiRequest, FatalError
 from nodes.log.batch import decode_batch
 from nodes.metadata.alter_configs import incremental_alter_configs
+from nodes.metadata.alter_partition import alter_partition
+from nodes.metadata.create_partitions import create_partitions
 from nodes.metadata.describe import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
@@ -32,10 +34,12 @@ from nodes.metadata.describe import (
     describe_quorum,
     metadata,
 )
+from nodes.metadata.elections import elect_leaders
 from nodes.metadata.failure import ApiError, refusal
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.operation import Body, Context, Outcome, Record, Settings
 from nodes.metadata.quorum import NotLeaderError, Quorum
+from nodes.metadata.reassign import alter_partition_reassignments, list_partition_reassignments
 from nodes.metadata.topics import create_topics, delete_topics
 from nodes.metadata.waiting import Waiting
 from nodes.protocol.apis import API_KEYS, SUPPORTED
@@ -59,9 +63,13 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 WRITES: Final[dict[str, Callable[[Context, int, Body], Outcome]]] = {
     "CreateTopics": create_topics,
     "DeleteTopics": delete_topics,
+    "CreatePartitions": create_partitions,
     "IncrementalAlterConfigs": incremental_alter_configs,
+    "AlterPartition": alter_partition,
+    "ElectLeaders": elect_leaders,
+    "AlterPartitionReassignments": alter_partition_reassignments,
 }
-READS: Final = ("Metadata", "DescribeConfigs")
+READS: Final = ("Metadata", "DescribeConfigs", "ListPartitionReassignments")
 LOCAL: Final = ("ApiVersions", "DescribeCluster", "DescribeQuorum")
 QUORUM_APIS: Final = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch")
 CLIENT_APIS: Final = (*WRITES, *READS, *LOCAL)
@@ -271,10 +279,15 @@ class Controller:
                 request,
                 0,
                 self._claimed,
-                lambda: describe_configs(self.image.stable, self._quorum.voters, request.body),
+                lambda: self._committed_read(request),
             )
         waiting.deadline = now + DEFAULT_TIMEOUT_MS * MILLISECOND
         self._wait_for_barrier(waiting, now)
+
+    def _committed_read(self, request: ApiRequest) -> Body:
+        if request.api == "DescribeConfigs":
+            return describe_configs(self.image.stable, self._quorum.voters, request.body)
+        return list_partition_reassignments(self.image.stable, request.body)
 
     def _wait_for_barrier(self, waiting: Waiting, now: int) -> None:
         self._unbarred.append(waiting)

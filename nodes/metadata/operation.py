@@ -9,6 +9,7 @@ from typing import Any, Final
 from nodes.consensus.endpoint import Endpoint
 from nodes.draw import draw, draw_below
 from nodes.metadata.image import MetadataImage
+from nodes.metadata.image_values import Broker
 from nodes.metadata.placement import Candidate
 from nodes.metadata.quorum import Quorum
 from nodes.metadata.sessions import SESSION_TIMEOUT_MS, Sessions
@@ -87,14 +88,22 @@ class Context:
             attempt += 1
 
     def candidates(self) -> list[Candidate]:
-        """Return who may hold replicas: registered brokers, or the voters while none is."""
+        """Return who may get new replicas: registered brokers, or the voters while none is.
+
+        Not those in controlled shutdown, nor those with all of their directories cordoned.
+        """
         if not self.image.brokers:
             return [Candidate(voter) for voter in sorted(self.voters)]
         return [
             Candidate(broker.broker_id, broker.rack, broker.fenced)
             for _, broker in sorted(self.image.brokers.items())
-            if not broker.in_controlled_shutdown
+            if not broker.in_controlled_shutdown and not _is_cordoned(broker)
         ]
+
+
+def _is_cordoned(broker: Broker) -> bool:
+    cordoned = broker.cordoned_log_dirs or ()
+    return bool(broker.log_dirs) and set(broker.log_dirs) <= set(cordoned)
 
 
 @dataclass(slots=True)

@@ -3,13 +3,15 @@
 Kafka's striped placement: leaders go round the racks, the replicas of one partition go
 round the racks and, within a rack, round its brokers, unfenced ones first. Random starts
 keep topics from all beginning at the same broker; they are drawn by key, so the same
-request at the same offset is placed the same way.
+request at the same offset is placed the same way. Who may not get new replicas (a broker in
+controlled shutdown, or with all of its directories cordoned) is no candidate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nodes.metadata.failure import ApiError
 from nodes.protocol.errors import INVALID_REPLICATION_FACTOR
@@ -28,7 +30,11 @@ class Candidate:
 
 
 class _Ring:
-    """Brokers of one rack and one kind, handed out once each per stripe."""
+    """Brokers of one rack and one kind, handed out once each per stripe.
+
+    In each stripe it is asked in, it begins one broker further on than in the last such: a
+    ring that moved while nobody asked would serve racks that take turns with the same brokers.
+    """
 
     def __init__(self, brokers: list[int], start: int) -> None:
         self.brokers = brokers
@@ -38,7 +44,7 @@ class _Ring:
 
     def take(self, stripe: int) -> int | None:
         if stripe != self.stripe:
-            self.start += stripe - self.stripe
+            self.start += 1
             self.stripe = stripe
             self.taken = 0
         if self.taken >= len(self.brokers):
@@ -119,13 +125,14 @@ class StripedPlacer:
         raise AssertionError("no unfenced broker although one was counted")
 
     def _shuffle(self) -> None:
-        """Permute every ring, so that the same brokers do not always sit side by side."""
+        """Permute racks and rings, so that the same brokers do not always sit side by side."""
         self._shuffles += 1
         for number, rings in enumerate(self._racks):
             for fenced, ring in enumerate(rings):
-                for last in range(len(ring.brokers) - 1, 0, -1):
-                    other = self._choose(last + 1, "shuffle", self._shuffles, number, fenced, last)
-                    ring.brokers[last], ring.brokers[other] = (
-                        ring.brokers[other],
-                        ring.brokers[last],
-                    )
+                self._permute(ring.brokers, number, fenced)
+        self._permute(self._racks, "racks")
+
+    def _permute(self, items: list[Any], *key: object) -> None:
+        for last in range(len(items) - 1, 0, -1):
+            other = self._choose(last + 1, "shuffle", self._shuffles, *key, last)
+            items[last], items[other] = items[other], items[last]

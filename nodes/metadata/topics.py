@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from nodes.metadata.assignment import check_assignment, initial_isr, partition_record
 from nodes.metadata.configs import check_value
 from nodes.metadata.effective import topic_configs
 from nodes.metadata.failure import (
@@ -20,7 +21,6 @@ from nodes.metadata.image import TOPIC
 from nodes.metadata.operation import (
     MAX_RECORDS_PER_BATCH,
     NO_ID,
-    UNASSIGNED_DIRECTORY,
     Body,
     Context,
     Outcome,
@@ -74,12 +74,9 @@ class _Creation:
     def __init__(self, context: Context, body: Body) -> None:
         self.context = context
         self.topics: Sequence[Body] = body["topics"]
-        candidates = context.candidates()
-        self.placer = StripedPlacer(candidates, context.choose)
-        self.brokers = {c.broker_id for c in candidates}
-        self.fenced = {c.broker_id for c in candidates if c.fenced}
+        self.placer = StripedPlacer(context.candidates(), context.choose)
         self.occurrences = Counter(topic["name"] for topic in self.topics)
-        self.collisions = {_collision_key(name): name for name in context.image.topics}
+        self.collisions: dict[str, str] | None = None
         self.records: list[Record] = []
 
     def result(self, index: int, topic: Body) -> Body:
@@ -87,18 +84,24 @@ class _Creation:
         name = topic["name"]
         try:
             self._check_name(name)
-            assignments = self._assignments(topic)
             configs = self._configs(topic)
+            assignments = self._assignments(topic)
+            manual = bool(topic["assignments"])
+            isrs = [
+                initial_isr(self.context, number, replicas, manual=manual)
+                for number, replicas in enumerate(assignments)
+            ]
         except ApiError as error:
             return {"name": name, "error_code": error.code, "error_message": error.message}
-        self.collisions[_collision_key(name)] = name
+        if self.collisions is not None:
+            self.collisions[_collision_key(name)] = name
         topic_id = self.context.new_topic_id(index)
         records: list[Record] = [("TopicRecord", 0, {"name": name, "topic_id": topic_id})]
         for key, value in configs.items():
             fields = {"resource_type": TOPIC, "resource_name": name, "name": key, "value": value}
             records.append(("ConfigRecord", 0, fields))
-        for number, replicas in enumerate(assignments):
-            records.append(("PartitionRecord", 1, self._partition(topic_id, number, replicas)))
+        for number, (replicas, isr) in enumerate(zip(assignments, isrs, strict=True)):
+            records.append(partition_record(self.context, topic_id, number, replicas, isr))
         self.records.extend(records)
         return {
             "name": name,
@@ -127,11 +130,18 @@ class _Creation:
         check_topic_name(name)
         if name in self.context.image.topics:
             raise ApiError(TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = self.collisions.get(_collision_key(name))
+        other = self._collides_with(name)
         if other is not None:
             raise ApiError(
                 INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
             )
+
+    def _collides_with(self, name: str) -> str | None:
+        if "." not in name and "_" not in name:
+            return None
+        if self.collisions is None:  # looks at every topic, so only when it is needed
+            self.collisions = {_collision_key(topic): topic for topic in self.context.image.topics}
+        return self.collisions.get(_collision_key(name))
 
     def _assignments(self, topic: Body) -> list[list[int]]:
         partitions, replication = topic["num_partitions"], topic["replication_factor"]
@@ -170,41 +180,17 @@ class _Creation:
 
     def _manual(self, assignments: Sequence[Body]) -> list[list[int]]:
         by_partition: dict[int, list[int]] = {}
+        factor: int | None = None
         for assignment in assignments:
             number, replicas = assignment["partition_index"], list(assignment["broker_ids"])
             if number in by_partition:
                 raise ApiError(
-                    INVALID_REPLICA_ASSIGNMENT, f"Found multiple assignments for partition {number}"
-                )
-            if not replicas:
-                raise ApiError(
                     INVALID_REPLICA_ASSIGNMENT,
-                    "The manual partition assignment includes an empty replica list.",
+                    f"Found multiple manual partition assignments for partition {number}",
                 )
-            if len(set(replicas)) != len(replicas):
-                raise ApiError(
-                    INVALID_REPLICA_ASSIGNMENT,
-                    f"The manual partition assignment includes the same broker twice: {replicas}.",
-                )
-            unknown = sorted(set(replicas) - self.brokers)
-            if unknown:
-                raise ApiError(
-                    INVALID_REPLICA_ASSIGNMENT,
-                    f"The manual partition assignment includes broker {unknown[0]}, "
-                    "but no such broker is registered.",
-                )
-            if self.fenced.issuperset(replicas):
-                raise ApiError(
-                    INVALID_REPLICA_ASSIGNMENT,
-                    f"All brokers of the manual partition assignment for partition {number} "
-                    "are fenced.",
-                )
+            check_assignment(self.context, replicas, factor)
+            factor = len(replicas)
             by_partition[number] = replicas
-        if len({len(replicas) for replicas in by_partition.values()}) > 1:
-            raise ApiError(
-                INVALID_REPLICA_ASSIGNMENT,
-                "The manual partition assignment gives partitions different numbers of replicas.",
-            )
         if sorted(by_partition) != list(range(len(by_partition))):
             raise ApiError(
                 INVALID_REPLICA_ASSIGNMENT,
@@ -221,23 +207,6 @@ class _Creation:
                 raise ApiError(INVALID_CONFIG, f"Configuration {name} is given twice.")
             configs[name] = value
         return configs
-
-    def _partition(self, topic_id: bytes, number: int, replicas: Sequence[int]) -> Body:
-        isr = [replica for replica in replicas if replica not in self.fenced]
-        assert isr, "a partition without an active replica was placed"
-        return {
-            "partition_id": number,
-            "topic_id": topic_id,
-            "replicas": list(replicas),
-            "isr": isr,
-            "removing_replicas": [],
-            "adding_replicas": [],
-            "leader": isr[0],
-            "leader_recovery_state": 0,
-            "leader_epoch": 0,
-            "partition_epoch": 0,
-            "directories": [UNASSIGNED_DIRECTORY] * len(replicas),
-        }
 
 
 def create_topics(context: Context, version: int, body: Body) -> Outcome:

@@ -1,0 +1,99 @@
+"""What becomes of partitions when a broker comes, goes, or loses a disk.
+
+The functions return partition records only; the record that changes the broker's registration
+itself goes with them in the same batch. Each is a function of the image's head: when two
+brokers go, the records for the first must be applied before those for the second are asked
+for (KAFKA-13173).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from nodes.metadata.change_builder import Election
+from nodes.metadata.changes import Changes
+from nodes.metadata.eligibility import elr_enabled, is_reserved
+from nodes.metadata.image_values import PartitionKey
+from nodes.metadata.operation import Context, Record
+
+
+def _without_broker(
+    context: Context, broker_id: int, keys: Iterable[PartitionKey], *, unclean: bool
+) -> list[Record]:
+    changes = Changes(context, leaving=broker_id)
+    for key in keys:
+        builder = changes.builder(key)
+        builder.isr = tuple(member for member in builder.isr if member != broker_id)
+        if unclean:
+            builder.unclean_shutdown = (broker_id,)
+        if changes.unclean_allowed(key):
+            builder.election = Election.UNCLEAN
+        changes.add(key, builder.build())
+    return changes.records
+
+
+def _in_sync(context: Context, broker_id: int) -> list[PartitionKey]:
+    image = context.image
+    return [key for key in image.partitions_of(broker_id) if broker_id in image.partitions[key].isr]
+
+
+def changes_for_fenced(context: Context, broker_id: int) -> list[Record]:
+    """Take a broker that is being fenced out of every ISR and from the lead of every partition.
+
+    As the last one in an ISR it stays there without eligible leader replicas (KIP-966), and
+    becomes one of them with. Their records go before the one that fences it.
+    """
+    return _without_broker(context, broker_id, _in_sync(context, broker_id), unclean=False)
+
+
+def changes_for_shutdown(context: Context, broker_id: int) -> list[Record]:
+    """Take a broker out likewise that is going into controlled shutdown, or comes back clean."""
+    return changes_for_fenced(context, broker_id)
+
+
+def changes_for_unclean(context: Context, broker_id: int) -> list[Record]:
+    """Take out a broker whose log may have lost its end: of every ISR and of every ELR.
+
+    Without eligible leader replicas nobody can tell, so that it is as a clean shutdown.
+    """
+    if not elr_enabled(context.image):
+        return changes_for_fenced(context, broker_id)
+    keys = list(context.image.partitions_of(broker_id))
+    return _without_broker(context, broker_id, keys, unclean=True)
+
+
+def changes_for_unregistered(context: Context, broker_id: int) -> list[Record]:
+    """Take out a broker that is never to come back: of every ISR and of every ELR."""
+    return changes_for_unclean(context, broker_id)
+
+
+def changes_for_removed_directories(
+    context: Context, broker_id: int, online: Collection[bytes]
+) -> list[Record]:
+    """Take a broker's replicas out of their ISRs that lie in none of its ``online`` directories.
+
+    Those not assigned to a directory yet stay.
+    """
+    partitions = context.image.partitions
+    keys = []
+    for key in _in_sync(context, broker_id):
+        partition = partitions[key]
+        where = dict(zip(partition.replicas, partition.directories, strict=True))
+        directory = where[broker_id]
+        if directory not in online and not is_reserved(directory):
+            keys.append(key)
+    return _without_broker(context, broker_id, keys, unclean=False)
+
+
+def changes_for_unfenced(context: Context, broker_id: int) -> list[Record]:
+    """Elect leaders where there is none, now that this broker may lead.
+
+    Their records go after the one that unfences it.
+    """
+    changes = Changes(context, joining=broker_id)
+    for key in list(context.image.leaderless()):
+        builder = changes.builder(key)
+        if changes.unclean_allowed(key):
+            builder.election = Election.UNCLEAN
+        changes.add(key, builder.build())
+    return changes.records
