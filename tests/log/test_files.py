@@ -225,7 +225,10 @@ def test_a_missing_segment_is_refused(
 def test_two_logs_cannot_open_one_directory(log: MetadataLogFiles, tmp_path: Path) -> None:
     with pytest.raises(DirectoryLockedError, match="in use"):
         MetadataLogFiles(tmp_path)
-    code = f"from pathlib import Path; from nodes.log.files import *; MetadataLogFiles(Path({str(tmp_path)!r}))"
+    code = (
+        "from pathlib import Path; from nodes.log.files import MetadataLogFiles;"
+        f"MetadataLogFiles(Path({str(tmp_path)!r}))"
+    )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert b"in use by another node" in other.stderr
     log.close()
