@@ -374,14 +374,22 @@ class MetadataImage:
         self._open.clear()
         self._begun = None
         self.revert()
+        old = self._take(other)
+        self._sum = None if self._sum is None else other._checksum()
+        self.last_offset = self.committed_offset = self.stable_offset = end - 1
+        self.last_epoch = self.committed_epoch = self.stable_epoch = epoch
+        return old
+
+    def discard(self) -> list[dict[Any, Any]]:
+        """Give the content up, to be freed a piece at a time; only for an image nobody uses."""
+        return self._take(MetadataImage(indexed=self.index is not None))
+
+    def _take(self, other: MetadataImage) -> list[dict[Any, Any]]:
         old: list[dict[Any, Any]] = []
         for name, of in self.maps.items():
             old.append(of.take(other.maps[name]))
         if self.index is not None and other.index is not None:
             old.extend(self.index.take(other.index))
-        self._sum = None if self._sum is None else other._checksum()
-        self.last_offset = self.committed_offset = self.stable_offset = end - 1
-        self.last_epoch = self.committed_epoch = self.stable_epoch = epoch
         return old
 
     def __eq__(self, other: object) -> bool:

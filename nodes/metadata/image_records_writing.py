@@ -1,0 +1,200 @@
+"""An image as records: those which make the same image when they are applied in order.
+
+The order is Kafka's: features, brokers, controllers, topics with their partitions, configs,
+client quotas, producer ids, access control entries, SCRAM credentials, delegation tokens.
+What is left out here would be lost with the first snapshot (KAFKA-15860).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from nodes.consensus.effects import FatalError
+from nodes.metadata.image_records import (
+    ACL_FIELDS,
+    METADATA_VERSIONS,
+    SCRAM_FIELDS,
+    TOKEN_FIELDS,
+)
+from nodes.metadata.image_values import (
+    ELR_VERSION,
+    METADATA_VERSION,
+    MIGRATING_DIRECTORY,
+    NEXT_PRODUCER_ID,
+    ZK_MIGRATION_STATE,
+    Broker,
+    ControllerRegistration,
+    Fields,
+    ImageView,
+    Listener,
+    Partition,
+    SupportedFeature,
+)
+
+Record = tuple[str, int, Fields]
+"""Schema name, version, fields."""
+
+_MIGRATION: Final = 8
+_DIRECTORIES: Final = 17
+_ELR: Final = 23
+"""Levels of metadata.version from which on records can say it."""
+
+
+class RecordVersions:
+    """The versions of records at an image's ``metadata.version``.
+
+    While the image does not say, the highest level known counts, so that nothing is lost. A
+    partition is written at a version that can hold what it has.
+    """
+
+    __slots__ = ("elr", "level")
+
+    def __init__(self, image: ImageView) -> None:
+        self.level = image.features.get(METADATA_VERSION, METADATA_VERSIONS[1])
+        self.elr = self.level >= _ELR and image.features.get(ELR_VERSION, 0) > 0
+
+    def partition(self, partition: Partition) -> int:
+        """Return the version of a PartitionRecord."""
+        if self.elr or partition.elr or partition.last_known_elr:
+            return 2
+        if self.level >= _DIRECTORIES or any(
+            d != MIGRATING_DIRECTORY for d in partition.directories
+        ):
+            return 1
+        return 0
+
+    def broker(self, broker: Broker) -> int:
+        """Return the version of a RegisterBrokerRecord."""
+        if broker.cordoned_log_dirs is not None:
+            return 4
+        if self.level >= _DIRECTORIES or broker.log_dirs:
+            return 3
+        if self.level >= _MIGRATION or broker.is_migrating:
+            return 2
+        return 1
+
+
+def write_image(image: ImageView) -> Iterator[Record]:
+    """Yield the records of the whole image. It must not change meanwhile, unless frozen."""
+    versions = RecordVersions(image)
+    yield from _features(image)
+    for broker in image.brokers.values():
+        version = versions.broker(broker)
+        yield "RegisterBrokerRecord", version, _broker(broker, version)
+    for controller in image.controllers.values():
+        yield "RegisterControllerRecord", 0, _controller(controller)
+    yield from _topics(image, versions)
+    for (kind, resource), values in image.configs.items():
+        for name, value in values.items():
+            fields = {"resource_type": kind, "resource_name": resource, "name": name}
+            yield "ConfigRecord", 0, fields | {"value": value}
+    for (entity, key), amount in image.quotas.items():
+        parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+        yield (
+            "ClientQuotaRecord",
+            0,
+            {"entity": parts, "key": key, "value": amount, "remove": False},
+        )
+    following = image.numbers.get(NEXT_PRODUCER_ID)
+    if following is not None:
+        fields = {"broker_id": -1, "broker_epoch": -1, "next_producer_id": following}
+        yield "ProducerIdsRecord", 0, fields
+    for acl_id, acl in image.acls.items():
+        fields = {"id": acl_id, **_named(ACL_FIELDS, acl)}
+        yield "AccessControlEntryRecord", 0, fields
+    for (user, mechanism), credential in image.scram.items():
+        fields = {"name": user, "mechanism": mechanism, **_named(SCRAM_FIELDS, credential)}
+        yield "UserScramCredentialRecord", 0, fields
+    for token_id, token in image.tokens.items():
+        yield "DelegationTokenRecord", 0, {"token_id": token_id, **_named(TOKEN_FIELDS, token)}
+
+
+def _features(image: ImageView) -> Iterator[Record]:
+    # metadata.version first: it says how to read the rest.
+    for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
+        fields = {"name": name, "feature_level": image.features[name]}
+        yield "FeatureLevelRecord", 0, fields
+    state = image.numbers.get(ZK_MIGRATION_STATE)
+    if state is not None:
+        yield "ZkMigrationStateRecord", 0, {"zk_migration_state": state}
+
+
+def _topics(image: ImageView, versions: RecordVersions) -> Iterator[Record]:
+    partitions = image.partitions
+    for name, topic in image.topics.items():
+        topic_id = topic.topic_id
+        yield "TopicRecord", 0, {"name": name, "topic_id": topic_id}
+        for number in range(topic.partitions):
+            partition = partitions.get((topic_id, number))
+            if partition is None:
+                raise FatalError(f"partition {name}-{number} is missing")
+            version = versions.partition(partition)
+            yield "PartitionRecord", version, partition_fields(topic_id, number, partition, version)
+
+
+def partition_fields(topic_id: bytes, number: int, partition: Partition, version: int) -> Fields:
+    """Return the fields of a PartitionRecord of this version."""
+    fields: Fields = {
+        "partition_id": number,
+        "topic_id": topic_id,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "removing_replicas": partition.removing,
+        "adding_replicas": partition.adding,
+        "leader": partition.leader,
+        "leader_recovery_state": partition.recovery_state,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+    }
+    if version >= 1:
+        fields["directories"] = partition.directories
+    if version >= 2:
+        fields["eligible_leader_replicas"] = partition.elr or None
+        fields["last_known_elr"] = partition.last_known_elr or None
+    return fields
+
+
+def _end_points(listeners: Iterable[Listener]) -> list[Fields]:
+    return [listener._asdict() for listener in listeners]
+
+
+def _supported(features: Iterable[SupportedFeature]) -> list[Fields]:
+    return [
+        {"name": name, "min_supported_version": low, "max_supported_version": high}
+        for name, low, high in features
+    ]
+
+
+def _broker(broker: Broker, version: int) -> Fields:
+    fields: Fields = {
+        "broker_id": broker.broker_id,
+        "incarnation_id": broker.incarnation,
+        "broker_epoch": broker.epoch,
+        "end_points": _end_points(broker.endpoints),
+        "features": _supported(broker.features),
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "in_controlled_shutdown": broker.in_controlled_shutdown,
+    }
+    if version >= 2:
+        fields["is_migrating_zk_broker"] = broker.is_migrating
+    if version >= 3:
+        fields["log_dirs"] = list(broker.log_dirs)
+    if version >= 4 and broker.cordoned_log_dirs is not None:
+        fields["cordoned_log_dirs"] = list(broker.cordoned_log_dirs)
+    return fields
+
+
+def _controller(controller: ControllerRegistration) -> Fields:
+    return {
+        "controller_id": controller.controller_id,
+        "incarnation_id": controller.incarnation,
+        "zk_migration_ready": controller.zk_migration_ready,
+        "end_points": _end_points(controller.endpoints),
+        "features": _supported(controller.features),
+    }
+
+
+def _named(names: tuple[str, ...], values: tuple[Any, ...]) -> Fields:
+    return dict(zip(names, values, strict=True))

@@ -1,0 +1,79 @@
+"""The bytes of a snapshot, made a piece at a time from a frozen image (KIP-630)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from nodes.consensus.effects import FatalError
+from nodes.log.batch import parse_header
+from nodes.log.snapshots import data_batch, footer_batch
+from nodes.metadata.image import Frozen
+from nodes.metadata.image_records_writing import write_image
+from nodes.protocol.records import encode_record
+
+PIECE_RECORDS: Final = 1000
+"""Most records in a piece: some 10 ms of work and 100 KB."""
+PIECE_BYTES: Final = 1 << 18
+"""A piece is closed once its records reach this many bytes."""
+
+
+class SnapshotBuilder:
+    """Makes the snapshot of ``frozen``; ``header`` is its first batch, which the quorum wrote.
+
+    The epoch and the timestamp of all batches are those of the header. Raises
+    :class:`FatalError` if the header is of another epoch than the image.
+    """
+
+    def __init__(self, frozen: Frozen, header: bytes) -> None:
+        parsed = parse_header(header)
+        if parsed.epoch != frozen.last_epoch:
+            raise FatalError(
+                f"snapshot header of epoch {parsed.epoch} for metadata of epoch {frozen.last_epoch}"
+            )
+        self.end = frozen.last_offset + 1
+        self.epoch = parsed.epoch
+        self._timestamp = parsed.base_timestamp
+        self._next = parsed.last_offset + 1
+        self._header: bytes | None = header
+        self._frozen = frozen
+        self._records: Iterator[bytes] | None = (
+            encode_record(*record) for record in write_image(frozen)
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether every piece was handed out, or :meth:`abandon` was called."""
+        return self._records is None
+
+    def next_piece(self, records: int = PIECE_RECORDS) -> bytes | None:
+        """Return the next whole batches: the header first, the footer last, then None.
+
+        At most ``records`` metadata records are in one piece.
+        """
+        if self._header is not None:
+            header, self._header = self._header, None
+            return header
+        if self._records is None:
+            return None
+        chosen: list[bytes] = []
+        size = 0
+        for record in islice(self._records, records):
+            chosen.append(record)
+            size += len(record)
+            if size >= PIECE_BYTES:
+                break
+        base = self._next
+        if chosen:
+            self._next += len(chosen)
+            return data_batch(base, self.epoch, self._timestamp, chosen)
+        self.abandon()
+        return footer_batch(base, self.epoch, self._timestamp)
+
+    def abandon(self) -> None:
+        """Let go of the frozen image; what was not handed out is not made any more."""
+        if self._records is not None:
+            self._records = None
+            self._header = None
+            self._frozen.release()
