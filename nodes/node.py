@@ -1,25 +1,29 @@
-"""A whole node, pure: the replica of the quorum and the controller on top of it.
+"""A whole node, pure: the replica of the quorum, and the controller or broker on top of it.
 
 ``step(event, now, wall_ms)`` is all a shell ever calls; see ``nodes.consensus.effects`` for
-what goes in and out and for the order a shell must keep.
+what goes in and out and for the order a shell must keep. Loading the image and writing a
+snapshot of it may take long, so each step does a bounded piece of that and the node asks
+for the next step at once: it votes, replicates and answers meanwhile.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from nodes.consensus.effects import (
     ApiRequest,
+    DropSnapshot,
     Effect,
     Event,
-    FatalError,
     RequestReceived,
     ResponseReceived,
     Shutdown,
     Tick,
 )
 from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import poll
+from nodes.consensus.kraft import poll, snapshots
 from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.replica import Replica
@@ -27,7 +31,15 @@ from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.responses import handle_response
 from nodes.consensus.recovered import Recovered, Snapshot
 from nodes.local_quorum import LocalQuorum
+from nodes.log.snapshots import read_header
 from nodes.metadata.controller import Controller
+from nodes.metadata.image import MetadataImage
+from nodes.metadata.loader import WORK_RECORDS, Applied, Loader
+
+DIGEST_INTERVAL: Final = 64
+"""Offsets between two traces of the image's digest."""
+_PIECE_RECORDS: Final = 500
+_NEVER: Final = 2**63 - 1
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,8 +50,7 @@ class NodeConfig(QuorumConfig):
     ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
     ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``; ``session_timeout_ms``
     and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
-    the broker and ``broker_incarnation`` (16 bytes) names its process;
-    ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
+    the broker and ``broker_incarnation`` (16 bytes) names its process.
     """
 
     controller: bool = True
@@ -55,7 +66,6 @@ class NodeConfig(QuorumConfig):
     registration_timeout_ms: int = 60_000
     broker_listener: Endpoint | None = None
     broker_incarnation: bytes = bytes(16)
-    previous_broker_epoch: int = -1
     rack: str | None = None
 
 
@@ -70,24 +80,37 @@ class Node:
     def __init__(self, config: NodeConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
         self.config = config
         self.replica = Replica(config, recovered, now, wall_ms)
+        self.image = MetadataImage(indexed=config.controller)
+        self.image.digest()  # From now on it is kept up with every change.
+        self.loader = Loader(self.image, config.snapshot_bytes, config.snapshot_interval_ms, now)
         self._quorum = LocalQuorum(self.replica)
         self.controller = Controller(
             self._quorum,
+            self.image,
             seed=config.seed,
             max_idle_ms=config.max_idle_ms,
             default_partitions=config.default_partitions,
             default_replication=config.default_replication,
         )
+        self._announcements: deque[tuple[int, int]] = deque()
+        self._more = False
+        self._now = now
+        self._position = 0
+        self._timestamp = 0
+        self._digest = ""
+        self._digested = -1
 
     @property
     def deadline(self) -> int:
         """When the next Tick is wanted, monotonic microseconds."""
+        if self._more:
+            return self._now
         return min(poll.deadline(self.replica), self.controller.deadline)
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
         """Take up the recovered state; call once, before any step."""
         replica = self.replica
-        replica.now = now
+        replica.now = self._now = now
         replica.wall_ms = wall_ms
         replica.start()
         return self._settle(now, wall_ms)
@@ -95,7 +118,7 @@ class Node:
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
         """Handle one event completely and return what the shell must do."""
         replica = self.replica
-        replica.now = now
+        replica.now = self._now = now
         replica.wall_ms = wall_ms
         if isinstance(event, RequestReceived):
             handle_request(replica, event.token, event.message)
@@ -109,30 +132,75 @@ class Node:
             raise TypeError(f"unknown event {event!r}")
         return self._settle(now, wall_ms)
 
+    # --- inside -----------------------------------------------------------------------------
+
     def _settle(self, now: int, wall_ms: int) -> list[Effect]:
         """Run replica and controller until neither has news for the other."""
         replica = self.replica
         controller = self.controller
+        budget = WORK_RECORDS
         while True:
             poll.poll(replica)
-            committed, replica.committed = replica.committed, []
-            for batch in committed:
-                if isinstance(batch, Snapshot):
-                    raise FatalError("snapshots are not loaded yet")
-                controller.committed(batch, now)
-            announcements, replica.announcements = replica.announcements, []
-            for leader_id, epoch in announcements:
-                self._announce(leader_id, epoch, now)
+            self._take_deliveries(now)
+            if budget > 0:
+                self._more = self.loader.work(budget)
+                budget -= self._publish(now)
+            self._announcements.extend(replica.announcements)
+            replica.announcements.clear()
+            self._announce_all(now)
             state = replica.state
             controller.tick(now)
             for kind, detail in controller.take_notes():
                 replica.trace(kind, detail)
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
+        self._make_snapshot(now)
         effects, replica.effects = replica.effects, []
         effects = self._quorum.take_answers(effects)
         effects.extend(controller.take_replies())
         return effects
+
+    def _take_deliveries(self, now: int) -> None:
+        """Hand the loader what is committed; a snapshot takes the place of all before it."""
+        replica, loader = self.replica, self.loader
+        for delivery in replica.committed:
+            if isinstance(delivery, Snapshot):
+                self._abandon_snapshot()
+                loader.load(delivery.content, delivery.end_offset, delivery.epoch, now)
+            else:
+                loader.committed(delivery)
+        replica.committed.clear()
+
+    def _publish(self, now: int) -> int:
+        """Tell of what the loader has applied; return how many steps that were."""
+        applied = self.loader.take_applied()
+        for each in applied:
+            if each.loaded:
+                end = each.offset + 1
+                detail = {"end": end, "epoch": each.epoch, "digest": self.image.digest()}
+                self.replica.trace("load", detail)
+            self._trace_digest(each)
+            self.controller.applied(each.offset, each.epoch, now)
+        return len(applied)
+
+    def _trace_digest(self, applied: Applied) -> None:
+        """Tell the image's digest where every node does, so that they can be compared."""
+        step = (applied.offset + 1) // DIGEST_INTERVAL
+        if step > self._digested and applied.offset == self.image.stable_offset:
+            if self._digested >= 0 and not applied.loaded:
+                detail = {"offset": applied.offset, "epoch": applied.epoch}
+                self.replica.trace("image", detail | {"digest": self.image.digest()})
+            self._digested = step
+
+    def _announce_all(self, now: int) -> None:
+        """Pass leader changes on, in order; a claim waits until the image is up to it."""
+        own = self.config.node_id
+        while self._announcements:
+            leader_id, epoch = self._announcements[0]
+            if leader_id == own and self.loader.busy:
+                return
+            self._announcements.popleft()
+            self._announce(leader_id, epoch, now)
 
     def _announce(self, leader_id: int, epoch: int, now: int) -> None:
         """Pass a leader change on, unless a newer one has made a claim of ours void."""
@@ -147,3 +215,38 @@ class Node:
             replica.trace("claim", {"epoch_start": start})
         elif was_active:
             replica.trace("renounce")
+
+    # --- snapshots of the image -----------------------------------------------------------
+
+    def _make_snapshot(self, now: int) -> None:
+        """Begin a snapshot that is due, or write the next pieces of the one under way."""
+        replica, loader = self.replica, self.loader
+        due = loader.due(now)
+        if due is not None:
+            header = snapshots.begin(replica, *due)
+            if header is None:
+                return
+            self._digest = self.image.digest()
+            self._timestamp = read_header(header).timestamp
+            self._position = 0
+            loader.begin_snapshot(header, now)
+        making = loader.generating
+        if making is None:
+            return
+        end, epoch = making
+        for _ in range(3):  # A small image takes three pieces: header, data, footer.
+            piece = loader.next_piece(_PIECE_RECORDS)
+            if piece is None:
+                break
+            snapshots.piece(replica, end, epoch, self._position, piece)
+            self._position += len(piece)
+        if loader.generating is None:
+            snapshots.finish(replica, end, epoch, self._position, self._timestamp, self._digest)
+        else:
+            self._more = True
+
+    def _abandon_snapshot(self) -> None:
+        making = self.loader.generating
+        if making is not None:
+            self.replica.effects.append(DropSnapshot(*making))
+            self.loader.abandon_snapshot()

@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from nodes.consensus.effects import ApiReply, ApiRequest, FatalError
-from nodes.log.batch import decode_batch
 from nodes.metadata.alter_configs import incremental_alter_configs
 from nodes.metadata.alter_partition import alter_partition
 from nodes.metadata.create_partitions import create_partitions
@@ -43,14 +42,13 @@ from nodes.metadata.reassign import alter_partition_reassignments, list_partitio
 from nodes.metadata.topics import create_topics, delete_topics
 from nodes.metadata.waiting import Waiting
 from nodes.protocol.apis import API_KEYS, SUPPORTED
-from nodes.protocol.codec import ProtocolError
 from nodes.protocol.errors import (
     NONE,
     NOT_CONTROLLER,
     REQUEST_TIMED_OUT,
     UNKNOWN_SERVER_ERROR,
 )
-from nodes.protocol.records import decode_record, encode_record
+from nodes.protocol.records import encode_record
 
 NEVER: Final = 2**63 - 1
 NOT_CLAIMED: Final = -1
@@ -83,6 +81,7 @@ SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
 class Controller:
     """The metadata controller of one node, active or not.
 
+    ``image`` is the node's: a loader commits to it, only this controller proposes.
     ``max_idle_ms`` is how long an active controller goes without appending anything before
     it appends a NoOp record; ``read_linger_ms`` how long a first read waits for others to
     share its barrier. All times given to methods are microseconds of the monotonic clock.
@@ -91,6 +90,7 @@ class Controller:
     def __init__(
         self,
         quorum: Quorum,
+        image: MetadataImage,
         seed: int,
         *,
         max_idle_ms: int = 500,
@@ -102,7 +102,7 @@ class Controller:
         self._settings = Settings(seed, default_partitions, default_replication)
         self._max_idle = max_idle_ms * MILLISECOND
         self._read_linger = read_linger_ms * MILLISECOND
-        self.image = MetadataImage()
+        self.image = image
         """Committed in its stable layer; with what is appended in its head."""
         self._claimed = NOT_CLAIMED
         self._idle_since = 0
@@ -140,27 +140,11 @@ class Controller:
 
     # --- what the quorum tells ----------------------------------------------------------
 
-    def committed(self, batch: bytes, now: int) -> None:
-        """Apply one committed batch; every batch must be given, in order.
-
-        Raises :class:`FatalError` if it cannot be applied.
-        """
-        header, records = decode_batch(batch)
-        decoded = []
-        if not header.is_control and not self.image.is_proposed(header.last_offset, header.epoch):
-            try:
-                for _, _, value in records:
-                    if value is None:
-                        raise FatalError(f"empty metadata record at {header.base_offset}")
-                    name, _, fields = decode_record(value)
-                    decoded.append((name, fields))
-            except ProtocolError as error:
-                raise FatalError(
-                    f"cannot read the metadata at offset {header.base_offset}: {error}"
-                ) from error
-        self.image.commit(header.last_offset, header.epoch, decoded)
-        while self._pending and self._pending[0].offset <= header.last_offset:
-            if self._pending[0].epoch != header.epoch:
+    def applied(self, offset: int, epoch: int, now: int) -> None:
+        """The stable layer of the image now holds everything up to ``offset``, the end of a
+        batch of ``epoch`` (``nodes.metadata.loader``): answer what waited for that."""
+        while self._pending and self._pending[0].offset <= offset:
+            if self._pending[0].epoch != epoch:
                 # Another leader's batch has taken the place of ours.
                 self._renounce()
             else:

@@ -11,6 +11,8 @@ from nodes.consensus.effects import ApiRequest
 from nodes.consensus.endpoint import Endpoint
 from nodes.log.batch import decode_batch, encode_batch
 from nodes.metadata.controller import Controller
+from nodes.metadata.image import MetadataImage
+from nodes.metadata.loader import Loader
 from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
 from nodes.protocol.codec import decode, encode
 from nodes.protocol.records import decode_record
@@ -83,7 +85,9 @@ class Rig:
 
     def __init__(self, node_id: int = 1, voters: int = 3) -> None:
         self.quorum = FakeQuorum(node_id, voters)
-        self.controller = Controller(self.quorum, seed=7)
+        self.image = MetadataImage()
+        self.loader = Loader(self.image)
+        self.controller = Controller(self.quorum, self.image, seed=7)
         self.now = 0
         self.answers: dict[int, Body] = {}
         self.versions: dict[int, tuple[str, int]] = {}
@@ -116,7 +120,11 @@ class Rig:
         self.committed_batches.append(batch)
         self.quorum.high_watermark = header.last_offset + 1
         self.quorum.log_end = max(self.quorum.log_end, header.last_offset + 1)
-        self.controller.committed(batch, self.now)
+        self.loader.committed(batch)
+        while self.loader.work():
+            pass
+        for applied in self.loader.take_applied():
+            self.controller.applied(applied.offset, applied.epoch, self.now)
         self.collect()
 
     def wait(self, milliseconds: int) -> None:
