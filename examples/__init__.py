@@ -1,0 +1,1 @@
+"""Small services built on the project's parts, to read and to copy from."""

@@ -1,0 +1,1 @@
+"""A replicated lock service with sessions and watches; see ``docs/embedding.md``."""

@@ -1,0 +1,96 @@
+"""The state that is replicated: sessions, and who holds which lock.
+
+Deterministic: no clock and no chance. That a session has expired is decided by the leader,
+which proposes ``expire``; every member then applies it at the same place in the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Command = dict[str, Any]
+
+
+def encode(command: Command) -> bytes:
+    """Return the record of a command."""
+    return json.dumps(command, separators=(",", ":"), sort_keys=True).encode()
+
+
+class Locks:
+    """Sessions with their time-outs (ms), and the holder and the queue of each lock.
+
+    ``version`` of a lock is the offset of the record that changed its holder last: a fencing
+    token that only grows. ``on_change`` is told of each lock whose holder has changed.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, int] = {}
+        self.holders: dict[str, tuple[str, int]] = {}
+        self.queues: dict[str, list[str]] = {}
+        self.on_change: Callable[[str], None] = lambda lock: None
+
+    # --- what nodes.consensus.embedded.StateMachine asks for ---------------------------------
+
+    def apply(self, offset: int, record: bytes) -> None:
+        """Take a committed command; one that makes no sense any more does nothing."""
+        command = json.loads(record)
+        session = command["session"]
+        match command["do"]:
+            case "open":
+                self.sessions[session] = command["timeout_ms"]
+            case "close" | "expire":
+                self._end(session, offset)
+            case "acquire" if session in self.sessions:
+                self._acquire(command["lock"], session, offset)
+            case "release":
+                self._release(command["lock"], session, offset)
+
+    def snapshot(self) -> Iterable[bytes]:
+        """Return the whole state as one record."""
+        state = {"sessions": self.sessions, "holders": self.holders, "queues": self.queues}
+        yield json.dumps(state, sort_keys=True).encode()
+
+    def restore(self, records: Iterable[bytes]) -> None:
+        """Take the state of a snapshot."""
+        for record in records:
+            state = json.loads(record)
+            self.sessions = state["sessions"]
+            self.holders = {lock: (held[0], held[1]) for lock, held in state["holders"].items()}
+            self.queues = state["queues"]
+        for lock in self.holders:
+            self.on_change(lock)
+
+    # --- rules ------------------------------------------------------------------------------
+
+    def _acquire(self, lock: str, session: str, offset: int) -> None:
+        holder = self.holders.get(lock)
+        queue = self.queues.setdefault(lock, [])
+        if holder is None:
+            self._grant(lock, session, offset)
+        elif holder[0] != session and session not in queue:
+            queue.append(session)
+
+    def _release(self, lock: str, session: str, offset: int) -> None:
+        queue = self.queues.get(lock, [])
+        if session in queue:
+            queue.remove(session)
+        holder = self.holders.get(lock)
+        if holder is None or holder[0] != session:
+            return
+        if queue:
+            self._grant(lock, queue.pop(0), offset)
+        else:
+            del self.holders[lock]
+            self.on_change(lock)
+
+    def _grant(self, lock: str, session: str, offset: int) -> None:
+        self.holders[lock] = (session, offset)
+        self.on_change(lock)
+
+    def _end(self, session: str, offset: int) -> None:
+        if self.sessions.pop(session, None) is None:
+            return
+        for lock in sorted({*self.holders, *self.queues}):
+            self._release(lock, session, offset)

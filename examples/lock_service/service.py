@@ -1,0 +1,142 @@
+"""One member of the lock service: commands in, answers out, sessions that expire, watches.
+
+Pure like the quorum below it: :meth:`LockService.step` is all a shell calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from examples.lock_service.locks import Command, Locks, encode
+from nodes.consensus.effects import Effect, Event
+from nodes.consensus.embedded import Embedded, NotLeaderError
+from nodes.consensus.kraft.config import QuorumConfig
+from nodes.consensus.recovered import Recovered
+
+MS: Final = 1000
+Answer = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Watch:
+    """A client that waits until the holder of ``lock`` is no longer the one of ``version``."""
+
+    lock: str
+    version: int
+    answer: Answer
+
+
+class LockService:
+    """A member; ``ask`` takes a client's request and answers it once, in this step or later.
+
+    Requests: ``open`` (session, timeout_ms), ``keep`` (session), ``close`` (session),
+    ``acquire`` and ``release`` (session, lock), ``holder`` (lock; a linearizable read),
+    ``watch`` (lock, version). Answers have ``ok``; where not, ``error`` says why and
+    ``leader`` whom to ask, and ``"unknown"`` means that the command may or may not happen.
+    """
+
+    def __init__(self, config: QuorumConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
+        self.locks = Locks()
+        self.locks.on_change = self._changed
+        self.quorum = Embedded(config, recovered, self.locks, now, wall_ms)
+        self._watches: list[Watch] = []
+        self._due: dict[str, int] = {}
+        self._expiring: set[str] = set()
+        self._led = False
+
+    @property
+    def deadline(self) -> int:
+        """When the next Tick is wanted, monotonic microseconds."""
+        return min([self.quorum.deadline, *self._due.values()])
+
+    def start(self, now: int, wall_ms: int) -> list[Effect]:
+        """Take up the recovered state."""
+        return self.quorum.start(now, wall_ms)
+
+    def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
+        """Handle an event of the quorum or a Tick."""
+        effects = self.quorum.step(event, now, wall_ms)
+        self._watch_sessions(now)
+        return effects + self.quorum.settle()
+
+    def ask(self, request: Command, answer: Answer, now: int) -> list[Effect]:
+        """Handle a client's request."""
+        try:
+            self._handle(request, answer, now)
+        except NotLeaderError:
+            answer({"ok": False, "error": "not leader", "leader": self.quorum.leader_id})
+        except KeyError as missing:
+            answer({"ok": False, "error": f"{missing} is missing"})
+        return self.quorum.settle()
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def _handle(self, request: Command, answer: Answer, now: int) -> None:
+        kind, session = request["do"], request.get("session")
+        if kind == "watch":
+            watch = Watch(request["lock"], request["version"], answer)
+            self._watches.append(watch)
+            self._changed(watch.lock)
+        elif kind == "holder":
+            self.quorum.barrier(lambda fresh: answer(self._holder(request["lock"], fresh)))
+        elif kind == "keep":
+            if not self.quorum.leads:
+                raise NotLeaderError
+            if session in self._due and session not in self._expiring:
+                self._due[session] = now + self.locks.sessions[session] * MS
+                answer({"ok": True})
+            else:
+                answer({"ok": False, "error": "no such session"})
+        elif kind in ("open", "close", "acquire", "release"):
+            if kind in ("acquire", "release") and session not in self.locks.sessions:
+                answer({"ok": False, "error": "no such session"})
+                return
+            self.quorum.propose([encode(request)], lambda sure: answer(self._done(request, sure)))
+        else:
+            answer({"ok": False, "error": f"unknown request {kind!r}"})
+
+    def _done(self, request: Command, sure: bool) -> dict[str, Any]:
+        if not sure:
+            return {"ok": False, "error": "unknown"}
+        return self._holder(request["lock"], sure) if "lock" in request else {"ok": True}
+
+    def _holder(self, lock: str, fresh: bool) -> dict[str, Any]:
+        if not fresh:
+            return {"ok": False, "error": "unknown"}
+        holder, version = self.locks.holders.get(lock, (None, -1))
+        return {"ok": True, "holder": holder, "version": version}
+
+    # --- sessions and watches ---------------------------------------------------------------
+
+    def _watch_sessions(self, now: int) -> None:
+        """The leader's clock decides when a session ends, the log when everybody knows."""
+        if not self.quorum.leads:
+            self._led = False
+            self._due.clear()
+            self._expiring.clear()
+            return
+        sessions = self.locks.sessions
+        if not self._led:
+            # A new leader has heard of nobody yet: every session gets its whole time anew.
+            self._led = True
+            self._due = {session: now + ms * MS for session, ms in sessions.items()}
+        self._due = {s: at for s, at in self._due.items() if s in sessions}
+        for session, timeout_ms in sessions.items():
+            due = self._due.setdefault(session, now + timeout_ms * MS)
+            if due <= now and session not in self._expiring:
+                self._expiring.add(session)
+                expire = {"do": "expire", "session": session}
+                self.quorum.propose([encode(expire)], self._expired(session))
+        for session in self._expiring & self._due.keys():
+            self._due[session] = now + 1000 * MS
+
+    def _expired(self, session: str) -> Callable[[bool], None]:
+        return lambda sure: self._expiring.discard(session)
+
+    def _changed(self, lock: str) -> None:
+        holder, version = self.locks.holders.get(lock, (None, -1))
+        for watch in [w for w in self._watches if w.lock == lock and w.version != version]:
+            self._watches.remove(watch)
+            watch.answer({"ok": True, "holder": holder, "version": version})
