@@ -2,7 +2,7 @@
 # ARGS are passed on: make run ARGS="-w register -t 30"
 ARGS ?=
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
-	reports kraftwreck mutants oracle
+	reports kraftwreck mutants examples oracle
 
 .PHONY: setup run test oracle test-oracle lint lock clean
 

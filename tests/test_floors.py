@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS: list[set[str]] = [
     {"histories", "nodes"},
     {"checkers", "simulation"},
-    {"harness"},
+    {"harness", "examples"},
     {"nemesis", "oracle", "systems", "workloads"},
     {"pipeline", "reports"},
     {"kraftwreck"},
