@@ -161,15 +161,16 @@ class OurController(Controller):
 
 
 class KafkaController(Controller):
-    """A controller of Apache Kafka, formatted at ``release`` (a metadata.version's name).
+    """A controller of Apache Kafka.
 
-    Formatting takes a virtual machine's start; a directory formatted before is used again,
+    ``format_options`` go to kafka-storage, such as ``--release-version 4.0``. Formatting
+    takes a virtual machine's start; a directory formatted before is used again,
     with other ids, as ``like``.
     """
 
     kind = "kafka"
     flags: tuple[str, ...] = TEST_FLAGS
-    release: str | None = None
+    format_options: tuple[str, ...] = ()
     level = "INFO"
 
     def format(self, like: KafkaController | None = None) -> None:
@@ -180,11 +181,10 @@ class KafkaController(Controller):
             shutil.copytree(like.data, self.data, ignore=shutil.ignore_patterns("meta.properties"))
             format_meta(self.data, self.cluster_id, self.node_id)
             return
-        release = ("--release-version", self.release) if self.release else ()
         ran = run_tool(
             "kafka.tools.StorageTool",
             *("format", "--cluster-id", self.cluster_id, "--config", str(self.config)),
-            *release,
+            *self.format_options,
         )
         if ran.status != 0:
             raise OracleError(f"kafka-storage format failed: {(ran.stderr or ran.stdout).strip()}")

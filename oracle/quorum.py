@@ -54,7 +54,7 @@ class Quorum:
         properties: Mapping[str, object] | None = None,
         by_kind: Mapping[str, Mapping[str, object]] | None = None,
         flags: tuple[str, ...] | None = None,
-        release: str | None = None,
+        format_options: tuple[str, ...] = (),
     ) -> None:
         self.kinds = dict(enumerate(kinds, 1))
         self.ports = dict(zip(self.kinds, ports, strict=True))
@@ -69,7 +69,7 @@ class Quorum:
                 {**(properties or {}), **(by_kind or {}).get(kind, {})},
             )
             if isinstance(controller, KafkaController):
-                controller.release = release
+                controller.format_options = format_options
                 controller.flags = flags or controller.flags
             self.controllers[node] = controller
 

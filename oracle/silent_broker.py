@@ -62,6 +62,11 @@ class SilentBroker:
         self._stop.set()
         self._thread.join()
 
+    @property
+    def epoch(self) -> int:
+        """The broker epoch it was given, -1 as long as it is not registered."""
+        return -1 if self._epoch is None else self._epoch
+
     def _run(self) -> None:
         while not self._stop.is_set():
             for port in self._controllers:

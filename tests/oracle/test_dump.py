@@ -1,0 +1,74 @@
+"""Apache Kafka's DumpLogSegments reads what our controllers write as we read it ourselves."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oracle.dump import difference, kafka_dump, our_dump, re_encoded
+from oracle.quorum import OURS, Quorum
+from oracle.release import OracleError
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.fixture(scope="module")
+def logs(make_quorum: Callable[..., Quorum]) -> list[Path]:
+    """Segments and snapshots of three of ours: topics, configs, deletions, two leaders."""
+    quorum = make_quorum(OURS, OURS, OURS)
+    quorum.start()
+    leader = quorum.leader()
+    for number in range(5):
+        assert quorum.create_topic(f"before-{number}", num_partitions=3) == 0
+    assert quorum.create_topic("set", configs=[{"name": "retention.ms", "value": "1234"}]) == 0
+    change = {"name": "max.message.bytes", "config_operation": 0, "value": "99999"}
+    resource = {"resource_type": 2, "resource_name": "set", "configs": [change]}
+    answer = quorum.call(leader, "IncrementalAlterConfigs", 1, {"resources": [resource]})
+    assert answer is not None
+    assert answer["responses"][0]["error_code"] == 0
+    topics = [{"name": "before-0", "topic_id": bytes(16)}]
+    answer = quorum.call(leader, "DeleteTopics", 6, {"topics": topics, "timeout_ms": 5000})
+    assert answer is not None
+    assert answer["responses"][0]["error_code"] == 0
+    quorum.kill(leader)
+    assert quorum.create_topic("after") == 0
+    quorum.close()
+    found = [
+        path
+        for controller in quorum.controllers.values()
+        for pattern in ("*.log", "*.checkpoint")
+        for path in sorted(controller.log.glob(pattern))
+    ]
+    assert len(found) >= 3
+    return found
+
+
+def test_every_batch_and_record_is_read_as_we_read_it(logs: list[Path]) -> None:
+    names: set[str] = set()
+    for path in logs:
+        data = path.read_bytes()
+        ours = our_dump(data)
+        assert difference(kafka_dump(path), ours) is None
+        assert re_encoded(data) == data
+        names |= {record.name for batch in ours for record in batch.records}
+    assert names >= {
+        "LeaderChange",
+        "FeatureLevelRecord",
+        "TopicRecord",
+        "PartitionRecord",
+        "ConfigRecord",
+        "RemoveTopicRecord",
+    }
+
+
+def test_a_damaged_log_is_complained_of(logs: list[Path], tmp_path: Path) -> None:
+    damaged = tmp_path / logs[0].name
+    shutil.copyfile(logs[0], damaged)
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(OracleError):
+        kafka_dump(damaged)
