@@ -50,7 +50,8 @@ class NodeConfig(QuorumConfig):
     ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
     ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``; ``session_timeout_ms``
     and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
-    the broker and ``broker_incarnation`` (16 bytes) names its process.
+    the broker and ``broker_incarnation`` (16 bytes) names its process;
+    ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
     """
 
     controller: bool = True
@@ -66,6 +67,7 @@ class NodeConfig(QuorumConfig):
     registration_timeout_ms: int = 60_000
     broker_listener: Endpoint | None = None
     broker_incarnation: bytes = bytes(16)
+    previous_broker_epoch: int = -1
     rack: str | None = None
 
 
