@@ -38,6 +38,7 @@ __all__ = [
     "InitialVoter",
     "Meta",
     "Mode",
+    "bootstrap_snapshot",
     "format_directory",
     "load_meta",
     "parse_initial_controllers",
@@ -136,7 +137,7 @@ def format_directory(
         voters = (InitialVoter(node_id, listener, meta.directory_id),)
     content = None
     if mode is not Mode.NO_INITIAL_CONTROLLERS and (voters or levels):
-        content = _bootstrap(voters, levels, listener_name)
+        content = bootstrap_snapshot(voters, levels, listener_name)
     if known is not None:
         _check_same(directory, content)
         return known
@@ -151,9 +152,10 @@ def format_directory(
     return meta
 
 
-def _bootstrap(
-    voters: Sequence[InitialVoter], levels: Mapping[str, int], listener_name: str
+def bootstrap_snapshot(
+    voters: Sequence[InitialVoter], levels: Mapping[str, int], listener_name: str = "CONTROLLER"
 ) -> bytes:
+    """Return the content of the snapshot ``(0, 0)``; ``levels`` are feature levels by name."""
     # No clock: the same arguments give the same bytes on each node.
     fields: list[dict[str, Any]] = [
         {
