@@ -196,6 +196,9 @@ def test_both_media_agree_on_what_is_seen(tmp_path: Path) -> None:
 # --- a log in this mode -------------------------------------------------------------------------
 
 
+ANY = 1 << 62
+
+
 class Interrupted(BaseException):
     """The machine lost power."""
 
@@ -229,7 +232,7 @@ def test_a_loss_of_power_at_any_change_of_a_file_keeps_what_was_promised(
         directory.mkdir()
         media = DyingMedia(at)
         log = MetadataLogFiles(directory, 320, media=media)
-        promised = [(0, 0, 0)]
+        promised = [(0, ANY, 0, 0)]
         died = False
         try:
             for promise in work(log, directory, batch_at, media):
@@ -238,11 +241,11 @@ def test_a_loss_of_power_at_any_change_of_a_file_keeps_what_was_promised(
             died = True
         media.left = 10**9
         log.close()  # without media.close(): the power is gone
-        end, snapshot_end, vote = promised[-1]
+        least, most, snapshot_end, vote = promised[-1]
         again = MetadataLogFiles(directory, 320)
         again.recover()
         state = quorum_state.read(directory)
-        assert again.end_offset >= end
+        assert least <= again.end_offset <= most
         assert (again.snapshots.ids or [(0, 0)])[-1][0] >= snapshot_end
         assert (state.epoch if state else 0) >= vote
         again.close()
@@ -251,31 +254,32 @@ def test_a_loss_of_power_at_any_change_of_a_file_keeps_what_was_promised(
 
 def work(
     log: MetadataLogFiles, directory: Path, batch_at: MakeBatch, media: Media
-) -> Iterator[tuple[int, int, int]]:
-    """Use the log; yield what is promised: end offset, snapshot, epoch of the vote."""
+) -> Iterator[tuple[int, int, int, int]]:
+    """Use the log; yield what is promised: end at least, at most, snapshot, epoch of the vote."""
     log.recover()
-    snapshot_end = vote = 0
+    snapshot_end = 0
     for epoch in range(1, 4):
-        vote = epoch
         state = quorum_state.QuorumState(epoch, -1, 1, bytes(16), (1,))
         quorum_state.write(directory, state, media)
-        yield log.start_offset, snapshot_end, vote
+        yield log.end_offset, ANY, snapshot_end, epoch
         for _ in range(9):
             log.append(batch_at(log.end_offset, epoch))
         log.flush()
-        yield log.end_offset, snapshot_end, vote
+        yield log.end_offset, ANY, snapshot_end, epoch
         snapshot_end = log.end_offset
         make_snapshot(log, snapshot_end, epoch)
-        yield log.end_offset, snapshot_end, vote
-        log.append(batch_at(log.end_offset, epoch))
+        yield log.end_offset, ANY, snapshot_end, epoch
+        for _ in range(5):
+            log.append(batch_at(log.end_offset, epoch))
+        log.flush()
         log.truncate(snapshot_end)
-        yield log.end_offset, snapshot_end, vote
+        yield snapshot_end, snapshot_end, snapshot_end, epoch
         log.clean(snapshot_end)
-        yield log.end_offset, snapshot_end, vote
+        yield snapshot_end, snapshot_end, snapshot_end, epoch
     make_snapshot(log, snapshot_end + 10, 7)
-    snapshot_end += 10
-    log.install(snapshot_end, 7)
-    yield log.end_offset, snapshot_end, vote
+    yield snapshot_end + 10, snapshot_end + 10, snapshot_end + 10, epoch
+    log.install(snapshot_end + 10, 7)
+    yield snapshot_end + 10, snapshot_end + 10, snapshot_end + 10, epoch
 
 
 def make_snapshot(log: MetadataLogFiles, end_offset: int, epoch: int) -> None:
