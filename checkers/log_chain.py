@@ -8,7 +8,7 @@ LogMatching, I9 LeaderCompleteness, I10 CommittedStable, I11 CommittedOnMajority
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkers.findings import Findings
 from histories.trace import TraceEvent
@@ -50,6 +50,8 @@ class Election:
     epoch_start: int
     tip: BatchId | None
     event: TraceEvent
+    voters: dict[int, str] = field(default_factory=dict)
+    """Directory ids of the voters then in force on the node, if it told them."""
 
 
 START: BatchId = (-1, -1)
@@ -64,6 +66,8 @@ class LogChain:
         self.batches: dict[BatchId, Batch] = {}
         self.committed: dict[int, Committed] = {}
         self.elections: list[Election] = []
+        self.completeness_checked = 0
+        """Elections whose log was held against what was committed before."""
         self.high_watermarks: dict[int, tuple[int, TraceEvent]] = {}
         """Per epoch, the highest high watermark seen by a node in it."""
 
@@ -145,6 +149,7 @@ class LogChain:
             for epoch, (value, event) in by_epoch:
                 if epoch < election.epoch and value > highest:
                     highest, witness = value, event
+            self.completeness_checked += witness is not None
             if witness is not None and highest > election.epoch_start:
                 self.findings.add(
                     "I9",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from checkers.log_chain import START, BatchId
 from histories.trace import TraceEvent
 
+NO_DIRECTORY = "0" * 32
+"""The directory id of a voter whose disk nobody has told."""
+
 
 class NodeTrack:
     """One node's position, votes and log, over all its incarnations.
@@ -19,18 +22,21 @@ class NodeTrack:
         "bit",
         "crcs",
         "delivered",
+        "directory",
         "end",
         "epoch",
         "epoch_at_start",
         "epoch_start",
         "epoch_start_of",
         "epochs",
+        "given",
         "hw",
         "id",
         "incarnation",
         "jumps",
         "lasts",
         "leader",
+        "level",
         "max_hw",
         "name",
         "seq",
@@ -39,7 +45,10 @@ class NodeTrack:
         "under_hw",
         "unseen",
         "voted",
+        "voters",
+        "voters_offset",
         "votes",
+        "wiped",
     )
 
     def __init__(self, name: str, node_id: int) -> None:
@@ -73,8 +82,20 @@ class NodeTrack:
         self.unseen: list[tuple[int, int]] = []
         self.under_hw = 0
         """How many of the tracked batches were seen below the high watermark."""
-        self.delivered = 0
-        """End offset of what this incarnation delivered to the state machine; -1 unknown."""
+        self.delivered: int | None = None
+        """End offset of what this incarnation delivered to the state machine, None while it
+        has delivered nothing, -1 when that is unknown."""
+        self.directory: str | None = None
+        """The directory id of the disk, as the last start told it; None if it did not."""
+        self.wiped = False
+        """Whether the disk was ever replaced by an empty one."""
+        self.given: dict[tuple[str | None, int], int] = {}
+        """Per (directory, epoch), whom the node voted for: wiped disks included."""
+        self.voters: dict[int, str] = {}
+        """The voters in force as the node told last: directory ids by node id."""
+        self.voters_offset = -1
+        self.level = 0
+        """Offset of the record that made them, and kraft.version."""
 
     def restart(self, leo: int) -> None:
         """A new incarnation starts with a log that ends at ``leo``."""
@@ -85,8 +106,28 @@ class NodeTrack:
         self.end = leo
         self.hw = self.max_hw = -1
         self.under_hw = 0
-        self.delivered = 0
+        self.delivered = None
         self.epoch_start_of = -1
+
+    def wipe(self) -> None:
+        """The disk is a new, empty one: the node is another replica and has promised nothing."""
+        self.wiped = True
+        self.votes = {}
+        self.jumps = []
+        self.settled = set()
+        self.epoch = self.voted = self.leader = -1
+        self.cut(0)
+        self.unseen = []
+        self.voters = {}
+        self.voters_offset = -1
+
+    def begin_at(self, offset: int) -> None:
+        """The log is emptied and goes on at ``offset``, the end of a snapshot."""
+        self.cut(0)
+        self.bases, self.epochs, self.lasts, self.crcs = [], [], [], []
+        self.unseen = [(0, offset)]
+        self.under_hw = 0
+        self.end = offset
 
     def forget(self) -> None:
         """Events are missing: nothing that they might have changed is known any more."""
@@ -128,13 +169,20 @@ class NodeTrack:
             return None
         return (self.bases[-1], self.epochs[-1])
 
+    def is_one_of(self, voters: dict[int, str]) -> bool:
+        """Say whether this node, with the disk it has, may be one of ``voters``."""
+        wanted = voters.get(self.id)
+        return wanted is not None and (
+            wanted == NO_DIRECTORY or self.directory is None or wanted == self.directory
+        )
+
     def may_hold(self, offset: int) -> bool:
         """Say whether ``offset`` was in the log untold."""
         return any(begin <= offset < end for begin, end in self.unseen)
 
     def never_voted_in(self, epoch: int) -> bool:
         """True when the trace shows all of this node's time in ``epoch``, and no vote."""
-        if epoch in self.votes:
+        if self.wiped or epoch in self.votes:
             return False
         if epoch in self.settled:
             return True

@@ -1,9 +1,7 @@
 """One pass over the trace of all nodes: everything the trace checkers need.
 
-Within a node, events are taken by (incarnation, seq). Between nodes no order is assumed,
-except where a run says that its events are ordered (the simulator's one clock). A killed
-process may have died before it told its last transitions, so what is missing at the end
-of an incarnation proves nothing; what is missing in the middle makes the result unknown.
+What each kind of event tells is taken in here; where the nodes stand, which every event
+tells, in :mod:`checkers.trace_positions`.
 """
 
 from __future__ import annotations
@@ -11,29 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from checkers.findings import Findings
-from checkers.log_chain import Election, LogChain
-from checkers.node_track import NodeTrack
+from checkers.log_chain import Election
+from checkers.node_track import NO_DIRECTORY, NodeTrack
 from checkers.run_data import RunData
+from checkers.trace_positions import Positions
 from histories.trace import TraceEvent
 
 
-class TracePass:
-    """The facts; ``findings`` holds what broke an invariant."""
+class TracePass(Positions):
+    """The facts of a whole trace; ``findings`` holds what broke an invariant."""
 
     def __init__(self, nodes: Sequence[str], *, ordered: bool) -> None:
-        self.findings = Findings()
-        self.chain = LogChain(self.findings)
-        self.tracks = {name: NodeTrack(name, i + 1) for i, name in enumerate(nodes)}
-        self.by_id = {track.id: track for track in self.tracks.values()}
-        self.leaders: dict[int, tuple[int, TraceEvent]] = {}
-        """Per epoch, the leader's node id and an event that shows it."""
-        self.last_led: dict[tuple[str, int], TraceEvent] = {}
-        """Per (node, epoch), the last event of the node as leader of the epoch."""
-        self.gaps: list[str] = []
-        self.count = 0
-        self.voters = len(self.tracks)
-        self._ordered = ordered
+        super().__init__(nodes, ordered=ordered)
         self._kinds = {
             "append": self._append,
             "commit": self._commit,
@@ -43,11 +30,17 @@ class TracePass:
             "claim": self._claim,
             "fatal": self._fatal,
             "controller-error": self._controller_error,
+            "voters": self._voters,
+            "snapshot": self._snapshot,
+            "install": self._install,
+            "load": self._snapshot,
+            "image": self._image,
         }
 
     def run(self, events: Sequence[TraceEvent]) -> None:
         """Take in ``events``, then check what needs the whole."""
         tracks, kinds, last_led = self.tracks, self._kinds, self.last_led
+        counts = self.kinds
         for event in events:
             node = event.node
             track = tracks.get(node)
@@ -79,183 +72,14 @@ class TracePass:
                     f"{node}: high watermark {hw} is beyond its log end {event.leo}.",
                     [event],
                 )
-            handle = kinds.get(event.kind)
+            kind = event.kind
+            counts[kind] = counts.get(kind, 0) + 1
+            handle = kinds.get(kind)
             if handle is not None:
                 handle(track, event, event.detail)
         self.count += len(events)
         self._check_grants()
         self.chain.check_leader_completeness()
-
-    # --- positions --------------------------------------------------------------------
-
-    def _stranger(self, node: str) -> NodeTrack:
-        track = NodeTrack(node, len(self.tracks) + 1)
-        self.tracks[node] = track
-        self.by_id[track.id] = track
-        return track
-
-    def _begin(self, track: NodeTrack, event: TraceEvent) -> None:
-        if event.incarnation < track.incarnation or event.seq != 0:
-            self.gaps.append(
-                f"{track.name}: the trace of incarnation {event.incarnation} begins with event "
-                f"{event.seq}"
-            )
-        if event.incarnation > track.incarnation + 1:
-            self.gaps.append(
-                f"{track.name}: no trace of incarnations {track.incarnation + 1} to "
-                f"{event.incarnation - 1}"
-            )
-        track.incarnation = event.incarnation
-        track.restart(event.leo)
-        if event.seq != 0:
-            track.forget()
-        track.epoch_at_start = event.epoch
-        if event.state == "leader":
-            self.findings.add("I15", f"{track.name} starts as a leader.", [event])
-        vote = track.votes.get(event.epoch)
-        if (
-            vote is not None
-            and event.kind == "start"
-            and event.voted < 0
-            and event.leader < 0
-            and event.state == "unattached"
-        ):
-            self.findings.add(
-                "I3",
-                f"{track.name} voted for {vote[0]} in epoch {event.epoch} and starts without "
-                "remembering it.",
-                [vote[1], event],
-            )
-        track.state = event.state
-        if event.epoch > track.epoch:
-            # The change happened unseen: it is no jump within one incarnation.
-            track.epoch = event.epoch
-            track.voted = track.leader = -1
-
-    def _gap(self, track: NodeTrack, event: TraceEvent) -> None:
-        self.gaps.append(
-            f"{track.name}: incarnation {event.incarnation} has event {event.seq} right after "
-            f"{track.seq}"
-        )
-        track.restart(event.leo)
-        track.forget()
-
-    def _new_epoch(self, track: NodeTrack, event: TraceEvent) -> None:
-        if event.epoch < track.epoch:
-            self.findings.add(
-                "I6",
-                f"{track.name} went back from epoch {track.epoch} to {event.epoch}.",
-                [event],
-            )
-        elif track.epoch >= 0:
-            track.jumps.append((track.epoch, event.epoch))
-            if event.state == "prospective" and event.kind == "state":
-                self.findings.add(
-                    "I16",
-                    f"{track.name} went from epoch {track.epoch} to {event.epoch} only to ask for "
-                    "pre-votes.",
-                    [event],
-                )
-        track.epoch = event.epoch
-        track.voted = track.leader = -1
-        if event.state == "leader" == track.state:
-            track.state = "leader of an older epoch"
-
-    def _new_vote(self, track: NodeTrack, event: TraceEvent) -> None:
-        track.voted = event.voted
-        if event.voted >= 0:
-            self._vote(track, event.epoch, event.voted, event)
-
-    def _vote(self, track: NodeTrack, epoch: int, candidate: int, event: TraceEvent) -> None:
-        known = track.votes.setdefault(epoch, (candidate, event))
-        if known[0] != candidate:
-            self.findings.add(
-                "I2",
-                f"{track.name} voted for {known[0]} and for {candidate} in epoch {epoch}.",
-                [known[1], event],
-            )
-
-    def _new_leader(self, track: NodeTrack, event: TraceEvent) -> None:
-        track.leader = event.leader
-        if event.leader >= 0:
-            self._lead(event.leader, event)
-
-    def _lead(self, leader: int, event: TraceEvent) -> None:
-        known = self.leaders.setdefault(event.epoch, (leader, event))
-        if known[0] != leader:
-            self.findings.add(
-                "I1",
-                f"Epoch {event.epoch} has two leaders: {known[0]} (told by {known[1].node}) and "
-                f"{leader} (told by {event.node}).",
-                [known[1], event],
-            )
-
-    def _new_state(self, track: NodeTrack, event: TraceEvent) -> None:
-        if event.state == "leader":
-            self._lead(track.id, event)
-            if track.state not in ("candidate", ""):
-                self.findings.add(
-                    "I15",
-                    f"{track.name} became leader of epoch {event.epoch} coming from state "
-                    f"{track.state}, without being a candidate.",
-                    [event],
-                )
-        elif event.state == "follower":
-            track.settled.add(event.epoch)
-        track.state = event.state
-
-    def _new_high_watermark(self, track: NodeTrack, event: TraceEvent) -> None:
-        hw = event.hw
-        track.hw = hw
-        if hw < 0:
-            return
-        if hw < track.max_hw:
-            self.findings.add(
-                "I13",
-                f"{track.name}: the high watermark went back from {track.max_hw} to {hw}.",
-                [event],
-            )
-            return
-        track.max_hw = hw
-        epoch = event.epoch
-        if event.state == "leader" and track.epoch_start_of == epoch and hw <= track.epoch_start:
-            self.findings.add(
-                "I12",
-                f"{track.name}, leader of epoch {epoch} since offset {track.epoch_start}, sets the "
-                f"high watermark to {hw} before its own first record is committed.",
-                [event],
-            )
-        best = self.chain.high_watermarks.get(epoch)
-        if best is None or best[0] < hw:
-            self.chain.high_watermarks[epoch] = (hw, event)
-        self._settle(track, event)
-
-    def _settle(self, track: NodeTrack, event: TraceEvent) -> None:
-        """Note as committed what now lies below the node's high watermark."""
-        i, hw, lasts = track.under_hw, track.hw, track.lasts
-        while i < len(lasts) and lasts[i] < hw:
-            base, epoch, last = track.bases[i], track.epochs[i], lasts[i]
-            new = self.chain.commit(
-                track.name, base, epoch, last, track.crcs[i], event.epoch, event
-            )
-            if new and self._ordered:
-                self._check_majority(base, epoch, last, event)
-            i += 1
-        track.under_hw = i
-
-    def _check_majority(self, base: int, epoch: int, last: int, event: TraceEvent) -> None:
-        holders = self.chain.batches[base, epoch].holders
-        needed = self.voters // 2 + 1
-        if holders.bit_count() >= needed:
-            return
-        count = sum(1 for t in self.tracks.values() if holders & t.bit or t.may_hold(last))
-        if count < needed:
-            self.findings.add(
-                "I11",
-                f"{event.node}: the high watermark {event.hw} passes offset {base}, which only "
-                f"{count} of {self.voters} voters hold.",
-                [event],
-            )
 
     # --- kinds of events --------------------------------------------------------------
 
@@ -312,17 +136,14 @@ class TracePass:
 
     def _commit(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
         base, last = detail["base"], detail["last"]
-        if track.delivered > 0 and base != track.delivered:
+        if track.delivered is None:
+            if base != 0:
+                self.first_deliveries.append((base, event))
+        elif track.delivered >= 0 and base != track.delivered:
             self.findings.add(
                 "I25",
                 f"{track.name} delivers offset {base} to its state machine, but {track.delivered} "
                 "is next.",
-                [event],
-            )
-        elif track.delivered == 0 and base != 0:
-            self.findings.add(
-                "I25",
-                f"{track.name} delivers offset {base} first after its start, not offset 0.",
                 [event],
             )
         if last >= event.hw:
@@ -353,6 +174,14 @@ class TracePass:
     def _elected(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
         voters, granting = set(detail["voters"]), set(detail["granting"])
         self.voters = len(voters)
+        if not granting <= voters:
+            self.findings.add(
+                "I27",
+                f"{track.name} became leader of epoch {event.epoch} with votes of "
+                f"{sorted(granting - voters)}, which are no voters; the voters are "
+                f"{sorted(voters)}.",
+                [event],
+            )
         track.epoch_start, track.epoch_start_of = detail["epoch_start"], event.epoch
         if len(granting & voters) < len(voters) // 2 + 1:
             self.findings.add(
@@ -365,7 +194,7 @@ class TracePass:
         if track.bases and track.bases[-1] >= track.epoch_start:
             tip = None
         self.chain.elections.append(
-            Election(event.epoch, track.name, track.epoch_start, tip, event)
+            Election(event.epoch, track.name, track.epoch_start, tip, event, track.voters)
         )
 
     def _claim(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
@@ -373,14 +202,84 @@ class TracePass:
             self.findings.add(
                 "I25", f"{track.name} becomes active controller in state {event.state}.", [event]
             )
-        elif 0 <= track.delivered <= detail["epoch_start"]:
+        elif 0 <= (track.delivered or 0) <= detail["epoch_start"]:
             self.findings.add(
                 "I25",
                 f"{track.name} becomes active controller of epoch {event.epoch} having applied up "
-                f"to {track.delivered}, not past the epoch's start "
+                f"to {track.delivered or 0}, not past the epoch's start "
                 f"{detail['epoch_start']}.",
                 [event],
             )
+
+    def _voters(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        """I26: a leader changes one voter at a time, and only once what came before is safe."""
+        before, before_offset, before_level = track.voters, track.voters_offset, track.level
+        now = {int(voter): str(directory) for voter, directory in detail["voters"]}
+        offset = detail["offset"]
+        track.voters, track.voters_offset, track.level = now, offset, detail["kraft_version"]
+        if not before or event.state != "leader" or offset <= before_offset:
+            return
+        if before_level < 1:
+            # The upgrade to kraft.version 1 makes the disks known, and changes nobody.
+            before, now = dict.fromkeys(before, ""), dict.fromkeys(now, "")
+        changed = before.items() ^ now.items()
+        if not changed:
+            return
+        self.voter_changes += 1
+        told = f"{track.name} changed the voters at offset {offset}"
+        if len(changed) > 1:
+            self._membership(
+                f"{told} by more than one: from {sorted(before)} to {sorted(now)}.", event
+            )
+        if before_offset >= event.hw:
+            self._membership(
+                f"{told} while those of offset {before_offset} were not committed (high watermark "
+                f"{event.hw}).",
+                event,
+            )
+        if track.epoch_start_of == event.epoch and event.hw <= track.epoch_start:
+            self._membership(
+                f"{told} before anything of its epoch {event.epoch} was committed.", event
+            )
+
+    def _membership(self, explanation: str, event: TraceEvent) -> None:
+        self.findings.add("I26", explanation, [event])
+
+    def _snapshot(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        self.snapshots.setdefault((detail["end"], detail["epoch"]), event)
+        if event.kind == "snapshot" and detail["end"] > event.hw:
+            self.findings.add(
+                "I20",
+                f"{track.name} made the snapshot ({detail['end']}, {detail['epoch']}) above its "
+                f"high watermark {event.hw}.",
+                [event],
+            )
+        if "digest" in detail:
+            self.states.append(event)
+
+    def _install(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        end = detail["end"]
+        self.snapshots.setdefault((end, detail["epoch"]), event)
+        if event.state == "leader":
+            self.findings.add(
+                "I22",
+                f"{track.name}, leader of epoch {event.epoch}, replaces its log by the snapshot "
+                f"({end}, {detail['epoch']}).",
+                [event],
+            )
+        if end < track.max_hw:
+            self.findings.add(
+                "I14",
+                f"{track.name} replaces its log by a snapshot up to {end}, below its high "
+                f"watermark {track.max_hw}.",
+                [event],
+            )
+        track.begin_at(end)
+        if track.delivered is None or 0 <= track.delivered < end:
+            track.delivered = end
+
+    def _image(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        self.states.append(event)
 
     def _fatal(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
         self.findings.add(
@@ -406,6 +305,7 @@ class TracePass:
                 track = self.by_id.get(voter)
                 if track is None or voter == candidate:
                     continue
+                self._check_directory(election, candidate, track)
                 vote = track.votes.get(election.epoch)
                 if vote is not None and vote[0] == candidate:
                     continue
@@ -417,6 +317,21 @@ class TracePass:
                     f"{election.node} became leader of epoch {election.epoch} counting the vote "
                     f"of {track.name}, which {said} in that epoch.",
                     [election.event, *([vote[1]] if vote else [])],
+                )
+
+    def _check_directory(self, election: Election, candidate: int, voter: NodeTrack) -> None:
+        """I27: the vote must be that of the voter's disk, not of another under the same id."""
+        wanted = election.voters.get(voter.id, NO_DIRECTORY)
+        given = voter.given
+        if wanted == NO_DIRECTORY or given.get((wanted, election.epoch)) == candidate:
+            return
+        for (directory, epoch), chosen in given.items():
+            if epoch == election.epoch and chosen == candidate and directory is not None:
+                self.findings.add(
+                    "I27",
+                    f"{election.node} became leader of epoch {epoch} counting the vote of "
+                    f"{voter.name}'s disk {directory}; the voter is its disk {wanted}.",
+                    [election.event],
                 )
 
 
