@@ -39,7 +39,11 @@ class Replica(Replication):
         """Take up the state that quorum-state and the log allow, durably."""
         self.state = self._initial_state(self._recovered)
         self.write_quorum_state()
-        self.trace("start", {"incarnation": self.config.incarnation})
+        started = {
+            "incarnation": self.config.incarnation,
+            "directory": self.config.directory_id.hex(),
+        }
+        self.trace("start", started)
         self.trace_voters()
         self.announce()
         if self.voters == (self.node_id,):
