@@ -50,8 +50,7 @@ class Context:
 
     ``offset`` is where its first record would go; with the node and the epoch it makes
     every random choice unique and repeatable. ``now`` is monotonic microseconds, ``wall_ms``
-    wall-clock milliseconds. ``registered_at`` tells at which offset a broker's registration
-    lies in the log. ``quorum`` is there on the active controller.
+    wall-clock milliseconds. ``quorum`` is there on the active controller.
     """
 
     image: MetadataImage
@@ -64,7 +63,6 @@ class Context:
     wall_ms: int = 0
     cluster_id: str = ""
     sessions: Sessions = field(default_factory=Sessions)
-    registered_at: Mapping[int, int] = field(default_factory=dict)
     quorum: Quorum | None = None
 
     def choose(self, bound: int, *key: object) -> int:

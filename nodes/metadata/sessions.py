@@ -37,6 +37,7 @@ class Registered(Protocol):
 class _Heard:
     epoch: int
     contact: int
+    registered_at: int
     metadata_offset: int = UNKNOWN_OFFSET
     shutdown_offset: int = UNKNOWN_OFFSET
 
@@ -67,7 +68,7 @@ class Sessions:
     def _entry(self, broker_id: int, epoch: int) -> _Heard:
         heard = self._state(broker_id, epoch)
         if heard is None:
-            heard = self._heard[broker_id] = _Heard(epoch, self._claimed_at)
+            heard = self._heard[broker_id] = _Heard(epoch, self._claimed_at, epoch)
         return heard
 
     def touch(self, broker_id: int, epoch: int, now: int) -> None:
@@ -75,9 +76,25 @@ class Sessions:
         entry = self._entry(broker_id, epoch)
         entry.contact = max(entry.contact, now)
 
-    def reset(self, broker_id: int, epoch: int, now: int) -> None:
-        """Begin the session of a registration: in touch, its offset unknown."""
-        self._heard[broker_id] = _Heard(epoch, now)
+    def register(self, broker_id: int, epoch: int, now: int, offset: int) -> None:
+        """Note a registration whose record lies at ``offset``: in touch ``now``.
+
+        A new epoch begins with nothing known; the same process again keeps what is.
+        """
+        if self._state(broker_id, epoch) is None:
+            self._heard[broker_id] = _Heard(epoch, now, offset)
+        entry = self._heard[broker_id]
+        entry.registered_at = offset
+        entry.contact = max(entry.contact, now)
+
+    def registration_offset(self, broker_id: int, epoch: int) -> int:
+        """Return what a broker must have applied to have seen its registration.
+
+        One that a predecessor wrote begins its batch at ``epoch``, and batches are applied as
+        a whole.
+        """
+        heard = self._state(broker_id, epoch)
+        return epoch if heard is None else heard.registered_at
 
     def forget(self, broker_id: int) -> None:
         """Drop what is known of a broker that is no longer registered."""

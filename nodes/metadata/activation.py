@@ -1,0 +1,89 @@
+"""What a controller writes first when it claims the role.
+
+An empty log gets the bootstrap records, as one metadata transaction where the version of the
+metadata knows transactions (KIP-868). A transaction that a predecessor left open is aborted:
+until then nothing can be committed after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nodes.metadata.controllers import OwnRegistration, registration_record
+from nodes.metadata.eligibility import ELR_VERSION, METADATA_VERSION, MIN_INSYNC_REPLICAS
+from nodes.metadata.features import (
+    CONTROLLER_REGISTRATION,
+    DEFAULT_METADATA_VERSION,
+    TRANSACTIONS,
+    elr_records,
+    feature_record,
+)
+from nodes.metadata.image_values import BROKER
+from nodes.metadata.operation import Context, Record
+
+TRANSACTION_NAME: Final = "Bootstrap records"
+ABORT_REASON: Final = "The controller that began it has failed."
+
+
+def _levels(records: Sequence[Record]) -> dict[str, int]:
+    return {
+        fields["name"]: fields["feature_level"]
+        for name, _, fields in records
+        if name == "FeatureLevelRecord"
+    }
+
+
+def _sets_min_insync(records: Sequence[Record]) -> bool:
+    return any(
+        name == "ConfigRecord"
+        and (fields["resource_type"], fields["resource_name"]) == (BROKER, "")
+        and fields["name"] == MIN_INSYNC_REPLICAS
+        for name, _, fields in records
+    )
+
+
+def bootstrap_records(context: Context, bootstrap: Sequence[Record]) -> list[Record]:
+    """Return what an empty log begins with.
+
+    ``bootstrap`` is what the node was formatted with; it may be empty, and need not name a
+    metadata version.
+    """
+    records = list(bootstrap)
+    levels = _levels(records)
+    if METADATA_VERSION not in levels:
+        levels[METADATA_VERSION] = DEFAULT_METADATA_VERSION
+        records.insert(0, feature_record(METADATA_VERSION, DEFAULT_METADATA_VERSION))
+    if levels.get(ELR_VERSION, 0) > 0 and not _sets_min_insync(records):
+        records.extend(elr_records(context.image.stable, context.settings))
+    if levels[METADATA_VERSION] >= TRANSACTIONS:
+        begin: Record = ("BeginTransactionRecord", 0, {"name": TRANSACTION_NAME})
+        return [begin, *records, ("EndTransactionRecord", 0, {})]
+    return records
+
+
+def activation_records(
+    context: Context, bootstrap: Sequence[Record], own: OwnRegistration
+) -> list[Record]:
+    """Return what the controller writes when it claims; it may be nothing.
+
+    An open transaction holds what is above the stable layer, so that layer tells whether the
+    log was empty before it.
+    """
+    image = context.image
+    records: list[Record] = []
+    if image.in_transaction:
+        records.append(("AbortTransactionRecord", 0, {"reason": ABORT_REASON}))
+    level = image.stable.features.get(METADATA_VERSION)
+    if level is None:
+        first = bootstrap_records(context, bootstrap)
+        level = _levels(first)[METADATA_VERSION]
+        records.extend(first)
+    identity = own.identity
+    if (
+        identity is not None
+        and level >= CONTROLLER_REGISTRATION
+        and not identity.is_registered(image.stable)
+    ):
+        records.append(registration_record(identity.request()))
+    return records

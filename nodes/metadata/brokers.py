@@ -1,0 +1,118 @@
+"""Registered brokers: who may speak for one, and the records that fence and unfence it.
+
+The epoch of a broker is the offset at which the batch of its registration begins, so epochs
+of one id only grow. Whoever speaks for a broker must know its present one: a process that
+was replaced meanwhile does not (C2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nodes.metadata.eligibility import DIRECTORIES, metadata_version
+from nodes.metadata.failure import ApiError
+from nodes.metadata.image_values import Broker
+from nodes.metadata.operation import Body, Context, Outcome, Record
+from nodes.metadata.partition_change import (
+    changes_for_fenced,
+    changes_for_shutdown,
+    changes_for_unfenced,
+    changes_for_unregistered,
+)
+from nodes.protocol.errors import BROKER_ID_NOT_REGISTERED, NONE, STALE_BROKER_EPOCH
+
+# BrokerRegistrationChangeRecord.fenced and .in_controlled_shutdown
+FENCE: Final = 1
+UNFENCE: Final = -1
+IN_CONTROLLED_SHUTDOWN: Final = 1
+
+
+def checked_broker(context: Context, broker_id: int, epoch: int) -> Broker:
+    """Return the broker that speaks; raises ApiError unless it is who it says it is."""
+    broker = context.image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
+    if broker.epoch != epoch:
+        raise ApiError(
+            STALE_BROKER_EPOCH,
+            f"Expected epoch {broker.epoch} of broker {broker_id}, but got {epoch}.",
+        )
+    return broker
+
+
+def change_record(
+    context: Context,
+    broker: Broker,
+    *,
+    fenced: int = 0,
+    stopping: int = 0,
+    log_dirs: Sequence[bytes] = (),
+) -> Record:
+    """Return the record that changes a registration; what is not given stays as it is."""
+    fields: Body = {
+        "broker_id": broker.broker_id,
+        "broker_epoch": broker.epoch,
+        "fenced": fenced,
+        "in_controlled_shutdown": stopping,
+        "log_dirs": list(log_dirs),
+        "cordoned_log_dirs": None,
+    }
+    version = 2 if metadata_version(context.image) >= DIRECTORIES else 1
+    return ("BrokerRegistrationChangeRecord", version, fields)
+
+
+def fence(context: Context, broker: Broker) -> list[Record]:
+    """Return the records that fence a broker, its partitions first; none if it is fenced."""
+    if broker.fenced:
+        return []
+    return [
+        *changes_for_fenced(context, broker.broker_id),
+        change_record(context, broker, fenced=FENCE),
+    ]
+
+
+def unfence(context: Context, broker: Broker) -> list[Record]:
+    """Return the records that unfence a broker; only then may it lead what has no leader."""
+    return [
+        change_record(context, broker, fenced=UNFENCE),
+        *changes_for_unfenced(context, broker.broker_id),
+    ]
+
+
+def begin_shutdown(context: Context, broker: Broker) -> list[Record]:
+    """Return the records that begin a controlled shutdown: it leads and replicates no more."""
+    return [
+        change_record(context, broker, stopping=IN_CONTROLLED_SHUTDOWN),
+        *changes_for_shutdown(context, broker.broker_id),
+    ]
+
+
+def fence_stalest(context: Context) -> Outcome | None:
+    """Fence the broker whose session ended first, None if none has.
+
+    One at a time: the next one must be computed from what this one left (KAFKA-13173).
+    """
+    image = context.image
+    stale = context.sessions.stalest(image.brokers.values(), context.now)
+    if stale is None:
+        return None
+    return Outcome(fence(context, image.brokers[stale]), {}, atomic=False)
+
+
+def unregister_broker(context: Context, version: int, body: Body) -> Outcome:
+    """UnregisterBroker (64): forget a broker; it is in no ISR and eligible for none any more."""
+    broker_id = body["broker_id"]
+    broker = context.image.brokers.get(broker_id)
+    if broker is None:
+        raise ApiError(BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
+    fields = {"broker_id": broker_id, "broker_epoch": broker.epoch}
+    return Outcome(
+        [
+            *changes_for_unregistered(context, broker_id),
+            ("UnregisterBrokerRecord", 0, fields),
+        ],
+        {"throttle_time_ms": 0, "error_code": NONE, "error_message": None},
+        atomic=False,
+        appended=lambda _: context.sessions.forget(broker_id),
+    )

@@ -1,0 +1,163 @@
+"""Controllers register themselves, as brokers do (KIP-919), but without sessions or epochs.
+
+A controller whose registration in the log is missing or not its own sends ControllerRegistration
+(70) to the active controller; the active one writes its own when it claims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from nodes.metadata.eligibility import metadata_version
+from nodes.metadata.failure import ApiError
+from nodes.metadata.features import (
+    CONTROLLER_REGISTRATION,
+    SUPPORTED_FEATURES,
+    unsupported_finalized,
+)
+from nodes.metadata.image_values import ImageView, Listener
+from nodes.metadata.operation import Body, Context, Outcome, Record
+from nodes.protocol.errors import (
+    INVALID_REQUEST,
+    NONE,
+    UNKNOWN_CONTROLLER_ID,
+    UNSUPPORTED_VERSION,
+)
+
+MILLISECOND: Final = 1000
+FIRST_BACKOFF_MS: Final = 100
+MAX_BACKOFF_MS: Final = 120_000
+SEND_TIMEOUT_MS: Final = 30_000
+"""After this long without an answer a registration is sent again."""
+NEVER: Final = 2**63 - 1
+
+
+@dataclass(slots=True, frozen=True)
+class ControllerIdentity:
+    """This controller as it registers: the 16 bytes name its process."""
+
+    controller_id: int
+    incarnation: bytes
+    listeners: tuple[Listener, ...]
+
+    def request(self) -> Body:
+        """Return the body of its ControllerRegistration request."""
+        return {
+            "controller_id": self.controller_id,
+            "incarnation_id": self.incarnation,
+            "zk_migration_ready": False,
+            "listeners": [
+                {
+                    "name": listener.name,
+                    "host": listener.host,
+                    "port": listener.port,
+                    "security_protocol": listener.security_protocol,
+                }
+                for listener in self.listeners
+            ],
+            "features": [
+                {"name": name, "min_supported_version": low, "max_supported_version": high}
+                for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+            ],
+        }
+
+    def is_registered(self, image: ImageView) -> bool:
+        """Tell whether the log holds this registration, as far as ``image`` shows it."""
+        known = image.controllers.get(self.controller_id)
+        return (
+            known is not None
+            and known.incarnation == self.incarnation
+            and known.endpoints == self.listeners
+            and {(f.name, f.low, f.high) for f in known.features}
+            == {(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()}
+        )
+
+
+def registration_record(body: Body) -> Record:
+    """Return the record of a ControllerRegistration request."""
+    fields = {
+        "controller_id": body["controller_id"],
+        "incarnation_id": bytes(body["incarnation_id"]),
+        "zk_migration_ready": body["zk_migration_ready"],
+        "end_points": [dict(listener) for listener in body["listeners"]],
+        "features": [dict(feature) for feature in body["features"]],
+    }
+    return ("RegisterControllerRecord", 0, fields)
+
+
+def controller_registration(context: Context, version: int, body: Body) -> Outcome:
+    """Register a controller; it must support every level that is finalized."""
+    if metadata_version(context.image) < CONTROLLER_REGISTRATION:
+        raise ApiError(
+            UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller registrations.",
+        )
+    ranges = [
+        (f["name"], f["min_supported_version"], f["max_supported_version"])
+        for f in body["features"]
+    ]
+    unsupported = unsupported_finalized(context.image, ranges)
+    if unsupported is not None:
+        name, level = unsupported
+        raise ApiError(
+            UNSUPPORTED_VERSION,
+            f"Controller {body['controller_id']} does not support {name} {level}, "
+            "which is finalized.",
+        )
+    answer = {"throttle_time_ms": 0, "error_code": NONE, "error_message": None}
+    return Outcome([registration_record(body)], answer)
+
+
+def unregister_controller(context: Context, version: int, body: Body) -> Outcome:
+    """UnregisterController (94): forget a controller that is no voter any more."""
+    controller_id = body["controller_id"]
+    if controller_id not in context.image.controllers:
+        raise ApiError(UNKNOWN_CONTROLLER_ID, f"Controller {controller_id} is not registered.")
+    if controller_id in context.voters:
+        raise ApiError(
+            INVALID_REQUEST, f"Controller {controller_id} is a voter; remove it as one first."
+        )
+    answer = {"throttle_time_ms": 0, "error_code": NONE, "error_message": None}
+    return Outcome([("UnregisterControllerRecord", 0, {"controller_id": controller_id})], answer)
+
+
+class OwnRegistration:
+    """When a standby is to send its registration, and again after a failure.
+
+    Times are microseconds of the monotonic clock.
+    """
+
+    def __init__(self, identity: ControllerIdentity | None) -> None:
+        self.identity = identity
+        self._backoff_ms = FIRST_BACKOFF_MS
+        self._next = 0
+
+    def is_missing(self, image: ImageView) -> bool:
+        """Tell whether ``image`` lacks the registration, and may hold one."""
+        return (
+            self.identity is not None
+            and metadata_version(image) >= CONTROLLER_REGISTRATION
+            and not self.identity.is_registered(image)
+        )
+
+    def deadline(self, image: ImageView) -> int:
+        """Return when :meth:`due` has something to send."""
+        return self._next if self.is_missing(image) else NEVER
+
+    def due(self, image: ImageView, now: int) -> Body | None:
+        """Return the request to send now, None if there is none to send.
+
+        It counts as under way until it is :meth:`answered`, or for thirty seconds.
+        """
+        if self.identity is None or now < self._next or not self.is_missing(image):
+            return None
+        self._next = now + SEND_TIMEOUT_MS * MILLISECOND
+        return self.identity.request()
+
+    def answered(self, body: Body | None, now: int) -> None:
+        """Take the answer in; None if there was none. Failures wait ever longer."""
+        if body is not None and body["error_code"] == NONE:
+            self._backoff_ms = FIRST_BACKOFF_MS  # the log will tell soon
+        self._next = now + self._backoff_ms * MILLISECOND
+        self._backoff_ms = min(2 * self._backoff_ms, MAX_BACKOFF_MS)

@@ -1,0 +1,33 @@
+"""AllocateProducerIds (67): blocks of producer ids, none of them ever given twice (KIP-730)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nodes.metadata.brokers import checked_broker
+from nodes.metadata.failure import ApiError
+from nodes.metadata.operation import Body, Context, Outcome
+from nodes.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
+
+BLOCK_LENGTH: Final = 1000
+_LAST: Final = 2**63 - 1
+
+
+def allocate_producer_ids(context: Context, version: int, body: Body) -> Outcome:
+    """Give the broker the next block; the answer waits until the log says that it is taken."""
+    broker = checked_broker(context, body["broker_id"], body["broker_epoch"])
+    start = context.image.next_producer_id
+    if start > _LAST - BLOCK_LENGTH:
+        raise ApiError(UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+    fields = {
+        "broker_id": broker.broker_id,
+        "broker_epoch": broker.epoch,
+        "next_producer_id": start + BLOCK_LENGTH,
+    }
+    answer = {
+        "throttle_time_ms": 0,
+        "error_code": NONE,
+        "producer_id_start": start,
+        "producer_id_len": BLOCK_LENGTH,
+    }
+    return Outcome([("ProducerIdsRecord", 0, fields)], answer)
