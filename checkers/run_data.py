@@ -34,6 +34,8 @@ FINAL = "final"
 """Label of the disk image taken after the last operation."""
 
 LOG_FOLDER = "__cluster_metadata-0"
+META_PROPERTIES = "meta.properties"
+EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 Result = TypeVar("Result")
 
@@ -41,14 +43,21 @@ Result = TypeVar("Result")
 class DiskImage(msgspec.Struct, kw_only=True):
     """What one node's disk held: at a kill (``label`` "kill-<k>") or at the end ("final").
 
-    ``log`` is the metadata log, segments joined, as bytes; ``quorum_state`` the decoded
-    quorum-state file, None if there was none.
+    ``log`` is the metadata log from ``start_offset`` on, segments joined, as bytes;
+    ``quorum_state`` the decoded quorum-state file, None if there was none; ``snapshots`` are
+    (file name, content) of the complete ones, in order of name; ``directory`` is the
+    directory id in ``meta.properties``, None where it is not known; ``epochs`` the (epoch,
+    start offset) entries of ``leader-epoch-checkpoint``, None where there is no such file.
     """
 
     node: str
     label: str
     log: bytes
     quorum_state: dict[str, Any] | None = None
+    start_offset: int = 0
+    snapshots: tuple[tuple[str, bytes], ...] = ()
+    directory: str | None = None
+    epochs: tuple[tuple[int, int], ...] | None = None
 
 
 class RunData:
@@ -159,7 +168,12 @@ def read_images(run: Path) -> list[DiskImage]:
     for folder in sorted((run / "nodes").glob("*/images/*/")):
         log_folder = folder / LOG_FOLDER
         try:
-            log = b"".join(path.read_bytes() for path in sorted(log_folder.glob("*.log")))
+            segments = sorted(log_folder.glob("*.log"))
+            log = b"".join(path.read_bytes() for path in segments)
+            snapshots = tuple(
+                (path.name, path.read_bytes()) for path in sorted(log_folder.glob("*.checkpoint"))
+            )
+            directory = _directory_id(folder / META_PROPERTIES)
             state_file = log_folder / "quorum-state"
             state = None
             if state_file.exists():
@@ -170,5 +184,41 @@ def read_images(run: Path) -> list[DiskImage]:
             raise HistoryError(f"{log_folder}/quorum-state: {error}") from error
         if log_folder.is_dir():
             node = folder.parent.parent.name
-            images.append(DiskImage(node=node, label=folder.name, log=log, quorum_state=state))
+            # A segment is named by the offset of its first record.
+            start = int(segments[0].stem) if segments and segments[0].stem.isdecimal() else 0
+            images.append(
+                DiskImage(
+                    node=node,
+                    label=folder.name,
+                    log=log,
+                    quorum_state=state,
+                    start_offset=start,
+                    snapshots=snapshots,
+                    directory=directory,
+                    epochs=_epochs(log_folder / EPOCH_CHECKPOINT),
+                )
+            )
     return images
+
+
+def _directory_id(path: Path) -> str | None:
+    if not path.exists():
+        return None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "directory.id":
+            return value.strip()
+    return None
+
+
+def _epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
+    """Return the entries of a leader-epoch-checkpoint; none for one that is torn."""
+    if not path.exists():
+        return None
+    entries = []
+    for line in path.read_bytes().split(b"\n")[2:-1]:
+        epoch, _, start = line.partition(b" ")
+        if not (epoch.isdigit() and start.isdigit()):
+            return ()
+        entries.append((int(epoch), int(start)))
+    return tuple(entries)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from harness.voter_changes import VoterChange
+
 Grudge = Mapping[str, frozenset[str]]
 """For each node, the nodes whose packets it drops on arrival (Jepsen's grudge)."""
 
@@ -21,6 +23,17 @@ class Environment(Protocol):
     @property
     def nodes(self) -> Sequence[str]:
         """The names of all nodes, in order of node id."""
+        ...
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """The names of the nodes that vote or may vote, in order of node id."""
+        ...
+
+    @property
+    def dynamic_quorum(self) -> bool:
+        """Whether the voters can be changed (KIP-853). Where they cannot, a node that comes
+        back with another disk may break promises it made: outside of the fault model."""
         ...
 
     def leader(self) -> str | None:
@@ -49,4 +62,24 @@ class Environment(Protocol):
 
     def resume(self, node: str) -> Evidence:
         """SIGCONT the node's process."""
+        ...
+
+    def cut_power(self, node: str) -> Evidence:
+        """End the node's process as a loss of power would: what was not flushed is gone."""
+        ...
+
+    def wipe(self, node: str) -> Evidence:
+        """Give the node, which is down, an empty disk with a new directory id."""
+        ...
+
+    def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
+        """Begin to bring ``changes`` about, one after the other, and return at once.
+
+        Changes that were asked for before come first; none is given up.
+        """
+        ...
+
+    def voter_changes(self) -> Evidence:
+        """Return the changes that ``ended`` since this was last asked, and how many are
+        ``open``."""
         ...

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.deployment import Deployment
 from harness.environment import Evidence, Grudge
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
+from harness.voter_changes import VoterChange
 
 _QUORUM_QUESTION = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
@@ -35,6 +36,15 @@ class RemoteEnvironment:
             for name, host in deployment.hosts.items()
         }
         self._clients_lock = threading.Lock()
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        return self.nodes
+
+    @property
+    def dynamic_quorum(self) -> bool:
+        """Deployed quorums are static."""
+        return False
 
     def leader(self) -> str | None:
         """Ask all nodes at once; return who claims the highest epoch, now or else lastly."""
@@ -111,6 +121,24 @@ class RemoteEnvironment:
     def resume(self, node: str) -> Evidence:
         """SIGCONT; evidence: the state letter before (T) and after."""
         return {node: self.deployment.resume(node)}
+
+    def cut_power(self, node: str) -> Evidence:
+        """Refused (RemoteError): a host would have to lose its page cache."""
+        raise RemoteError(node, "a loss of power is simulated only; run this test with -c sim")
+
+    def wipe(self, node: str) -> Evidence:
+        """Refused (RemoteError)."""
+        raise RemoteError(node, "disks are wiped in the simulator only; use -c sim")
+
+    def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
+        """Refused (RemoteError): the deployed quorum is static."""
+        raise RemoteError(
+            "the quorum", "the voters of a deployed quorum are fixed; change them with -c sim"
+        )
+
+    def voter_changes(self) -> Evidence:
+        """Nothing is under way."""
+        return {"ended": [], "open": 0}
 
     def restore(self) -> list[str]:
         """Heal, resume and start everything, whatever state it is in; return what failed.

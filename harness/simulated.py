@@ -6,32 +6,28 @@ only the world is different. Nothing in a run depends on anything but its argume
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from checkers.run_data import DiskImage, RunData
-from harness.environment import Environment, Evidence, Grudge
 from harness.options import RunOptions, repeat_command
 from harness.simulated_clients import VirtualClients
-from harness.triggers import Armed, aim, delay_us
+from harness.simulated_cluster import SimulatedCluster
+from harness.simulated_environment import SimulatedEnvironment
+from harness.simulated_schedule import InjectorFactory, PlannedFaults
 from harness.workload import Planned, Workload
 from histories.fault import Fault, FaultEvent
 from histories.operation import Op
 from histories.trace import TraceEvent
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.recovered import Recovered
 from nodes.draw import draw
-from nodes.node import Node, NodeConfig
-from simulation.disk import DiskContent
 from simulation.failures import Failure
 from simulation.fence import fence
-from simulation.host import Host, NodeFactory
 from simulation.invariants import Invariants
-from simulation.knobs import Knobs, draw_knobs
+from simulation.knobs import Knobs, Quorum, draw_knobs
 from simulation.world import World
 
 SECOND = 1_000_000
@@ -39,23 +35,11 @@ RECOVERY_LIMIT = 30 * SECOND
 """How long after the last heal the cluster may take to agree on a leader again."""
 
 CLIENT_WAIT = 10 * SECOND
+CHANGE_LIMIT = 60 * SECOND
+"""How long after the last heal voter changes may take."""
+
 FINAL_LIMIT = 60 * SECOND
-CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
 FINAL = "final"
-
-
-class SimInjector(Protocol):
-    """What carries out faults; ``nemesis.inject.Injector`` is one."""
-
-    def start(self, number: int, fault: Fault) -> FaultEvent: ...
-
-    def stop(self, number: int) -> FaultEvent: ...
-
-    def heal_all(self) -> list[FaultEvent]: ...
-
-
-InjectorFactory = Callable[[Environment, Callable[[], int]], SimInjector]
-"""Makes the injector for an environment and a clock (ns since the start of the test)."""
 
 
 @dataclass(slots=True)
@@ -81,172 +65,6 @@ class SimResult:
         )
 
 
-class SimulatedEnvironment:
-    """The cluster as a nemesis sees it (:class:`harness.environment.Environment`)."""
-
-    def __init__(self, world: World) -> None:
-        self.nodes: Sequence[str] = [host.name for host in world.hosts]
-        self.images: list[DiskImage] = []
-        self._world = world
-        self._kills = 0
-        self._leader: tuple[int, str] | None = None
-        world.on_trace.append(self._note_leader)
-
-    def _note_leader(self, host: Host, event: TraceEvent) -> None:
-        if event.state == "leader" and (self._leader is None or event.epoch >= self._leader[0]):
-            self._leader = (event.epoch, event.node)
-
-    def leader(self) -> str | None:
-        return self._leader[1] if self._leader else None
-
-    def drop(self, grudge: Grudge) -> Evidence:
-        self._world.cut(grudge)
-        return {node: {"drops": sorted(grudge[node])} for node in sorted(grudge)}
-
-    def heal(self) -> Evidence:
-        return {node: {"dropped": count} for node, count in self._world.heal().items()}
-
-    def kill(self, node: str) -> Evidence:
-        world = self._world
-        power = draw(world.seed, "lose-power", node, world.now) % 100 < world.knobs.power_loss
-        killed = world.kill(node, lose_power=power)
-        if killed:
-            self._kills += 1
-            self.take_image(node, f"kill-{self._kills}")
-        return {node: {"killed": killed, "incarnation": world.host(node).incarnation}}
-
-    def start(self, node: str) -> Evidence:
-        started = self._world.start(node)
-        return {node: {"started": started, "incarnation": self._world.host(node).incarnation}}
-
-    def pause(self, node: str) -> Evidence:
-        return {node: {"paused": self._world.pause(node)}}
-
-    def resume(self, node: str) -> Evidence:
-        return {node: {"resumed": self._world.resume(node)}}
-
-    def take_image(self, node: str, label: str) -> None:
-        """Keep what the node's disk holds now."""
-        self.images.append(disk_image(node, label, self._world.content(node)))
-
-
-def disk_image(node: str, label: str, content: DiskContent) -> DiskImage:
-    """Return ``content`` as the files of a real node would hold it."""
-    state = content.quorum_state
-    saved = None
-    if state is not None:
-        saved = {
-            "clusterId": "",
-            "leaderId": state.leader_id,
-            "leaderEpoch": state.epoch,
-            "votedId": state.voted_id,
-            "appliedOffset": 0,
-            "currentVoters": [{"voterId": voter} for voter in state.voters],
-            "data_version": 0,
-        }
-    return DiskImage(node=node, label=label, log=b"".join(content.batches), quorum_state=saved)
-
-
-def node_factory(names: Sequence[str], seed: int, knobs: Knobs) -> NodeFactory:
-    """Return what makes the nodes of a run: ``nodes.node.Node`` with the run's knobs."""
-    voters = {i + 1: Endpoint(name, 9093) for i, name in enumerate(names)}
-    directories = {
-        i: draw(seed, "directory", i, 0).to_bytes(8, "big")
-        + draw(seed, "directory", i, 1).to_bytes(8, "big")
-        for i in voters
-    }
-
-    def make(
-        node_id: int,
-        incarnation: int,
-        recovered: Recovered,
-        now: int,
-        wall_ms: int,
-    ) -> Node:
-        config = NodeConfig(
-            node_id=node_id,
-            cluster_id=CLUSTER_ID,
-            directory_id=directories[node_id],
-            voters=voters,
-            seed=seed,
-            incarnation=incarnation,
-            default_replication=min(3, len(names)),
-        )
-        numbers: dict[str, Any] = (
-            knobs.node | knobs.hasty if node_id in knobs.hasty_nodes else dict(knobs.node)
-        )
-        return Node(replace(config, **numbers), recovered, now, wall_ms)
-
-    return make
-
-
-class _Schedule:
-    """Starts and stops the faults of a schedule, by time and by trigger."""
-
-    def __init__(
-        self,
-        world: World,
-        env: SimulatedEnvironment,
-        injector: SimInjector,
-        schedule: Sequence[Fault],
-        until: int,
-    ) -> None:
-        self.events: list[FaultEvent] = []
-        self._world = world
-        self._nodes = tuple(env.nodes)
-        self._injector = injector
-        self._until = until
-        self._in_force: set[int] = set()
-        self._armed: list[Armed] = []
-        for number, fault in enumerate(schedule):
-            at = fault.at // 1000
-            if at >= until:
-                continue
-            fact = f"fault {number}"
-            if fault.trigger is None:
-                world.at(at, partial(self._start, number, fault), fact, fault=True)
-            else:
-                waiting = Armed(number, fault)
-                world.at(at, partial(self._armed.append, waiting), fact, fault=True)
-        world.on_trace.append(self._watch)
-
-    def _watch(self, host: Host, event: TraceEvent) -> None:
-        if not self._armed:
-            return
-        fired = [armed for armed in self._armed if armed.sees(event)]
-        for armed in fired:
-            self._armed.remove(armed)
-            fault = aim(armed.fault, event, self._nodes)
-            self._world.at(
-                self._world.now + delay_us(fault),
-                partial(self._start, armed.number, fault),
-                f"fault {armed.number} {armed.fault.trigger}",
-                fault=True,
-            )
-
-    def _start(self, number: int, fault: Fault) -> None:
-        if self._world.now >= self._until:
-            return
-        event = self._injector.start(number, fault)
-        if fault.trigger is not None:
-            event.detail["trigger"] = fault.trigger
-        self.events.append(event)
-        self._in_force.add(number)
-        end = min(self._world.now + fault.duration // 1000, self._until)
-        self._world.at(end, lambda: self._stop(number), f"fault {number} over", fault=True)
-
-    def _stop(self, number: int) -> None:
-        if number in self._in_force:
-            self._in_force.remove(number)
-            self.events.append(self._injector.stop(number))
-
-    def heal(self) -> None:
-        """End everything; no fault starts any more."""
-        self._armed.clear()
-        self._in_force.clear()
-        self.events.extend(self._injector.heal_all())
-
-
 def simulate(
     options: RunOptions,
     workload: Workload,
@@ -263,19 +81,27 @@ def simulate(
     the cluster to recover, final reads, disk images. With ``eager`` the run ends at the
     first failure of an invariant, and what it leaves is cut short.
     """
-    names = options.node_names
     seed = options.seed
-    knobs = knobs if knobs is not None else draw_knobs(seed, len(names))
+    if knobs is None:
+        quorum: Quorum = "dynamic" if "membership" in options.faults else "static"
+        knobs = draw_knobs(seed, len(options.node_names), quorum=quorum)
     limit = int(options.time_limit_s * SECOND)
+    cluster = SimulatedCluster(options.node_names, seed, knobs)
+    names = cluster.names
     with fence():
-        world = World(names, node_factory(names, seed, knobs), seed, knobs)
-        watch = Invariants(world, knobs.node.get("fetch_timeout_ms", 2000))
-        env = SimulatedEnvironment(world)
-        planned = _Schedule(world, env, injector(env, lambda: world.now * 1000), schedule, limit)
+        world = World(names, cluster.make_node, seed, knobs)
+        cluster.format_all(world)
+        watch = Invariants(
+            world, knobs.node.get("fetch_timeout_ms", 2000), cluster.configured_voters
+        )
+        env = SimulatedEnvironment(world, cluster)
+        planned = PlannedFaults(
+            world, env, injector(env, lambda: world.now * 1000), schedule, limit
+        )
         clients = VirtualClients(
             world,
             workload,
-            names,
+            cluster.controllers,
             seed=seed,
             concurrency=options.concurrency,
             rate=options.rate,
@@ -292,10 +118,10 @@ def simulate(
             world.start(name)
         healed = world.now
         if not (eager and watch.failures):
-            _wind_down(world, watch, clients, workload.final(names))
+            _wind_down(world, watch, env, clients, workload.final(names))
         for name in names:
             env.take_image(name, FINAL)
-    test = _describe(options, world, schedule, healed)
+    test = _describe(options, world, cluster, schedule, healed)
     return SimResult(
         ops=clients.ops,
         events=world.events,
@@ -311,10 +137,25 @@ def simulate(
 
 
 def _wind_down(
-    world: World, watch: Invariants, clients: VirtualClients, final: Sequence[Planned]
+    world: World,
+    watch: Invariants,
+    env: SimulatedEnvironment,
+    clients: VirtualClients,
+    final: Sequence[Planned],
 ) -> None:
-    """Let the healed cluster recover and open operations end; then the final ones."""
+    """Let the healed cluster recover, and open operations and voter changes end; then the
+    final operations."""
     _recover(world, watch)
+    admin = env.admin
+    if admin.open:
+        world.run(world.now + CHANGE_LIMIT, stop=lambda: not admin.open)
+        if admin.open:
+            watch.failures.add(
+                "L6",
+                world.now,
+                f"{admin.open} voter changes were not there {CHANGE_LIMIT // SECOND} s after the"
+                " last heal",
+            )
     world.run(world.now + CLIENT_WAIT, stop=lambda: clients.idle)
     clients.abandon()
     _recover(world, watch)
@@ -364,13 +205,25 @@ def _recovered(world: World, goal: int) -> bool:
 
 
 def _describe(
-    options: RunOptions, world: World, schedule: Sequence[Fault], healed: int
+    options: RunOptions,
+    world: World,
+    cluster: SimulatedCluster,
+    schedule: Sequence[Fault],
+    healed: int,
 ) -> dict[str, Any]:
     """Return what ``test.json`` says of a simulated run."""
     return {
         **options.as_json(),
         "name": options.name,
-        "nodes": list(options.node_names),
+        "nodes": list(cluster.names),
+        "controllers": list(cluster.controllers),
+        "brokers": list(cluster.brokers),
+        "fault_model": {
+            "quorum": "dynamic" if cluster.knobs.dynamic else "static",
+            "first_voters": list(cluster.first_voters or cluster.configured_voters),
+            "power_loss": cluster.knobs.power_loss > 0 or "power" in options.faults,
+            "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
+        },
         "options": options.as_json(),
         "cluster": "sim",
         "simulated": True,

@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.final_reads import LIMIT_S, POLL_S
+from harness.simulated_admin import virtual_call
 from harness.workload import Answer, Call, ClientState, Completion, Invocation, Planned, Workload
 from histories.operation import INFO, INVOKE, OK, Op, OpType
 from nodes.draw import draw, draw_below, draw_unit
-from nodes.protocol.codec import ProtocolError, decode, encode
 from simulation.world import World
 
-_STATUS: dict[str, Any] = {"ok": "ok", "refused": "refused", "lost": "lost"}
 _SECOND = 1_000_000
 
 _FORGETS = (0, 30, 30, 100)
@@ -186,25 +185,12 @@ class VirtualClients:
 
     def _call(self, thread: _Thread, call: Call) -> None:
         invocation = thread.invocation
-        name, version = f"{call.api}Request", call.version
-        body, _ = decode(name, version, encode(name, version, call.body))
 
-        def done(status: str, answer: dict[str, Any], error: str | None) -> None:
-            if thread.invocation is not invocation:
-                return  # The operation was abandoned.
-            if status == "ok":
-                response = f"{call.api}Response"
-                try:
-                    answer, _ = decode(response, version, encode(response, version, answer))
-                except ProtocolError as error_:
-                    # A real node would die of an answer that it cannot write.
-                    self._world.crash(call.node, str(error_))
-                    status, answer, error = "lost", {}, "connection reset"
-            self._advance(thread, Answer(_STATUS[status], answer, error))
+        def done(answer: Answer) -> None:
+            if thread.invocation is invocation:  # else the operation was abandoned
+                self._advance(thread, answer)
 
-        client = thread.state.thread
-        timeout = call.timeout_ms * 1000
-        self._world.call(client, call.node, call.api, version, body, timeout, done)
+        virtual_call(self._world, thread.state.thread, call, done)
 
     # --- the final operations ---------------------------------------------------------
 

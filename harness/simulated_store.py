@@ -12,13 +12,17 @@ from typing import Any
 import msgspec
 
 from harness.options import OptionError, RunOptions
-from harness.simulated import InjectorFactory, SimResult, simulate
+from harness.simulated import SimResult, simulate
+from harness.simulated_cluster import CLUSTER_ID
+from harness.simulated_schedule import InjectorFactory
 from harness.workload import Workload
 from histories.fault import Fault
 from histories.parquet import convert_run
 from histories.store import RunFolder, write_json
 from histories.verdict import Verdict
-from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE, segment_name
+from nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY, QUORUM_STATE, segment_name
+from nodes.log.meta import Meta
+from nodes.log.uuids import from_text
 from simulation.knobs import Knobs
 
 
@@ -66,13 +70,19 @@ def save(
     folder.write_json("test.json", test)
     _write_lines(folder.path / "history.jsonl", result.ops)
     _write_lines(folder.path / "faults.jsonl", result.faults)
-    for name in options.node_names:
+    names = [str(name) for name in result.test["nodes"]]
+    for name in names:
         events = [event for event in result.events if event.node == name]
         _write_lines(folder.node(name) / "trace.jsonl", events)
     for image in result.images:
         log = folder.node(image.node) / "images" / image.label / METADATA_DIRECTORY
         log.mkdir(parents=True, exist_ok=True)
-        (log / segment_name(0)).write_bytes(image.log)
+        (log / segment_name(image.start_offset)).write_bytes(image.log)
+        for name, content in image.snapshots:
+            (log / name).write_bytes(content)
+        if image.directory is not None:
+            meta = Meta(CLUSTER_ID, names.index(image.node) + 1, from_text(image.directory))
+            (log.parent / META_PROPERTIES).write_bytes(meta.encode())
         if image.quorum_state is not None:
             (log / QUORUM_STATE).write_bytes(msgspec.json.encode(image.quorum_state))
     convert_run(folder.path)

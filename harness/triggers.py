@@ -30,8 +30,14 @@ TRIGGERS: dict[str, Matches] = {
     "truncate": lambda e: e.kind == "truncate",
     "start": lambda e: e.kind == "start",
     "claim": lambda e: e.kind == "claim",
+    "snapshot": lambda e: e.kind == "snapshot",
+    "install": lambda e: e.kind == "install",
+    "load": lambda e: e.kind == "load",
+    "clean": lambda e: e.kind == "clean",
+    "voters": lambda e: e.kind == "voters" and e.detail.get("offset", -1) >= 0,
 }
-"""Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's."""
+"""Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's;
+``snapshot`` is one made, ``install`` one fetched, ``voters`` a voter set read from the log."""
 
 DELAYS_US = (0, 0, 0, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
 """How long after the transition a fault may strike; its ``draw`` chooses."""

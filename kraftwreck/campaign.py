@@ -24,9 +24,11 @@ from histories.verdict import Anomaly, CheckerResult, Verdict
 from nemesis import schedule, triggers
 from nemesis.inject import Injector
 from nodes.draw import draw_below
+from simulation.knobs import Knobs, Quorum, draw_knobs
 from workloads.registry import find, workloads
 
 ALL = "all"
+BY_SEED = "seed"
 SIMULATOR = "simulator"
 """The name under which the simulator's own invariants appear among the checkers."""
 
@@ -43,7 +45,8 @@ class Campaign:
     """What all tests of a campaign have in common. ``workload`` may be ``all``: by seed.
 
     A ``nodes`` of 0 means three, four or five, a ``rate`` or ``concurrency`` of 0 few or
-    many, by seed: hasty clients see other things than patient ones.
+    many, by seed: hasty clients see other things than patient ones. ``quorum``, ``brokers``
+    (None: by seed) and ``snapshots`` are as in :func:`~simulation.knobs.draw_knobs`.
     """
 
     system: str = "kraft"
@@ -53,6 +56,9 @@ class Campaign:
     nodes: int = 5
     rate: float = 0.0
     concurrency: int = 0
+    quorum: Quorum = "static"
+    brokers: int | None = 0
+    snapshots: bool = False
     store: Path = Path("store")
 
     def options(self, seed: int) -> RunOptions:
@@ -72,12 +78,25 @@ class Campaign:
             store=self.store,
         )
 
+    def knobs(self, seed: int) -> Knobs:
+        """Return the settings of the world of the test with this ``seed``."""
+        return draw_knobs(
+            seed,
+            self.options(seed).nodes,
+            quorum=self.quorum,
+            brokers=self.brokers,
+            snapshots=self.snapshots,
+        )
+
     def repeat(self, seed: int) -> str:
         """Return the command that runs the test with this ``seed`` again."""
         words = ["kraftwreck", "sim", self.system, "-w", self.workload]
         words += ["-n", ",".join(self.faults) or "none", "-t", f"{self.time_limit_s:g}"]
         words += ["--nodes", str(self.nodes), "--rate", f"{self.rate:g}"]
-        words += ["--concurrency", str(self.concurrency), "--seeds", f"{seed}..{seed}"]
+        words += ["--concurrency", str(self.concurrency), "--quorum", self.quorum]
+        words += ["--brokers", BY_SEED if self.brokers is None else str(self.brokers)]
+        words += ["--snapshots" if self.snapshots else "--no-snapshots"]
+        words += ["--seeds", f"{seed}..{seed}"]
         return shlex.join(words)
 
 
@@ -139,7 +158,9 @@ def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = 
     begun = time.process_time()
     options = campaign.options(seed)
     workload = find(options.workload)
-    result = simulate(options, workload, plan_faults(options), make_injector, eager=eager)
+    knobs = campaign.knobs(seed)
+    schedule_ = plan_faults(options)
+    result = simulate(options, workload, schedule_, make_injector, knobs=knobs, eager=eager)
     cut_short = eager and result.failures
     verdict = judge_failures(result) if cut_short else judge(result, workload)
     tested = Tested(

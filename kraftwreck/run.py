@@ -127,6 +127,7 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
         except ClusterUnavailable as error:
             say(f"{error}: running the same test in the simulator (-c sim) instead")
             return replace(options, cluster=SIMULATOR), None
+    faults_registry.check_hosts(options.faults)
     cluster = choose_cluster(options.cluster, nodes)
     listed = getattr(cluster, "hosts", None)
     if options.cluster.startswith("hosts:") and listed:

@@ -15,8 +15,9 @@ import click
 
 from harness.options import OptionError
 from histories.store import StoreError
-from kraftwreck.campaign import ALL, Campaign, Tested, as_json, combined_digest, run_seed
+from kraftwreck.campaign import ALL, BY_SEED, Campaign, Tested, as_json, combined_digest, run_seed
 from nemesis.registry import parse as parse_faults
+from simulation.knobs import MOST_BROKERS, Quorum
 from systems.registry import find as find_system
 from workloads.registry import find as find_workload
 
@@ -42,6 +43,15 @@ def parse_seeds(text: str) -> Iterable[int]:
     if int(last) < int(first):
         raise OptionError(f"--seeds {text!r}: {last} is before {first}")
     return range(int(first), int(last) + 1)
+
+
+def parse_brokers(text: str) -> int | None:
+    """Return the number of brokers in ``text``, None for ``seed``. Raises OptionError."""
+    if text == BY_SEED:
+        return None
+    if not text.isdigit() or int(text) > MOST_BROKERS:
+        raise OptionError(f"--brokers {text!r}: give 0 to {MOST_BROKERS}, or {BY_SEED}")
+    return int(text)
 
 
 class Progress:
@@ -135,6 +145,12 @@ def run_all(
               help="Operations a second; 0: by seed.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
               help="Client threads; 0: by seed.")  # fmt: skip
+@click.option("--quorum", type=click.Choice(["static", "dynamic", "mixed"]), default="static",
+              show_default=True, help="Whether voters can change; mixed: by seed.")  # fmt: skip
+@click.option("--brokers", default="0", show_default=True, metavar="N|seed",
+              help="Brokers beside the controllers; seed: none to two, by seed.")  # fmt: skip
+@click.option("--snapshots/--no-snapshots", default=False, show_default=True,
+              help="Make snapshots every few records, and keep few.")  # fmt: skip
 @click.option(
     "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
 )
@@ -152,6 +168,9 @@ def cli(
     nodes: int,
     rate: float,
     concurrency: int,
+    quorum: Quorum,
+    brokers: str,
+    snapshots: bool,
     seed_text: str | None,
     jobs: int,
     hours: float | None,
@@ -174,6 +193,9 @@ def cli(
             nodes=nodes,
             rate=rate,
             concurrency=concurrency,
+            quorum=quorum,
+            brokers=parse_brokers(brokers),
+            snapshots=snapshots,
             store=store,
         )
     except OptionError as error:

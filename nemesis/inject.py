@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.environment import Environment, Grudge
 from histories.fault import Fault, FaultEvent
+from nemesis.membership import MembershipShape
 from nemesis.partitions import union
 from nemesis.registry import Family, families
 
@@ -43,6 +44,7 @@ class Injector:
         self._down: set[str] = set()
         self._stopped: set[str] = set()
         self._cut = False
+        self._ended: list[dict[str, Any]] = []
 
     @property
     def active(self) -> list[str]:
@@ -55,7 +57,8 @@ class Injector:
         with self._lock:
             begun = self._clock()
             family = families()[fault.kind]
-            nodes = tuple(self._env.nodes)
+            members = family.action == "members"
+            nodes = tuple(self._env.controllers if members else self._env.nodes)
             entry = _Active(fault, family, fault.targets, {})
             detail: dict[str, Any] = {}
             evidence: dict[str, Any] = {}
@@ -68,10 +71,14 @@ class Injector:
             except Exception as error:
                 entry.errors.append(_line(error))
             self._active[number] = entry
-            if family.action == "cut" and not entry.errors:
+            if entry.errors:
+                pass
+            elif family.action == "cut":
                 detail["grudge"] = {node: sorted(held) for node, held in entry.grudge.items()}
                 self._apply_grudges(entry, evidence)
-            elif not entry.errors:
+            elif members:
+                self._change_members(entry, detail, evidence)
+            else:
                 self._strike(entry, detail, evidence)
             return self._event(number, entry, "start", begun, detail, evidence)
 
@@ -85,6 +92,8 @@ class Injector:
             evidence: dict[str, Any] = {}
             if entry.family.action == "cut":
                 self._apply_grudges(entry, evidence)
+            elif entry.family.action == "members":
+                self._restore_members(entry, detail, evidence)
             else:
                 self._relieve(entry, detail, evidence)
             return self._event(number, entry, "stop", begun, detail, evidence)
@@ -114,7 +123,9 @@ class Injector:
             self._call(entry, "drop", partial(self._env.drop, wanted), into)
 
     def _strike(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
-        kill = entry.family.action == "kill"
+        action = entry.family.action
+        kill = action != "pause"
+        end = self._env.cut_power if action == "power" else self._env.kill
         for node in entry.targets:
             if node in self._down or (not kill and node in self._stopped):
                 why = "down already" if node in self._down else "paused already"
@@ -122,18 +133,18 @@ class Injector:
             elif kill:
                 self._down.add(node)
                 self._stopped.discard(node)
-                self._call(entry, node, partial(self._env.kill, node), evidence)
+                self._call(entry, node, partial(end, node), evidence)
             else:
                 self._stopped.add(node)
                 self._call(entry, node, partial(self._env.pause, node), evidence)
 
     def _relieve(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
-        kill = entry.family.action == "kill"
+        kill = entry.family.action != "pause"
         affected = self._down if kill else self._stopped
         wanted_elsewhere = {
             node
             for other in self._active.values()
-            if other.family.action == entry.family.action
+            if other is not entry and (_keeps_down(other) if kill else _keeps_paused(other))
             for node in other.targets
         }
         for node in entry.targets:
@@ -145,6 +156,65 @@ class Injector:
                 undo = self._env.start if kill else self._env.resume
                 if self._call(entry, node, partial(undo, node), evidence):
                     affected.discard(node)
+
+    # --- voters ---------------------------------------------------------------------------
+
+    def _change_members(
+        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+    ) -> None:
+        """Take votes away, or a machine; not while an earlier change is not complete.
+
+        With two changes at once a quorum could be left with a majority that is gone for good.
+        """
+        shape = entry.family.shapes[entry.fault.shape]
+        assert isinstance(shape, MembershipShape)
+        entry.targets = tuple(n for n in entry.targets if n in self._env.controllers)
+        why = self._no_change(entry)
+        if why is None and shape.start == "wipe":
+            held = [node for node in entry.targets if node in self._down | self._stopped]
+            why = f"{held[0]} is held by another fault" if held else None
+        if why is not None:
+            entry.targets = ()
+            detail["skipped"] = why
+            return
+        if shape.start == "wipe":
+            for node in entry.targets:
+                self._down.add(node)
+                if self._call(entry, node, partial(self._env.kill, node), evidence):
+                    self._call(entry, node, partial(self._env.wipe, node), evidence)
+        changes = shape.first(entry.targets)
+        if changes:
+            ask = partial(self._env.change_voters, changes)
+            self._call(entry, "voters", ask, evidence)
+
+    def _no_change(self, entry: _Active) -> str | None:
+        """Return why voters cannot be changed now, None if they can."""
+        if not self._env.dynamic_quorum:
+            return "the quorum is static"
+        if not entry.targets:
+            return "no controller is aimed at"
+        others = (a for a in self._active.values() if a is not entry and a.targets)
+        if any(other.family.action == "members" for other in others):
+            return "another change is in force"
+        changes = self._env.voter_changes()
+        self._ended.extend(changes["ended"])
+        return "an earlier change is not complete" if changes["open"] else None
+
+    def _restore_members(
+        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+    ) -> None:
+        """Start the machines that were replaced; let the targets vote again."""
+        shape = entry.family.shapes[entry.fault.shape]
+        assert isinstance(shape, MembershipShape)
+        if shape.start == "wipe":
+            self._relieve(entry, detail, evidence)
+        changes = shape.last(entry.targets)
+        if changes:
+            self._call(entry, "voters", partial(self._env.change_voters, changes), evidence)
+        if entry.targets or self._ended:
+            known = self._env.voter_changes()
+            ended, self._ended = self._ended + known["ended"], []
+            detail["changes"] = {"ended": ended, "open": known["open"]}
 
     def _heal_rest(self) -> FaultEvent:
         """Undo what an earlier attempt could not, as an event of its own (id -1)."""
@@ -197,6 +267,17 @@ class Injector:
             evidence=evidence,
             error="; ".join(entry.errors) or None,
         )
+
+
+def _keeps_down(active: _Active) -> bool:
+    shape = active.family.shapes.get(active.fault.shape)
+    if isinstance(shape, MembershipShape):
+        return shape.start == "wipe"
+    return active.family.action in ("kill", "power")
+
+
+def _keeps_paused(active: _Active) -> bool:
+    return active.family.action == "pause"
 
 
 def _line(error: Exception) -> str:

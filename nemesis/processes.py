@@ -30,3 +30,11 @@ PAUSES: dict[str, ProcessShape] = {
     "minority": ProcessShape(20, 3, pick_minority),
 }
 """Never all: a cluster that is wholly stopped does nothing worth watching."""
+
+POWER: dict[str, ProcessShape] = {
+    "leader": ProcessShape(25, 1, pick_leader),
+    "one": ProcessShape(30, 1, pick_one),
+    "minority": ProcessShape(15, 3, pick_minority),
+    "all": ProcessShape(30, 2, pick_ring),
+}
+"""Often all: that everybody loses what was not flushed is what quorums survive by flushing."""

@@ -14,25 +14,28 @@ from typing import Literal
 
 from harness.environment import Grudge
 from harness.options import OptionError
+from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.partitions import PARTITIONS, PartitionShape
-from nemesis.processes import KILLS, PAUSES, ProcessShape
+from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
 
-Action = Literal["cut", "kill", "pause"]
-Shape = PartitionShape | ProcessShape
+Action = Literal["cut", "kill", "power", "pause", "members"]
+Shape = PartitionShape | ProcessShape | MembershipShape
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """One kind of fault: what it does to a cluster, and the shapes it comes in.
 
-    ``cut`` needs :class:`PartitionShape` shapes, ``kill`` and ``pause``
-    :class:`ProcessShape` ones.
+    ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
+    :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones. A family that is
+    ``simulated`` needs the simulator.
     """
 
     name: str
     about: str
     action: Action
     shapes: Mapping[str, Shape]
+    simulated: bool = False
 
     def pick(
         self, shape: str, nodes: Sequence[str], draw: int, leader: str | None
@@ -50,6 +53,8 @@ _OURS = (
     Family("partition", "nodes drop each other's packets", "cut", PARTITIONS),
     Family("kill", "kill -9 the process, start it again later", "kill", KILLS),
     Family("pause", "SIGSTOP the process, SIGCONT it later", "pause", PAUSES),
+    Family("power", "cut the power: what was not flushed is lost", "power", POWER, True),
+    Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS, True),
 )
 
 
@@ -78,3 +83,10 @@ def parse(text: str) -> tuple[str, ...]:
     if not names:
         raise OptionError(f"no fault given; known faults: {', '.join(sorted(families()))}, none")
     return tuple(dict.fromkeys(names))
+
+
+def check_hosts(names: Sequence[str]) -> None:
+    """Raise :class:`OptionError` for a family among ``names`` that real hosts cannot have."""
+    for name in names:
+        if families()[name].simulated:
+            raise OptionError(f"the fault {name!r} needs the simulator; run the test with -c sim")

@@ -21,6 +21,8 @@ MILLISECOND = 1_000_000
 
 _TRIGGERS = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
 _WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *_TRIGGERS)
+_LATER = ("snapshot", "install", "clean", "voters")
+"""Transitions of snapshots and of voter sets: half of the runs wait for one of them too."""
 
 DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
 """From a restart that nobody notices to one that outlasts every time-out."""
@@ -37,6 +39,23 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("all", ()),
     ),
     "pause": (("one", ("@",)), ("one", ("@leader",)), ("leader", ())),
+    "power": (
+        ("one", ("@",)),
+        ("one", ("@",)),
+        ("one", ("@leader",)),
+        ("leader", ()),
+        ("minority", ()),
+        ("all", ()),
+    ),
+    "membership": (
+        ("one", ("@",)),
+        ("one", ("@leader",)),
+        ("leader", ()),
+        ("shrink", ()),
+        ("grow", ()),
+        ("replace", ("@",)),
+        ("replace", ("@leader",)),
+    ),
     "partition": (
         ("one", ("@",)),
         ("one", ("@",)),
@@ -68,6 +87,8 @@ def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str
         return _depositions(seed, duration_s)
     key = (seed, "triggers")
     triggers = [_pick(_WEIGHTED, (*key, "trigger", i)) for i in range(3)]
+    if draw_below(2, *key, "later"):
+        triggers[0] = _pick(_LATER, (*key, "later-trigger"))
     kinds_used = [_pick(usable, (*key, "kind", i)) for i in range(2)]
     longest = draw_below(len(DURATIONS_MS), *key, "longest") + 1
     gap_s = (0.2, 1.0, 3.0)[draw_below(3, *key, "gap")]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from histories.trace import TraceEvent
 from nodes.consensus.effects import Effect, Event
+from nodes.consensus.kraft.messages import Request
 from nodes.consensus.recovered import Recovered
 from simulation.disk import Disk, Durable
 from simulation.network import Rpc
@@ -27,21 +28,15 @@ class SimNode(Protocol):
 
 
 class NodeFactory(Protocol):
-    """Makes the process of node ``node_id`` from what its disk holds."""
+    """Makes the process of a host from what its disk holds."""
 
-    def __call__(
-        self,
-        node_id: int,
-        incarnation: int,
-        recovered: Recovered,
-        now: int,
-        wall_ms: int,
-    ) -> SimNode: ...
+    def __call__(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> SimNode: ...
 
 
 @dataclass(slots=True, eq=False)
 class ClientCall:
-    """A client's request; ``node_life`` is the process it was sent to."""
+    """A client's request; ``node_life`` is the process it was sent to. ``message`` is what
+    the node is given when the request is one of the quorum."""
 
     client: int
     node: int
@@ -50,6 +45,8 @@ class ClientCall:
     api: str
     version: int
     body: dict[str, Any]
+    listener: str
+    message: Request | None = None
     done: bool = False
 
 
@@ -65,14 +62,16 @@ class DiskWork:
 class Host:
     """A machine. ``node`` is None while no process runs; ``busy`` is its disk I/O.
 
-    ``mono_offset`` (µs) and ``wall_offset`` (µs) are what its clocks are ahead of virtual
-    time. ``timer`` is the virtual time of the earliest Tick scheduled, -1 for none.
+    ``listener`` is the name of the listener that clients come in by. ``mono_offset`` (µs) and
+    ``wall_offset`` (µs) are what its clocks are ahead of virtual time. ``timer`` is the virtual
+    time of the earliest Tick scheduled, -1 for none.
     """
 
     id: int
     name: str
     mono_offset: int
     wall_offset: int
+    listener: str = "CONTROLLER"
     disk: Disk = field(default_factory=Disk)
     node: SimNode | None = None
     incarnation: int = 0
@@ -90,7 +89,7 @@ class Host:
     """Virtual time of the node's deadline as of its last step."""
     sweep: bool = False
     requests: dict[int, Rpc] = field(default_factory=dict)
-    """Requests sent and not answered, by correlation id, oldest first."""
+    """Requests sent and not answered, oldest first; see ``Wires`` for the keys."""
     tokens: dict[int, Rpc | ClientCall] = field(default_factory=dict)
     """Requests received and not answered."""
     resumed_at: int = -(1 << 62)

@@ -8,6 +8,7 @@ those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/si
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from histories.trace import TraceEvent
@@ -15,7 +16,9 @@ from nodes.consensus.effects import Reply, ResponseReceived
 from nodes.consensus.kraft.messages import (
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     Request,
+    UpdateRaftVoterRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -23,6 +26,8 @@ from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
 from simulation.network import Rpc
+from simulation.snapshot_watch import SnapshotWatch
+from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
 SLACK = 1_000_000
@@ -39,17 +44,23 @@ class _Quorum:
 
 
 class Invariants:
-    """Watches a world. ``failures`` is empty for as long as every invariant held."""
+    """Watches a world. ``failures`` is empty for as long as every invariant held.
 
-    def __init__(self, world: World, fetch_timeout_ms: int = 2000) -> None:
+    ``voters`` are the ids of the configured voters, None for all hosts.
+    """
+
+    def __init__(
+        self, world: World, fetch_timeout_ms: int = 2000, voters: Iterable[int] | None = None
+    ) -> None:
         self.failures = Failures()
-        self.logs = LogWatch(world, self.failures)
+        configured = [host.id for host in world.hosts] if voters is None else list(voters)
+        self.voters = VoterWatch(world, self.failures, configured)
+        self.logs = LogWatch(world, self.failures, self.voters)
+        self.snapshots = SnapshotWatch(world, self.failures, self.logs)
         self._world = world
-        self._voters = len(world.hosts)
         self._check_quorum = fetch_timeout_ms * 1500
         self._leaders: dict[int, TraceEvent] = {}
-        self._votes: dict[tuple[str, int], TraceEvent] = {}
-        self._granted: dict[tuple[int, int], int] = {}
+        self._votes: dict[tuple[str, bytes, int], TraceEvent] = {}
         self._last: dict[str, TraceEvent] = {}
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
@@ -58,10 +69,17 @@ class Invariants:
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
+        world.on_wipe.append(self._on_wipe)
         world.wires.on_reply.append(self._on_reply)
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
+
+    def _on_wipe(self, host: Host) -> None:
+        """With an empty disk the host is another replica: it has promised nothing."""
+        self._last.pop(host.name, None)
+        self._high.pop(host.name, None)
+        self.voters.wiped(host)
 
     # --- traces -----------------------------------------------------------------------
 
@@ -84,10 +102,11 @@ class Invariants:
         if kind == "start":
             self._high[event.node] = -1
             self.logs.restarted(host)
+            self.snapshots.restarted(host)
             if event.state == "leader":
                 self._fail("I15", f"{event.node} started as leader of {event.epoch}", event)
         if event.voted >= 0:
-            self._check_vote(event)
+            self._check_vote(host, event)
         if event.state == "leader":
             self._check_leader(host, event)
         elif event.state == "prospective" and last is not None and event.epoch != last.epoch:
@@ -102,11 +121,17 @@ class Invariants:
             self._check_elected(host, event)
         elif kind == "claim":
             self._check_claim(event)
+        elif kind in ("snapshot", "install", "load", "image"):
+            self.snapshots.told(host, event)
+        elif kind == "voters":
+            self.voters.changed(event, self._starts.get((event.node, event.epoch)))
+            if host.id in self._quorums:
+                self._quorums[host.id].since = self._world.now
         elif kind == "commit" and event.detail.get("last", -1) >= event.hw:
             self._fail("I25", f"{event.node} applied records at or above its high watermark", event)
 
-    def _check_vote(self, event: TraceEvent) -> None:
-        key = (event.node, event.epoch)
+    def _check_vote(self, host: Host, event: TraceEvent) -> None:
+        key = (event.node, host.disk.directory, event.epoch)
         before = self._votes.setdefault(key, event)
         if before.voted != event.voted:
             self._fail(
@@ -141,7 +166,7 @@ class Invariants:
         if (
             waited > self._check_quorum + SLACK
             and self._world.now - host.resumed_at > SLACK
-            and self._voters > 1
+            and len(self.voters.of(event.node)) > 1
         ):
             self._fail(
                 "I18",
@@ -172,13 +197,8 @@ class Invariants:
         if isinstance(start, int):
             self._starts[(event.node, event.epoch)] = start
         granting = event.detail.get("granting")
-        if isinstance(granting, list) and len(set(granting)) <= self._voters // 2:
-            self._fail(
-                "I5",
-                f"{event.node} became leader of epoch {event.epoch} with the votes of {granting}"
-                f" of {self._voters} voters",
-                event,
-            )
+        if isinstance(granting, list):
+            self.voters.elected(host, event, granting)
         self.logs.elected(host, event)
 
     def _check_claim(self, event: TraceEvent) -> None:
@@ -197,12 +217,23 @@ class Invariants:
     # --- messages ---------------------------------------------------------------------
 
     def _on_request(self, host: Host, message: Request) -> None:
-        if type(message) is not FetchRequest:
+        kind = type(message)
+        if kind is FetchRequest or kind is FetchSnapshotRequest:
+            assert isinstance(message, FetchRequest | FetchSnapshotRequest)
+            asking = message.replica_id
+        elif kind is UpdateRaftVoterRequest:
+            assert isinstance(message, UpdateRaftVoterRequest)
+            asking = message.voter_id
+        else:
             return
         quorum = self._quorums.get(host.id)
         if quorum is not None and quorum.epoch == message.current_leader_epoch:
-            quorum.heard.add(message.replica_id)
-            if len(quorum.heard) >= self._voters // 2:
+            if not self.voters.counts(host.name, asking, message.directory):
+                return
+            quorum.heard.add(asking)
+            voters = self.voters.of(host.name)
+            # Its own vote counts, if it has one: it may be about to leave.
+            if len(quorum.heard) >= len(voters) // 2 + (host.id not in voters):
                 quorum.heard.clear()
                 quorum.since = self._world.now
 
@@ -243,11 +274,7 @@ class Invariants:
             self._check_pre_vote(host, request)
             return
         epoch, candidate = request.epoch, request.candidate_id
-        before = self._granted.setdefault((host.id, epoch), candidate)
-        if before != candidate:
-            self._fail(
-                "I2", f"{host.name} granted its vote of epoch {epoch} to {before} and {candidate}"
-            )
+        self.voters.granted(host, request)
         saved = host.disk.quorum_state
         if saved is None or (saved.epoch, saved.voted_id) != (epoch, candidate):
             newer = saved is not None and (

@@ -8,13 +8,15 @@ the name says otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from nodes.draw import draw_below
 
 T = TypeVar("T")
+
+MOST_BROKERS = 2
 
 
 class Knobs(msgspec.Struct, kw_only=True, frozen=True):
@@ -27,7 +29,11 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     TCP may, instead of being lost; ``retransmit_max`` is how long after the heal at most.
     ``power_loss`` is the chance, in percent, that a kill also loses what was not flushed.
     ``slow_disk`` is the id of a node whose fsync takes ``slow_factor`` times longer, 0 for
-    none.
+    none. ``segment_bytes`` is the size of the log's files.
+
+    The quorum is ``dynamic`` (KIP-853: the first ``first_voters`` controllers vote, the
+    others may be added, or with ``auto_join`` add themselves) or has all controllers as
+    configured voters. ``brokers`` are hosts beside the controllers that only observe.
     """
 
     latency_min: int = 200
@@ -42,19 +48,36 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     retransmit_max: int = 1_000_000
     mono_spread: int = 10_000_000_000
     wall_spread: int = 2_000_000
+    segment_bytes: int = 1 << 30
+    dynamic: bool = False
+    first_voters: int = 0
+    auto_join: bool = False
+    brokers: int = 0
     node: dict[str, int] = {}
     hasty: dict[str, int] = {}
     hasty_nodes: tuple[int, ...] = ()
+
+
+Quorum = Literal["static", "dynamic", "mixed"]
+"""Which kind of quorum to draw; ``mixed`` is either."""
 
 
 def _pick(options: Sequence[T], seed: int, name: str) -> T:
     return options[draw_below(len(options), seed, "knob", name)]
 
 
-def draw_knobs(seed: int, nodes: int) -> Knobs:
-    """Return the settings of the run with this ``seed`` on a cluster of ``nodes`` nodes.
+def draw_knobs(
+    seed: int,
+    nodes: int,
+    *,
+    quorum: Quorum = "static",
+    brokers: int | None = 0,
+    snapshots: bool = False,
+) -> Knobs:
+    """Return the settings of the run with this ``seed`` and ``nodes`` controllers.
 
-    Every setting has its default in about half of the runs.
+    Every setting has its default in about half of the runs. ``quorum`` and a number of
+    ``brokers`` take the choice away from the seed; without ``snapshots`` none are made.
     """
     latency = _pick([(200, 5_000), (200, 5_000), (50, 500), (2_000, 40_000)], seed, "latency")
     fsync = _pick([(50, 500), (50, 500), (500, 20_000), (5_000, 60_000)], seed, "fsync")
@@ -78,7 +101,12 @@ def draw_knobs(seed: int, nodes: int) -> Knobs:
         "max_idle_ms": _pick([500, 500, 2000, 5000], seed, "max-idle"),
         "election_timeout_ms": election,
         "fetch_timeout_ms": fetch,
+        **(_draw_snapshots(seed) if snapshots else {}),
     }
+    dynamic = quorum == "dynamic" or (
+        quorum == "mixed" and draw_below(2, seed, "knob", "quorum") == 1
+    )
+    fewest = min(3, nodes)
     return Knobs(
         latency_min=latency[0],
         latency_max=latency[1],
@@ -89,7 +117,28 @@ def draw_knobs(seed: int, nodes: int) -> Knobs:
         power_loss=_pick([0, 0, 50, 100], seed, "power-loss"),
         retransmit=_pick([0, 50, 100], seed, "retransmit"),
         retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
+        segment_bytes=_pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
+        dynamic=dynamic,
+        first_voters=_pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
+        auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
+        brokers=_pick([0, 0, 1, MOST_BROKERS], seed, "brokers") if brokers is None else brokers,
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
     )
+
+
+def _draw_snapshots(seed: int) -> dict[str, int]:
+    """Draw how often snapshots are made, how many are kept, and in what pieces they travel.
+
+    A record is some 50 to 150 bytes of log, so most runs snapshot every 10 to 80 records;
+    with all defaults no snapshot would ever be seen.
+    """
+    if draw_below(4, seed, "knob", "snapshots") == 0:
+        return {}
+    return {
+        "snapshot_bytes": _pick([1_000, 2_000, 4_000, 8_000], seed, "snapshot-bytes"),
+        "retention_bytes": _pick([1, 1, 4_000, 100 << 20], seed, "retention"),
+        "clean_interval_ms": _pick([200, 500, 2_000], seed, "clean-interval"),
+        "fetch_snapshot_max_bytes": _pick([1 << 20, 200, 500, 2_000], seed, "snapshot-piece"),
+    }

@@ -1,37 +1,42 @@
 """Watches all logs at once: what is committed must be everywhere the same, and stay.
 
-Batches are replicated whole, so the k-th batch of every log covers the same offsets as long
-as the logs agree; the committed log is one list of batches that each node's log must start
-with. Log matching is checked by induction: a batch (base offset, epoch) has one content and
-one predecessor in the whole world.
+The committed log is one list of batches. Batches are replicated whole and a log begins at
+the end of a snapshot, which is the end of a batch, so every log is a run of that list that
+begins somewhere, and perhaps an uncommitted tail. Log matching is checked by induction: a
+batch (base offset, epoch) has one content and one predecessor in the whole world.
 """
 
 from __future__ import annotations
 
 from histories.trace import TraceEvent
-from nodes.consensus.effects import AppendLog, TruncateLog
-from simulation.disk import Durable, batch_range
+from nodes.consensus.effects import AppendLog, CleanLog, InstallSnapshot, TruncateLog
+from simulation.disk import Durable, batch_epoch, batch_range
 from simulation.failures import Failures
 from simulation.host import Host
+from simulation.voter_watch import VoterWatch, is_voter
 from simulation.world import World
 
 
-def batch_epoch(batch: bytes) -> int:
-    """Return the leader epoch of an encoded batch v2."""
-    return int.from_bytes(batch[12:16], "big")
-
-
 class LogWatch:
-    """The committed log of the world, and how far each node's log is known to agree."""
+    """The committed log of the world, and how far each node's log is known to agree.
 
-    def __init__(self, world: World, failures: Failures) -> None:
+    Places count batches of the committed log from its beginning. ``_first`` is the place of
+    the first batch of a node's log, None where its log begins at no committed batch's end;
+    ``_verified`` the place up to which it was compared.
+    """
+
+    def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
         self._world = world
         self._failures = failures
+        self._voters = voters
         self.committed: list[bytes] = []
         self._committed_in: list[int] = []  # The epoch in which each was first committed.
+        self._places: dict[int, int] = {0: 0}  # By the end offset of the batch before.
+        self._first: dict[int, int | None] = {host.id: 0 for host in world.hosts}
         self._verified = {host.id: 0 for host in world.hosts}
-        self._batches: dict[tuple[int, int], tuple[bytes, tuple[int, int]]] = {}
+        self._batches: dict[tuple[int, int], tuple[bytes, tuple[int, int] | None]] = {}
         world.on_disk.append(self._on_disk)
+        world.on_wipe.append(self.restarted)
 
     @property
     def end_of_committed(self) -> int:
@@ -39,27 +44,62 @@ class LogWatch:
         return batch_range(self.committed[-1])[1] if self.committed else 0
 
     def end(self, host: Host) -> tuple[int, int]:
-        """Return (epoch of the last batch, log end offset) of the node's log."""
-        log = host.disk.log
-        return (batch_epoch(log[-1]) if log else 0, host.disk.end_offset)
+        """Return (epoch of the last record, log end offset) of the node's log."""
+        return host.disk.end_epoch, host.disk.end_offset
+
+    def epoch_before(self, offset: int) -> int | None:
+        """Return the epoch of the committed batch that ends at ``offset``; None if none does."""
+        place = self._places.get(offset)
+        return None if place is None or place == 0 else batch_epoch(self.committed[place - 1])
 
     def _on_disk(self, host: Host, effect: Durable) -> None:
         """Called before ``effect`` reaches the disk."""
-        if type(effect) is AppendLog:
+        kind = type(effect)
+        if kind is AppendLog:
+            assert isinstance(effect, AppendLog)
             self._check_append(host, effect.batch)
-        elif type(effect) is TruncateLog:
+        elif kind is TruncateLog:
+            assert isinstance(effect, TruncateLog)
             self._check_truncate(host, effect.end_offset)
+        elif kind is CleanLog:
+            assert isinstance(effect, CleanLog)
+            start = host.disk.start_after(effect.start_offset)
+            if start > host.disk.start:
+                self._begins_at(host, start)
+        elif kind is InstallSnapshot:
+            assert isinstance(effect, InstallSnapshot)
+            self._verified[host.id] = 0
+            self._begins_at(host, effect.end_offset)
+
+    def _begins_at(self, host: Host, start: int) -> None:
+        """The node's log is going to begin at ``start``, which must be a committed end."""
+        place = self._places.get(start)
+        self._first[host.id] = place
+        if place is None:
+            self._fail(
+                "I20",
+                f"{host.name} let its log begin at {start}, where no committed batch ends",
+            )
+        else:
+            self._verified[host.id] = max(self._verified[host.id], place)
 
     def _check_append(self, host: Host, batch: bytes) -> None:
         log = host.disk.log
-        last = (0, 0) if not log else (batch_range(log[-1])[0], batch_epoch(log[-1]))
+        last = (batch_range(log[-1])[0], batch_epoch(log[-1])) if log else None
+        if last is None and host.disk.start == 0:
+            last = (0, 0)
         base, epoch = batch_range(batch)[0], batch_epoch(batch)
-        if epoch < last[1]:
-            self._fail("I7", f"{host.name} appended epoch {epoch} at {base} after epoch {last[1]}")
+        if epoch < host.disk.end_epoch:
+            self._fail(
+                "I7",
+                f"{host.name} appended epoch {epoch} at {base} after epoch {host.disk.end_epoch}",
+            )
         content, before = self._batches.setdefault((base, epoch), (batch, last))
         if content is not batch and content != batch:
             self._fail("I8", f"two batches of epoch {epoch} start at offset {base} ({host.name})")
-        elif before != last:
+        elif before is None:
+            self._batches[base, epoch] = (content, last)
+        elif last is not None and before != last:
             self._fail(
                 "I8",
                 f"{host.name} appended batch (offset {base}, epoch {epoch}) after batch {last},"
@@ -68,59 +108,87 @@ class LogWatch:
 
     def _check_truncate(self, host: Host, end_offset: int) -> None:
         disk = host.disk
+        first = self._first[host.id]
+        if first is None:
+            return
         keep = len(disk.ends)
         while keep and disk.ends[keep - 1] > end_offset:
             keep -= 1
-        if keep < len(self.committed) and keep < len(disk.log):
-            lost = self.committed[keep]
+        place = first + keep
+        if place < len(self.committed) and keep < len(disk.log):
+            lost = self.committed[place]
             if disk.log[keep] == lost:
                 self._fail(
                     "I10",
                     f"{host.name} cut its log at {end_offset} and with it the committed batch at"
                     f" {batch_range(lost)[0]}",
                 )
-        self._verified[host.id] = min(self._verified[host.id], keep)
+        self._verified[host.id] = min(self._verified[host.id], place)
 
     def restarted(self, host: Host) -> None:
         """The node came back with what its disk kept."""
-        self._verified[host.id] = min(self._verified[host.id], len(host.disk.log))
+        first = self._first[host.id] = self._places.get(host.disk.start)
+        if first is None:
+            self._fail(
+                "I20",
+                f"the log of {host.name} begins at {host.disk.start}, where no committed batch"
+                " ends",
+            )
+            return
+        end = first + len(host.disk.log)
+        self._verified[host.id] = max(first, min(self._verified[host.id], end))
 
     def advanced(self, host: Host, event: TraceEvent) -> None:
         """The node's high watermark is ``event.hw``: what is below it is committed (I10)."""
+        first = self._first[host.id]
+        if first is None:
+            return
         log, ends = host.disk.log, host.disk.ends
-        index = self._verified[host.id]
-        while index < len(log) and ends[index] <= event.hw:
-            batch = log[index]
-            if index == len(self.committed):
+        place = self._verified[host.id]
+        while place - first < len(log) and ends[place - first] <= event.hw:
+            batch = log[place - first]
+            if place == len(self.committed):
                 self.committed.append(batch)
                 self._committed_in.append(event.epoch)
-                self._check_majority(index, batch, event)
-            elif self.committed[index] != batch:
+                self._places[ends[place - first]] = place + 1
+                self._check_majority(place, batch, event)
+            elif self.committed[place] != batch:
                 base = batch_range(batch)[0]
                 self._fail(
                     "I10",
                     f"{host.name} counts offset {base} (epoch {batch_epoch(batch)}) as committed,"
-                    f" where epoch {batch_epoch(self.committed[index])} was committed before",
+                    f" where epoch {batch_epoch(self.committed[place])} was committed before",
                     event,
                 )
                 return
-            index += 1
-        self._verified[host.id] = index
+            place += 1
+        self._verified[host.id] = place
 
-    def _check_majority(self, index: int, batch: bytes, event: TraceEvent) -> None:
-        hosts = self._world.hosts
+    def _check_majority(self, place: int, batch: bytes, event: TraceEvent) -> None:
+        voters = self._voters.of(event.node)
         holders = [
             h.name
-            for h in hosts
-            if h.disk.flushed > index and (h.disk.log[index] is batch or h.disk.log[index] == batch)
+            for h in self._world.hosts
+            if self._holds(h, place, batch) and is_voter(voters, h.id, h.disk.directory)
         ]
-        if len(holders) * 2 <= len(hosts):
+        if len(holders) * 2 <= len(voters):
             self._fail(
                 "I11",
                 f"{event.node} counts offset {batch_range(batch)[0]} as committed while only"
-                f" {holders} of {len(hosts)} nodes have it on disk",
+                f" {holders} of {len(voters)} voters have it on disk",
                 event,
             )
+
+    def _holds(self, host: Host, place: int, batch: bytes) -> bool:
+        """Whether the node has the committed batch on its platter, or a snapshot over it."""
+        first = self._first[host.id]
+        if first is None:
+            return False
+        index = place - first
+        if index < 0:
+            return True
+        disk = host.disk
+        return disk.flushed > index and (disk.log[index] is batch or disk.log[index] == batch)
 
     def elected(self, host: Host, event: TraceEvent) -> None:
         """A new leader must hold everything committed in older epochs (I9).
@@ -128,15 +196,19 @@ class LogWatch:
         What newer epochs committed it need not hold: it may have been stopped between its
         election and the moment it told of it.
         """
+        first = self._first[host.id]
+        if first is None:
+            return
         log = host.disk.log
-        for index in range(self._verified[host.id], len(self.committed)):
-            if self._committed_in[index] >= event.epoch:
+        for place in range(self._verified[host.id], len(self.committed)):
+            if self._committed_in[place] >= event.epoch:
                 return
-            if index >= len(log) or log[index] != self.committed[index]:
+            index = place - first
+            if index >= len(log) or log[index] != self.committed[place]:
                 self._fail(
                     "I9",
                     f"{host.name} leads epoch {event.epoch} without the committed batch at offset"
-                    f" {batch_range(self.committed[index])[0]}",
+                    f" {batch_range(self.committed[place])[0]}",
                     event,
                 )
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodes.consensus.kraft.messages import Request, Response
 from nodes.draw import draw
@@ -16,21 +17,35 @@ from simulation.knobs import Knobs
 
 
 @dataclass(slots=True, eq=False)
+class ApiMessage:
+    """A request of one node to another that is none of the quorum's: API, version, body.
+
+    ``quorum`` is set where the sender's core has sent it as a quorum request nevertheless.
+    """
+
+    api: str
+    version: int
+    body: dict[str, Any]
+    quorum: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Rpc:
-    """A quorum request on its way, being handled, or answered.
+    """A request between nodes on its way, being handled, or answered.
 
     The lives are those of both ends when it was sent: a process that started later
-    shares no connection with it.
+    shares no connection with it. ``named`` is what the sender called its destination.
     """
 
     source: int
     source_life: int
     destination: int
     destination_life: int
+    named: int
     correlation: int
-    message: Request
+    message: Request | ApiMessage
     sent: int
-    answer: Response | None = None
+    answer: Response | dict[str, Any] | None = None
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""Connections: quorum RPCs between nodes, and the calls of clients.
+"""Connections between nodes: the RPCs of the quorum, and what brokers ask controllers.
 
 A request to a dead process fails fast (connection refused, or reset when it died with the
 request open); one to a process that is cut off or stopped hangs until the request time-out.
-A client is never cut off, so its call is refused only where no process runs.
+Nodes find each other by the host name of an endpoint; where none is given, by node id.
 """
 
 from __future__ import annotations
@@ -13,29 +13,36 @@ from typing import Any
 from nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
+    ApiResponseReceived,
     Event,
     FatalError,
     Reply,
     RequestReceived,
     ResponseReceived,
     Send,
+    SendApi,
+    SnapshotReply,
 )
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.messages import ApiVersionsRequest, ApiVersionsResponse, Response
+from nodes.protocol.apis import SUPPORTED
+from nodes.protocol.codec import ProtocolError, decode, encode
+from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from simulation.calls import Calls, answer_body
 from simulation.host import ClientCall, Host
 from simulation.knobs import Knobs
-from simulation.network import Network, Rpc
-from simulation.timeline import CLIENT, NET, TIMER, Timeline
+from simulation.network import ApiMessage, Network, Rpc
+from simulation.timeline import NET, TIMER, Timeline
 
-CLIENT_LATENCY = 300
-"""Microseconds from a client to a node, or back."""
-
-Done = Callable[[str, dict[str, Any], str | None], None]
-"""Told how a client's call ended: status (ok, refused, lost), body, error."""
+KRAFT_FEATURE = "kraft.version"
 
 
 class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
-    ``on_reply`` is told of each answer a node gives to a quorum request.
+    ``calls`` are those of clients. ``on_reply`` is told of each answer a node gives to a
+    quorum request of another. A host's open requests are known by correlation id, those that
+    are none of the quorum by its complement.
     """
 
     def __init__(
@@ -47,40 +54,57 @@ class Wires:
         deliver: Callable[[Host, Event], None],
     ) -> None:
         self.network = Network(seed, knobs)
+        self.calls = Calls(time, hosts, deliver, self._token)
         self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
         self._time = time
         self._hosts = hosts
+        self._by_name = {host.name: host for host in hosts.values()}
         self._knobs = knobs
         self._deliver = deliver
         self._tokens = 0
-        self._calls = 0
-        self._done: dict[int, Done] = {}
-        self._open: dict[int, list[ClientCall]] = {i: [] for i in hosts}
         time.register("request", NET, self._on_request)
         time.register("response", NET, self._on_response)
         time.register("failed", NET, self._on_failed)
         time.register("sweep", TIMER, self._on_sweep)
-        time.register("call", CLIENT, self._on_call)
-        time.register("answer", CLIENT, self._on_answer)
-        time.register("call-failed", CLIENT, self._on_call_failed)
 
-    # --- between nodes ----------------------------------------------------------------
+    def _token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    # --- requests ---------------------------------------------------------------------
 
     def send(self, host: Host, effect: Send) -> None:
         """Carry out a node's :class:`Send`; FatalError for a peer that does not exist."""
-        time, target = self._time, self._hosts.get(effect.destination)
-        if target is None or target is host:
+        target = self._find(effect.destination, effect.endpoint)
+        if target is host and effect.destination == host.id:
             raise FatalError(f"a request to node {effect.destination}, which is no peer")
-        rpc = Rpc(
-            host.id,
-            host.life,
-            target.id,
-            target.life,
-            effect.correlation,
-            effect.message,
-            time.now,
-        )
-        host.requests[effect.correlation] = rpc
+        message = effect.message
+        if type(message) is ApiVersionsRequest:
+            asked = _api_message("ApiVersions", {}, quorum=True)
+            self._send(host, target, effect.destination, effect.correlation, asked)
+        else:
+            self._send(host, target, effect.destination, effect.correlation, message)
+
+    def send_api(self, host: Host, effect: SendApi) -> None:
+        """Carry out a node's :class:`SendApi`, which may be to itself."""
+        target = self._find(effect.destination, effect.endpoint)
+        message = _api_message(effect.api, effect.body)
+        self._send(host, target, effect.destination, effect.correlation, message)
+
+    def _find(self, destination: int, endpoint: Endpoint | None) -> Host:
+        if endpoint is not None:
+            target = self._by_name.get(endpoint.host)
+        else:
+            target = self._hosts.get(destination)
+        if target is None:
+            where = f"node {destination}" if endpoint is None else str(endpoint)
+            raise FatalError(f"a request to {where}, which is no peer")
+        return target
+
+    def _send(self, host: Host, target: Host, named: int, correlation: int, message: Any) -> None:
+        time = self._time
+        rpc = Rpc(host.id, host.life, target.id, target.life, named, correlation, message, time.now)
+        host.requests[_key(rpc)] = rpc
         if not host.sweep:
             host.sweep = True
             expiry = time.now + self._knobs.request_timeout
@@ -99,33 +123,67 @@ class Wires:
             if self.network.hears(rpc.source, rpc.destination):
                 self._time.schedule(self._time.now + self._knobs.latency_min, "failed", rpc)
             return
-        self._tokens += 1
-        host.tokens[self._tokens] = rpc
+        token = self._token()
+        host.tokens[token] = rpc
         self._time.fact(f"> {rpc.source} {rpc.destination} {rpc.correlation}")
-        self._deliver(host, RequestReceived(self._tokens, rpc.message))
+        message = rpc.message
+        if type(message) is ApiMessage:
+            sender = self._hosts[rpc.source].name
+            asked = ApiRequest(token, message.api, message.version, message.body, client=sender)
+            self._deliver(host, asked)
+        else:
+            assert not isinstance(message, ApiMessage)
+            self._deliver(host, RequestReceived(token, message))
+
+    # --- answers ----------------------------------------------------------------------
+
+    def reply(self, host: Host, effect: Reply | SnapshotReply | ApiReply) -> None:
+        """Carry out a node's answer; FatalError for a second one, or one of the wrong kind."""
+        target = host.tokens.pop(effect.token, None)
+        if target is None:
+            raise FatalError(f"request {effect.token} was answered twice")
+        if type(effect) is SnapshotReply:
+            effect = _with_piece(host, effect)
+        if isinstance(target, ClientCall):
+            if isinstance(effect, ApiReply) == (target.message is not None):
+                raise FatalError(f"a node's answer to a client: {effect!r}")
+            body = effect.body if isinstance(effect, ApiReply) else answer_body(effect.message)
+            self.calls.answer(target, body)
+            return
+        if isinstance(effect, ApiReply) != isinstance(target.message, ApiMessage):
+            raise FatalError(f"a client's answer to another node: {effect!r}")
+        if isinstance(effect, ApiReply):
+            assert isinstance(target.message, ApiMessage)
+            target.answer = _api_answer(target.message, effect.body)
+        else:
+            assert isinstance(effect, Reply)
+            for told in self.on_reply:
+                told(host, target, effect)
+            target.answer = effect.message
+        arrival = self.network.arrival(self._time.now, host.id, target.source)
+        self._time.schedule(arrival, "response", target)
 
     def _on_response(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         if not self.network.hears(rpc.source, rpc.destination):
             self.network.lose("response", rpc, rpc.source)
         elif self._close(rpc):
             self._time.fact(f"< {rpc.source} {rpc.destination} {rpc.correlation}")
-            answer = ResponseReceived(rpc.destination, rpc.correlation, rpc.answer)
-            self._deliver(self._hosts[rpc.source], answer)
+            self._deliver(self._hosts[rpc.source], _heard(rpc, rpc.answer))
 
     def _on_failed(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         if self._close(rpc):
             self._time.fact(f"x {rpc.source} {rpc.destination} {rpc.correlation}")
-            failure = ResponseReceived(rpc.destination, rpc.correlation, None)
-            self._deliver(self._hosts[rpc.source], failure)
+            self._deliver(self._hosts[rpc.source], _heard(rpc, None))
 
     def _close(self, rpc: Rpc) -> bool:
         """Whether the sender still waits for the answer to ``rpc``; it does no longer."""
         host = self._hosts[rpc.source]
         if host.life != rpc.source_life:
             return False
-        if host.requests.get(rpc.correlation) is not rpc:
+        key = _key(rpc)
+        if host.requests.get(key) is not rpc:
             return False  # It timed out: the connection is closed.
-        del host.requests[rpc.correlation]
+        del host.requests[key]
         return True
 
     def _on_sweep(self, host: Host, life: int, _c: Any) -> None:
@@ -149,23 +207,7 @@ class Wires:
             self.network.reset_link(rpc.source, rpc.destination)
             self._on_failed(rpc, None, None)
 
-    def reply(self, host: Host, effect: Reply | ApiReply) -> None:
-        """Carry out a node's answer; FatalError when it was given before."""
-        target = host.tokens.pop(effect.token, None)
-        if target is None:
-            raise FatalError(f"request {effect.token} was answered twice")
-        if isinstance(target, Rpc):
-            if not isinstance(effect, Reply):
-                raise FatalError(f"a client's answer to another node: {effect!r}")
-            for told in self.on_reply:
-                told(host, target, effect)
-            target.answer = effect.message
-            arrival = self.network.arrival(self._time.now, host.id, target.source)
-            self._time.schedule(arrival, "response", target)
-        else:
-            if not isinstance(effect, ApiReply):
-                raise FatalError(f"a node's answer to a client: {effect!r}")
-            self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", target, effect.body)
+    # --- faults -----------------------------------------------------------------------
 
     def origin(self, host: Host, token: int) -> tuple[bool, int]:
         """Return who asked with ``token``: (whether a client, number of client or node)."""
@@ -192,61 +234,65 @@ class Wires:
             for rpc in peer.requests.values():
                 if rpc.destination == host.id:
                     time.schedule(time.now + self._knobs.latency_min, "failed", rpc)
-        for call in self._open[host.id]:
-            time.schedule(time.now + CLIENT_LATENCY, "call-failed", call, "reset")
+        self.calls.reset(host)
 
-    # --- clients ----------------------------------------------------------------------
 
-    def call(
-        self,
-        client: int,
-        host: Host,
-        api: str,
-        version: int,
-        body: dict[str, Any],
-        timeout: int,
-        done: Done,
-    ) -> None:
-        """Send a client's request; ``done`` is told the outcome once. See ``World.call``."""
-        time = self._time
-        self._calls += 1
-        call = ClientCall(client, host.id, host.life, self._calls, api, version, body)
-        self._done[call.number] = done
-        if host.node is None:
-            time.schedule(time.now + CLIENT_LATENCY, "call-failed", call, "refused")
-            return
-        self._open[host.id].append(call)
-        time.schedule(time.now + CLIENT_LATENCY, "call", call)
-        time.schedule(time.now + timeout, "call-failed", call, "timeout")
+def _key(rpc: Rpc) -> int:
+    message = rpc.message
+    if type(message) is ApiMessage and not message.quorum:
+        return ~rpc.correlation
+    return rpc.correlation
 
-    def _on_call(self, call: ClientCall, _b: Any, _c: Any) -> None:
-        host = self._hosts[call.node]
-        if host.node is None or host.life != call.node_life:
-            return  # The connection was reset when the process died.
-        self._tokens += 1
-        host.tokens[self._tokens] = call
-        self._time.fact(f"call {call.client} {call.node} {call.api} {self._tokens}")
-        self._deliver(host, ApiRequest(self._tokens, call.api, call.version, call.body))
 
-    def _on_answer(self, call: ClientCall, body: dict[str, Any], _c: Any) -> None:
-        self._complete(call, "ok", body, None)
+def _heard(rpc: Rpc, answer: Any) -> Event:
+    """Return the event by which a sender learns what came of ``rpc``; None: nothing."""
+    message = rpc.message
+    if type(message) is not ApiMessage:
+        return ResponseReceived(rpc.named, rpc.correlation, answer)
+    if not message.quorum:
+        return ApiResponseReceived(rpc.named, rpc.correlation, answer)
+    known = None if answer is None else _versions(answer)
+    return ResponseReceived(rpc.named, rpc.correlation, known)
 
-    def _on_call_failed(self, call: ClientCall, why: str, _c: Any) -> None:
-        if why == "refused":
-            self._complete(call, "refused", {}, "connection refused")
-        elif why == "reset":
-            self._complete(call, "lost", {}, "connection reset")
-        else:
-            self._complete(call, "lost", {}, "timed out")
 
-    def _complete(
-        self, call: ClientCall, status: str, body: dict[str, Any], error: str | None
-    ) -> None:
-        if call.done:
-            return
-        call.done = True
-        pending = self._open[call.node]
-        if call in pending:
-            pending.remove(call)
-        self._time.fact(f"answered {call.client} {call.number} {status}")
-        self._done.pop(call.number)(status, body, error)
+def _versions(body: dict[str, Any]) -> Response:
+    """Return an answer to ApiVersions as the core sees it."""
+    low = high = 0
+    for feature in body["supported_features"]:
+        if feature["name"] == KRAFT_FEATURE:
+            low, high = feature["min_version"], feature["max_version"]
+    return ApiVersionsResponse(body["error_code"], low, high)
+
+
+def _with_piece(host: Host, effect: SnapshotReply) -> Reply:
+    """Put the bytes asked for into the answer to a FetchSnapshot, read from the disk now."""
+    message = effect.message
+    name = message.snapshot_end, message.snapshot_epoch
+    piece = host.disk.read_snapshot(name, message.position, effect.max_bytes)
+    if piece is None:
+        message.partition_error = SNAPSHOT_NOT_FOUND
+    else:
+        message.data = piece
+    return Reply(effect.token, message)
+
+
+def _api_message(api: str, body: dict[str, Any], *, quorum: bool = False) -> ApiMessage:
+    """Return a request as it comes out of the socket at the other end.
+
+    It goes out at the highest version, which all nodes here know.
+    """
+    try:
+        version = SUPPORTED[api][1]
+        request = f"{api}Request"
+        sent, _ = decode(request, version, encode(request, version, body))
+    except (KeyError, ProtocolError) as error:
+        raise FatalError(f"a request that cannot be sent, {api}: {error}") from error
+    return ApiMessage(api, version, sent, quorum)
+
+
+def _api_answer(message: ApiMessage, body: dict[str, Any]) -> dict[str, Any]:
+    try:
+        response = f"{message.api}Response"
+        return decode(response, message.version, encode(response, message.version, body))[0]
+    except ProtocolError as error:
+        raise FatalError(f"an answer that cannot be sent, {message.api}: {error}") from error

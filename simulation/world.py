@@ -16,38 +16,34 @@ from histories.trace import TraceEvent
 from nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
-    AppendLog,
+    ApiResponseReceived,
     Effect,
     Event,
     FatalError,
-    FlushLog,
     Reply,
     RequestReceived,
     ResponseReceived,
     Send,
+    SendApi,
+    SnapshotReply,
     Stopped,
     Tick,
     Trace,
-    TruncateLog,
-    WriteQuorumState,
 )
 from nodes.consensus.kraft.messages import Request
-from nodes.consensus.recovered import Recovered
 from nodes.draw import draw, draw_below
-from simulation.disk import DiskContent, DiskError, Durable
-from simulation.host import DiskWork, Host, NodeFactory
+from simulation.calls import Done
+from simulation.disk import Disk, DiskContent, DiskError, Durable
+from simulation.disk_work import DURABLE_TYPES, DiskWorker
+from simulation.host import Host, NodeFactory
 from simulation.knobs import Knobs
 from simulation.timeline import DISK, TIMER, Timeline, WorldError
-from simulation.wires import Done, Wires
+from simulation.wires import Wires
 
 WALL_START = 1_700_000_000_000_000
 """Wall-clock microseconds since 1970 at virtual time 0."""
 
-PAGE_CACHE_WRITE = 10
-"""Microseconds an append takes that nobody flushes."""
-
 _BUSY_LOOP = 1000
-_DURABLE: tuple[type, ...] = (AppendLog, TruncateLog, FlushLog, WriteQuorumState)
 
 
 class World(Timeline):
@@ -56,7 +52,8 @@ class World(Timeline):
     ``names`` are the hosts in order; the id of a node is its position + 1. ``events``
     collects the traces, in order of time. ``on_trace`` is told of each trace event and
     ``on_disk`` of each durable operation just before it reaches the disk and ``on_request``
-    and ``on_response`` of each quorum RPC as its node begins to handle it.
+    and ``on_response`` of each quorum RPC as its node begins to handle it, ``on_wipe`` of
+    each disk that was replaced by an empty one.
     """
 
     def __init__(
@@ -67,9 +64,9 @@ class World(Timeline):
         self.knobs = knobs or Knobs()
         self.events: list[TraceEvent] = []
         self.on_trace: list[Callable[[Host, TraceEvent], None]] = []
-        self.on_disk: list[Callable[[Host, Durable], None]] = []
         self.on_request: list[Callable[[Host, Request], None]] = []
         self.on_response: list[Callable[[Host, ResponseReceived], None]] = []
+        self.on_wipe: list[Callable[[Host], None]] = []
         self._factory = factory
         self._hosts: dict[int, Host] = {}
         self._ids: dict[str, int] = {}
@@ -84,8 +81,14 @@ class World(Timeline):
             )
         self.hosts = list(self._hosts.values())
         self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver)
+        self._disks = DiskWorker(self, seed, self.knobs)
         self.register("disk", DISK, self._on_disk_done)
         self.register("timer", TIMER, self._on_timer)
+
+    @property
+    def on_disk(self) -> list[Callable[[Host, Durable], None]]:
+        """Who is told of each durable operation just before it reaches the disk."""
+        return self._disks.on_disk
 
     def host(self, name: str) -> Host:
         """Return the host called ``name``; raises :class:`WorldError` for an unknown one."""
@@ -106,13 +109,16 @@ class World(Timeline):
         body: dict[str, Any],
         timeout: int,
         done: Done,
+        listener: str | None = None,
     ) -> None:
         """Send a client's request; ``done`` is told the outcome once.
 
         ``client`` numbers the connection. Bodies are not copied: neither side may change
-        one that it has handed over. ``timeout`` is in microseconds.
+        one that it has handed over. ``timeout`` is in microseconds, ``listener`` the name of
+        the listener to connect to, None for the host's own.
         """
-        self.wires.call(client, self.host(node), api, version, body, timeout, done)
+        host = self.host(node)
+        self.wires.calls.call(client, host, api, version, body, timeout, done, listener)
 
     # --- what faults do ---------------------------------------------------------------
 
@@ -127,16 +133,8 @@ class World(Timeline):
             host.trace_seq = 0
         self.fact(f"start {host.id} {host.life}")
         mono, wall_ms = self.now + host.mono_offset, self._wall(host) // 1000
-        disk = host.disk
-        disk.recover()
         try:
-            host.node = self._factory(
-                host.id,
-                host.incarnation,
-                Recovered(disk.quorum_state, tuple(disk.log)),
-                mono,
-                wall_ms,
-            )
+            host.node = self._factory(host, host.disk.recover(), mono, wall_ms)
             effects = host.node.start(mono, wall_ms)
         except Exception as error:
             self._die(host, error)
@@ -155,11 +153,21 @@ class World(Timeline):
         if host.node is None:
             return False
         self.fact(f"kill {host.id} {lose_power}")
-        self._finish_disk_work(host)
+        self._disks.interrupt(host)
         if lose_power:
             host.disk.lose_power(draw(self.seed, "power", host.id, host.life))
         self._end(host)
         return True
+
+    def wipe(self, name: str, disk: Disk) -> None:
+        """Replace the host's disk by ``disk``; raises WorldError while a process runs."""
+        host = self.host(name)
+        if host.node is not None:
+            raise WorldError(f"the disk of {name} is in use")
+        self.fact(f"wipe {host.id} {disk.directory.hex()}")
+        host.disk = disk
+        for told in self.on_wipe:
+            told(host)
 
     def pause(self, name: str) -> bool:
         """Stop the process (SIGSTOP); messages to it queue up. False if it cannot be."""
@@ -194,7 +202,7 @@ class World(Timeline):
         """What waits on different connections may be read in any order of connections."""
 
         def connection(event: Event) -> tuple[bool, int]:
-            if isinstance(event, ResponseReceived):
+            if isinstance(event, ResponseReceived | ApiResponseReceived):
                 return False, event.source
             if isinstance(event, RequestReceived | ApiRequest):
                 return self.wires.origin(host, event.token)
@@ -286,23 +294,13 @@ class World(Timeline):
 
     def _execute(self, host: Host, effects: list[Effect]) -> None:
         for effect in effects:
-            if type(effect) in _DURABLE:
+            if type(effect) in DURABLE_TYPES:
                 break
         else:
             if effects:
                 self._emit(host, effects)
             return
-        at = self.now
-        operations: list[tuple[int, Durable]] = []
-        rest: list[Effect] = []
-        for effect in effects:
-            if isinstance(effect, AppendLog | TruncateLog | FlushLog | WriteQuorumState):
-                at += self._disk_time(host, effect)
-                operations.append((at, effect))
-            else:
-                rest.append(effect)
-        host.busy = DiskWork(operations, rest)
-        self.schedule(at, "disk", host, host.life)
+        self.schedule(self._disks.begin(host, effects), "disk", host, host.life)
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
         """Let the world see what a step did, once it is durable."""
@@ -315,9 +313,12 @@ class World(Timeline):
                 elif kind is Send:
                     assert isinstance(effect, Send)
                     self.wires.send(host, effect)
-                elif kind is Reply or kind is ApiReply:
-                    assert isinstance(effect, Reply | ApiReply)
+                elif kind is Reply or kind is ApiReply or kind is SnapshotReply:
+                    assert isinstance(effect, Reply | ApiReply | SnapshotReply)
                     self.wires.reply(host, effect)
+                elif kind is SendApi:
+                    assert isinstance(effect, SendApi)
+                    self.wires.send_api(host, effect)
                 elif kind is Stopped:
                     self.fact(f"stopped {host.id}")
                     self._end(host)
@@ -355,54 +356,21 @@ class World(Timeline):
 
     # --- disk work --------------------------------------------------------------------
 
-    def _disk_time(self, host: Host, effect: Effect) -> int:
-        if type(effect) is AppendLog:
-            return PAGE_CACHE_WRITE
-        host.disk_count += 1
-        low, high = self.knobs.fsync_min, self.knobs.fsync_max
-        number = draw(self.seed, "disk", host.id, host.disk_count)
-        span = high - low if number & 7 == 0 else (high - low) >> 3
-        time = low + (number >> 3) % (span + 1)
-        return time * self.knobs.slow_factor if host.id == self.knobs.slow_disk else time
-
-    def _apply(self, host: Host, effect: Durable) -> None:
-        for told in self.on_disk:
-            told(host, effect)
-        host.disk.apply(effect)
-        self.fact(f"d {host.id} {host.disk.fact(effect)}")
-
     def _on_disk_done(self, host: Host, life: int, _c: Any) -> None:
         if host.life != life or host.busy is None:
             return
         work = host.busy
         try:
-            for _, effect in work.operations:
-                self._apply(host, effect)
+            self._disks.carry_out(host)
         except DiskError as error:
             self._die(host, error)
             return
-        work.operations = []
         if host.paused:
             host.frozen = True
             return
         host.busy = None
         self._emit(host, work.effects)
         self._drain(host)
-
-    def _finish_disk_work(self, host: Host) -> None:
-        """The process dies amid its disk work: what is complete stays, and the operation
-        under way may or may not have reached the disk."""
-        if host.busy is None:
-            return
-        try:
-            for at, effect in host.busy.operations:
-                if at > self.now:
-                    if draw(self.seed, "torn", host.id, host.disk_count) & 1:
-                        self._apply(host, effect)
-                    break
-                self._apply(host, effect)
-        except DiskError:
-            return  # The node is dying anyway, and so did this operation.
 
     # --- ends of processes ------------------------------------------------------------
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from harness.environment import Grudge
+from harness.voter_changes import VoterChange
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
@@ -16,6 +18,9 @@ class FakeEnvironment:
 
     def __init__(self, leader: str | None = "n1") -> None:
         self.nodes = NODES
+        self.controllers = NODES
+        self.dynamic_quorum = True
+        self.open_changes = 0
         self.current_leader = leader
         self.calls: list[tuple[str, Any]] = []
         self.failing: set[str] = set()
@@ -65,6 +70,24 @@ class FakeEnvironment:
         assert node not in self.down, "no process to resume"
         self.paused.discard(node)
         return {node: {"state": "S"}}
+
+    def cut_power(self, node: str) -> dict[str, Any]:
+        self._did("cut_power", node)
+        self.down.add(node)
+        self.paused.discard(node)
+        return {node: {"power_lost": True}}
+
+    def wipe(self, node: str) -> dict[str, Any]:
+        self._did("wipe", node)
+        assert node in self.down, "its disk is in use"
+        return {node: {"wiped": True}}
+
+    def change_voters(self, changes: Sequence[VoterChange]) -> dict[str, Any]:
+        self._did("change_voters", [(change.action, change.node) for change in changes])
+        return {change.node: {"asked": change.action} for change in changes}
+
+    def voter_changes(self) -> dict[str, Any]:
+        return {"ended": [], "open": self.open_changes}
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from nodes.consensus.effects import (
 )
 from nodes.consensus.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from nodes.consensus.recovered import Recovered
+from simulation.host import Host
 from simulation.knobs import Knobs
 from simulation.world import World
 
@@ -43,8 +44,8 @@ class ToyNode:
     node_id: int
     peers: list[int]
     incarnation: int
+    recovered: Recovered
     log: list[bytes]
-    quorum_state: WriteQuorumState | None
     deadline: int = 0
     asked: int = 0
     seen: list[tuple[int, Event]] = field(default_factory=list)
@@ -95,17 +96,10 @@ class Toys:
         for name in names:
             self.world.start(name)
 
-    def _make(
-        self,
-        node_id: int,
-        incarnation: int,
-        recovered: Recovered,
-        now: int,
-        wall_ms: int,
-    ) -> ToyNode:
-        peers = [i for i in self.made if i != node_id]
-        node = ToyNode(node_id, peers, incarnation, list(recovered.batches), recovered.quorum_state)
-        self.made[node_id].append(node)
+    def _make(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> ToyNode:
+        peers = [i for i in self.made if i != host.id]
+        node = ToyNode(host.id, peers, host.incarnation, recovered, list(recovered.batches))
+        self.made[host.id].append(node)
         return node
 
     def node(self, node_id: int) -> ToyNode:

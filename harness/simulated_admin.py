@@ -1,0 +1,86 @@
+"""An operator in virtual time: carries out voter changes, one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.voter_changes import Members, Pause, Steps, VoterChange, carry_out
+from harness.workload import Answer, Call
+from nodes.protocol.codec import ProtocolError, decode, encode
+from simulation.world import World
+
+ADMIN = 1_000_000
+"""The number of the operator's connections, beside those of client threads."""
+
+_STATUS: dict[str, Any] = {"ok": "ok", "refused": "refused", "lost": "lost"}
+
+
+def virtual_call(world: World, client: int, call: Call, done: Callable[[Answer], None]) -> None:
+    """Send a client's request through the codec both ways; ``done`` is told what came of it."""
+    name, version = f"{call.api}Request", call.version
+    body, _ = decode(name, version, encode(name, version, call.body))
+
+    def answered(status: str, answer: dict[str, Any], error: str | None) -> None:
+        if status == "ok":
+            response = f"{call.api}Response"
+            try:
+                answer, _ = decode(response, version, encode(response, version, answer))
+            except ProtocolError as error_:
+                # A real node would die of an answer that it cannot write.
+                world.crash(call.node, str(error_))
+                status, answer, error = "lost", {}, "connection reset"
+        done(Answer(_STATUS[status], answer, error))
+
+    world.call(client, call.node, call.api, version, body, call.timeout_ms * 1000, answered)
+
+
+class VirtualAdmin:
+    """Takes voter changes and does not give up on one before it is there or refused."""
+
+    def __init__(self, world: World, members: Members) -> None:
+        self._world = world
+        self._members = members
+        self._queue: deque[VoterChange] = deque()
+        self._steps: Steps | None = None
+        self._ended: list[dict[str, Any]] = []
+
+    @property
+    def open(self) -> int:
+        """How many changes are not there yet."""
+        return len(self._queue) + (self._steps is not None)
+
+    def ask(self, changes: Sequence[VoterChange]) -> None:
+        """Take ``changes`` on, after those asked for before."""
+        self._queue.extend(changes)
+        if self._steps is None:
+            self._next()
+
+    def take_ended(self) -> list[dict[str, Any]]:
+        """Return what became of changes since the last time this was asked."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _next(self) -> None:
+        self._steps = None
+        if self._queue:
+            change = self._queue.popleft()
+            self._world.fact(f"admin {change.action} {change.node}")
+            self._steps = carry_out(change, self._members)
+            self._advance(None)
+
+    def _advance(self, answer: Answer | None) -> None:
+        steps = self._steps
+        assert steps is not None
+        try:
+            step = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as stop:
+            self._ended.append(stop.value.as_evidence())
+            self._next()
+            return
+        if isinstance(step, Pause):
+            at = self._world.now + step.ms * 1000
+            self._world.at(at, lambda: self._advance(None), "admin")
+        else:
+            virtual_call(self._world, ADMIN, step, self._advance)

@@ -1,0 +1,113 @@
+"""The machines of a simulated run: who controls, who only observes, and how disks are formatted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.recovered import Recovered
+from nodes.draw import draw
+from nodes.log.format import DEFAULT_METADATA_VERSION, InitialVoter, bootstrap_snapshot
+from nodes.node import Node, NodeConfig
+from simulation.disk import Disk
+from simulation.host import Host
+from simulation.knobs import Knobs
+from simulation.world import World
+
+CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
+CONTROLLER_PORT = 9093
+BROKER_PORT = 9092
+BROKER_LISTENER = "PLAINTEXT"
+
+
+class SimulatedCluster:
+    """``controllers`` by name, with node ids from 1 on; brokers ``b1``, ``b2`` … follow them.
+
+    In a dynamic quorum the first controllers are its first voters, by a bootstrap snapshot
+    that each of them was formatted with; the other hosts find them by address.
+    """
+
+    def __init__(self, controllers: Sequence[str], seed: int, knobs: Knobs) -> None:
+        self.controllers = tuple(controllers)
+        self.brokers = tuple(f"b{i}" for i in range(1, knobs.brokers + 1))
+        self.names = self.controllers + self.brokers
+        self.ids = {name: i for i, name in enumerate(self.names, start=1)}
+        count = knobs.first_voters or len(self.controllers)
+        self.first_voters = tuple(range(1, count + 1)) if knobs.dynamic else ()
+        self.knobs = knobs
+        self._seed = seed
+        self._endpoints = {self.ids[n]: Endpoint(n, CONTROLLER_PORT) for n in self.controllers}
+        self._generations = dict.fromkeys(self.ids.values(), 0)
+
+    @property
+    def configured_voters(self) -> tuple[int, ...]:
+        """The ids of the voters of a static quorum; none where it is dynamic."""
+        return () if self.knobs.dynamic else tuple(self._endpoints)
+
+    @property
+    def controller_endpoints(self) -> dict[str, Endpoint]:
+        """Where quorum RPCs go, by name."""
+        return {name: self._endpoints[self.ids[name]] for name in self.controllers}
+
+    def directory(self, node_id: int) -> bytes:
+        """Return the directory id of the node's present disk."""
+        generation = self._generations[node_id]
+        halves = (draw(self._seed, "directory", node_id, generation, half) for half in (0, 1))
+        return b"".join(half.to_bytes(8, "big") for half in halves)
+
+    def format_all(self, world: World) -> None:
+        """Give every host its first disk."""
+        for host in world.hosts:
+            bootstrap = self._bootstrap() if host.id in self.first_voters else None
+            host.disk = Disk(self.directory(host.id), bootstrap, self.knobs.segment_bytes)
+            if host.name in self.brokers:
+                host.listener = BROKER_LISTENER
+
+    def _bootstrap(self) -> bytes:
+        voters = [InitialVoter(i, self._endpoints[i], self.directory(i)) for i in self.first_voters]
+        return bootstrap_snapshot(voters, {"metadata.version": DEFAULT_METADATA_VERSION})
+
+    def new_disk(self, node_id: int) -> Disk:
+        """Return an empty disk with a new directory id, formatted to join the quorum."""
+        self._generations[node_id] += 1
+        return Disk(self.directory(node_id), None, self.knobs.segment_bytes)
+
+    def was_wiped(self, node_id: int) -> bool:
+        """Whether the node's first disk is gone."""
+        return self._generations[node_id] > 0
+
+    def make_node(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Node:
+        """Return the process of a host (:class:`~simulation.host.NodeFactory`)."""
+        knobs = self.knobs
+        config = NodeConfig(
+            node_id=host.id,
+            cluster_id=CLUSTER_ID,
+            directory_id=host.disk.directory,
+            voters={} if knobs.dynamic else self._endpoints,
+            seed=self._seed,
+            incarnation=host.incarnation,
+            default_replication=min(3, len(self.names)),
+            bootstrap_servers=tuple(self._endpoints.values()),
+        )
+        if host.name in self.brokers:
+            config = replace(
+                config,
+                controller=False,
+                broker=True,
+                can_become_voter=False,
+                broker_listener=Endpoint(host.name, BROKER_PORT),
+                broker_incarnation=self._incarnation(host),
+            )
+        else:
+            listener = self._endpoints[host.id]
+            config = replace(config, listener=listener, auto_join=knobs.auto_join)
+        numbers: dict[str, Any] = (
+            knobs.node | knobs.hasty if host.id in knobs.hasty_nodes else dict(knobs.node)
+        )
+        return Node(replace(config, **numbers), recovered, now, wall_ms)
+
+    def _incarnation(self, host: Host) -> bytes:
+        halves = (draw(self._seed, "broker", host.id, host.life, half) for half in (0, 1))
+        return b"".join(half.to_bytes(8, "big") for half in halves)

@@ -1,0 +1,143 @@
+"""The simulated cluster as a nemesis sees it, and its disks as a real run would leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.run_data import DiskImage
+from harness.environment import Environment, Evidence, Grudge
+from harness.simulated_admin import VirtualAdmin
+from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
+from harness.voter_changes import Members, VoterChange
+from histories.trace import TraceEvent
+from nodes.draw import draw
+from nodes.log.snapshots import snapshot_name
+from nodes.log.uuids import to_text
+from simulation.disk import DiskContent
+from simulation.host import Host
+from simulation.world import World
+
+
+class SimulatedEnvironment(Environment):
+    """The cluster as a nemesis sees it (:class:`harness.environment.Environment`)."""
+
+    def __init__(self, world: World, cluster: SimulatedCluster) -> None:
+        self._nodes = cluster.names
+        self.images: list[DiskImage] = []
+        self._world = world
+        self._cluster = cluster
+        self._kills = 0
+        self._leader: tuple[int, str] | None = None
+        ids = {name: cluster.ids[name] for name in cluster.controllers}
+        members = Members(
+            ids,
+            cluster.controller_endpoints,
+            CLUSTER_ID,
+            lambda node: cluster.directory(ids[node]),
+        )
+        self.admin = VirtualAdmin(world, members)
+        world.on_trace.append(self._note_leader)
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        return self._nodes
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        return self._cluster.controllers
+
+    @property
+    def dynamic_quorum(self) -> bool:
+        return self._cluster.knobs.dynamic
+
+    def _note_leader(self, host: Host, event: TraceEvent) -> None:
+        if event.state == "leader" and (self._leader is None or event.epoch >= self._leader[0]):
+            self._leader = (event.epoch, event.node)
+
+    def leader(self) -> str | None:
+        return self._leader[1] if self._leader else None
+
+    def drop(self, grudge: Grudge) -> Evidence:
+        self._world.cut(grudge)
+        return {node: {"drops": sorted(grudge[node])} for node in sorted(grudge)}
+
+    def heal(self) -> Evidence:
+        return {node: {"dropped": count} for node, count in self._world.heal().items()}
+
+    def kill(self, node: str) -> Evidence:
+        world = self._world
+        power = draw(world.seed, "lose-power", node, world.now) % 100 < world.knobs.power_loss
+        return self._end(node, power)
+
+    def cut_power(self, node: str) -> Evidence:
+        return self._end(node, True)
+
+    def _end(self, node: str, power: bool) -> Evidence:
+        world = self._world
+        killed = world.kill(node, lose_power=power)
+        if killed:
+            self._kills += 1
+            self.take_image(node, f"kill-{self._kills}")
+        incarnation = world.host(node).incarnation
+        return {node: {"killed": killed, "incarnation": incarnation, "power_lost": power}}
+
+    def start(self, node: str) -> Evidence:
+        started = self._world.start(node)
+        return {node: {"started": started, "incarnation": self._world.host(node).incarnation}}
+
+    def pause(self, node: str) -> Evidence:
+        return {node: {"paused": self._world.pause(node)}}
+
+    def resume(self, node: str) -> Evidence:
+        return {node: {"resumed": self._world.resume(node)}}
+
+    def wipe(self, node: str) -> Evidence:
+        disk = self._cluster.new_disk(self._cluster.ids[node])
+        self._world.wipe(node, disk)
+        return {node: {"wiped": True, "directory": to_text(disk.directory)}}
+
+    def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
+        self.admin.ask(changes)
+        return {change.node: {"asked": change.action} for change in changes}
+
+    def voter_changes(self) -> Evidence:
+        return {"ended": self.admin.take_ended(), "open": self.admin.open}
+
+    def take_image(self, node: str, label: str) -> None:
+        """Keep what the node's disk holds now."""
+        self.images.append(disk_image(node, label, self._world.content(node)))
+
+
+def disk_image(node: str, label: str, content: DiskContent) -> DiskImage:
+    """Return ``content`` as the files of a real node would hold it."""
+    state = content.quorum_state
+    saved: dict[str, object] | None = None
+    if state is not None and state.kraft_version >= 1:
+        saved = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "votedDirectoryId": to_text(state.voted_directory),
+            "data_version": 1,
+        }
+    elif state is not None:
+        saved = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter} for voter in state.voters],
+            "data_version": 0,
+        }
+    return DiskImage(
+        node=node,
+        label=label,
+        log=b"".join(content.batches),
+        quorum_state=saved,
+        start_offset=content.start,
+        snapshots=tuple(
+            (snapshot_name(*name), content.snapshots[name]) for name in sorted(content.snapshots)
+        ),
+        directory=to_text(content.directory),
+    )

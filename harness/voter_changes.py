@@ -1,0 +1,186 @@
+"""Changing the voters of a dynamic quorum (KIP-853), as an operator with an admin client does.
+
+A change is a goal, "this node votes" or "this node does not", so it may be asked for again
+after an answer that was lost: look who leads and who votes (DescribeQuorum), ask for what
+is missing (AddRaftVoter, RemoveRaftVoter), look again. The coroutine yields requests and
+pauses; real clients drive it with sockets and clocks, the simulator in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from harness.workload import Answer, Call
+from nodes.consensus.endpoint import Endpoint
+from nodes.protocol import errors
+
+DESCRIBE_VERSION: Final = 2
+"""The first version that tells directory ids."""
+
+ADD_VERSION: Final = 1
+REMOVE_VERSION: Final = 0
+LISTENER: Final = "CONTROLLER"
+TIMEOUT_MS: Final = 5000
+PAUSE_MS: Final = 300
+FEWEST_VOTERS: Final = 2
+"""A removal that would leave fewer is refused: one voter is no quorum worth testing."""
+
+_QUESTION: Final = {
+    "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+}
+_FINAL: Final = frozenset(
+    {errors.UNSUPPORTED_VERSION, errors.INVALID_REQUEST, errors.INCONSISTENT_CLUSTER_ID}
+)
+"""Refusals that asking again cannot change."""
+
+
+@dataclass(slots=True, frozen=True)
+class VoterChange:
+    """``add``: let ``node`` vote with the disk it has now, in place of an older disk of the
+    same node if that votes. ``remove``: let it vote no longer, whatever its disk."""
+
+    action: Literal["add", "remove"]
+    node: str
+
+
+@dataclass(slots=True, frozen=True)
+class Members:
+    """The cluster as the operator knows it: node ids and quorum endpoints by name, cluster id,
+    and for a name the directory id of the disk the node has at present."""
+
+    ids: Mapping[str, int]
+    endpoints: Mapping[str, Endpoint]
+    cluster_id: str
+    directory: Callable[[str], bytes]
+
+
+@dataclass(slots=True)
+class Pause:
+    """Wait before the next step."""
+
+    ms: int = PAUSE_MS
+
+
+@dataclass(slots=True)
+class Changed:
+    """How a change ended: ``result`` is ``done`` (it is so), ``refused`` (it cannot be), with
+    the last error of a quorum that would not, by its code."""
+
+    change: VoterChange
+    result: Literal["done", "refused"]
+    attempts: int
+    errors: list[int] = field(default_factory=list)
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "action": self.change.action,
+            "node": self.change.node,
+            "result": self.result,
+            "attempts": self.attempts,
+            "errors": self.errors,
+        }
+
+
+Steps = Generator[Call | Pause, Answer | None, Changed]
+
+
+@dataclass(slots=True)
+class _View:
+    """What the leader ``node`` says: the directory ids of the voters."""
+
+    node: str
+    voters: dict[int, bytes]
+
+
+def carry_out(change: VoterChange, members: Members) -> Steps:
+    """Bring ``change`` about; it ends only when the change is there or is refused for good."""
+    node_id = members.ids[change.node]
+    done = Changed(change, "done", 0)
+    asked = 0
+    while True:
+        view = yield from _look(members, asked)
+        asked += 1
+        if view is None:
+            yield Pause()
+            continue
+        step = _next_step(change, node_id, view, members)
+        if step == "done":
+            return done
+        if step == "refuse":
+            done.result = "refused"
+            return done
+        done.attempts += 1
+        answer = yield step
+        assert answer is not None
+        error = answer.body["error_code"] if answer.status == "ok" else None
+        if error is not None and error != errors.NONE:
+            done.errors = [*done.errors[-9:], error]
+        if error in _FINAL:
+            done.result = "refused"
+            return done
+        if error != errors.NONE:
+            yield Pause()
+
+
+def _next_step(
+    change: VoterChange, node_id: int, view: _View, members: Members
+) -> Call | Literal["done", "refuse"]:
+    voting = view.voters.get(node_id)
+    if change.action == "remove":
+        if voting is None:
+            return "done"
+        if len(view.voters) <= FEWEST_VOTERS:
+            return "refuse"
+        return _remove(view.node, node_id, voting, members)
+    present = members.directory(change.node)
+    if voting == present:
+        return "done"
+    if voting is not None:
+        return _remove(view.node, node_id, voting, members)
+    return _add(view.node, change.node, present, members)
+
+
+def _look(members: Members, asked: int) -> Generator[Call | Pause, Answer | None, _View | None]:
+    """Ask all controllers in turn; return the view of the one that leads, None if none does."""
+    names: Sequence[str] = tuple(members.endpoints)
+    for place in range(len(names)):
+        node = names[(asked + place) % len(names)]
+        answer = yield Call(node, "DescribeQuorum", DESCRIBE_VERSION, _QUESTION, 1000)
+        if answer is None or answer.status != "ok" or answer.body["error_code"] != errors.NONE:
+            continue
+        for topic in answer.body["topics"]:
+            for partition in topic["partitions"]:
+                leads = partition["leader_id"] == members.ids[node]
+                if partition["error_code"] == errors.NONE and leads:
+                    return _view(node, partition)
+    return None
+
+
+def _view(node: str, partition: Mapping[str, Any]) -> _View:
+    voters = partition["current_voters"]
+    return _View(node, {v["replica_id"]: bytes(v["replica_directory_id"]) for v in voters})
+
+
+def _add(leader: str, node: str, directory: bytes, members: Members) -> Call:
+    endpoint = members.endpoints[node]
+    body = {
+        "cluster_id": members.cluster_id,
+        "timeout_ms": TIMEOUT_MS,
+        "voter_id": members.ids[node],
+        "voter_directory_id": directory,
+        "listeners": [{"name": LISTENER, "host": endpoint.host, "port": endpoint.port}],
+        "ack_when_committed": True,
+    }
+    return Call(leader, "AddRaftVoter", ADD_VERSION, body, TIMEOUT_MS)
+
+
+def _remove(leader: str, node_id: int, directory: bytes, members: Members) -> Call:
+    body = {
+        "cluster_id": members.cluster_id,
+        "voter_id": node_id,
+        "voter_directory_id": directory,
+    }
+    return Call(leader, "RemoveRaftVoter", REMOVE_VERSION, body, TIMEOUT_MS)

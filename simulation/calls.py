@@ -1,0 +1,165 @@
+"""The calls of clients. A client is never cut off: it runs on the control host.
+
+A call is refused where no process runs, and lost when the process dies or the answer takes
+too long. Voter changes are requests of the quorum, whoever sends them: the node is given
+them as such (``nodes.consensus.kraft.messages``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nodes.consensus.effects import ApiRequest, Event, FatalError, RequestReceived
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
+    QuorumResponse,
+    RemoveRaftVoterRequest,
+    Request,
+    VoterChangeResponse,
+)
+from simulation.host import ClientCall, Host
+from simulation.timeline import CLIENT, Timeline
+
+CLIENT_LATENCY = 300
+"""Microseconds from a client to a node, or back."""
+
+CLIENT_HOST = "control"
+"""Where clients come from, as nodes see it."""
+
+Done = Callable[[str, dict[str, Any], str | None], None]
+"""Told how a client's call ended: status (ok, refused, lost), body, error."""
+
+
+def quorum_request(api: str, body: dict[str, Any]) -> Request | None:
+    """Return the request of the quorum that a client's request is; None if it is none."""
+    if api == "AddRaftVoter":
+        return AddRaftVoterRequest(
+            cluster_id=body["cluster_id"],
+            timeout_ms=body["timeout_ms"],
+            voter_id=body["voter_id"],
+            directory=body["voter_directory_id"],
+            endpoints=tuple(
+                (listener["name"], Endpoint(listener["host"], listener["port"]))
+                for listener in body["listeners"]
+            ),
+            ack_when_committed=body.get("ack_when_committed", True),
+        )
+    if api == "RemoveRaftVoter":
+        return RemoveRaftVoterRequest(
+            cluster_id=body["cluster_id"],
+            voter_id=body["voter_id"],
+            directory=body["voter_directory_id"],
+        )
+    return None
+
+
+def answer_body(message: QuorumResponse) -> dict[str, Any]:
+    """Return the body of the answer to a client's voter change."""
+    if not isinstance(message, VoterChangeResponse):
+        raise FatalError(f"a client that asked for a voter change was answered {message!r}")
+    return {"throttle_time_ms": 0, "error_code": message.error, "error_message": message.text}
+
+
+class Calls:
+    """Carries clients' requests to nodes; ``deliver`` hands an event to a node and ``token``
+    makes the number by which the node answers."""
+
+    def __init__(
+        self,
+        time: Timeline,
+        hosts: dict[int, Host],
+        deliver: Callable[[Host, Event], None],
+        token: Callable[[], int],
+    ) -> None:
+        self._time = time
+        self._hosts = hosts
+        self._deliver = deliver
+        self._token = token
+        self._number = 0
+        self._done: dict[int, Done] = {}
+        self._open: dict[int, list[ClientCall]] = {i: [] for i in hosts}
+        time.register("call", CLIENT, self._on_call)
+        time.register("answer", CLIENT, self._on_answer)
+        time.register("call-failed", CLIENT, self._on_call_failed)
+
+    def call(
+        self,
+        client: int,
+        host: Host,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        timeout: int,
+        done: Done,
+        listener: str | None = None,
+    ) -> None:
+        """Send a client's request; ``done`` is told the outcome once. See ``World.call``."""
+        time = self._time
+        self._number += 1
+        call = ClientCall(
+            client,
+            host.id,
+            host.life,
+            self._number,
+            api,
+            version,
+            body,
+            listener or host.listener,
+            quorum_request(api, body),
+        )
+        self._done[call.number] = done
+        if host.node is None:
+            time.schedule(time.now + CLIENT_LATENCY, "call-failed", call, "refused")
+            return
+        self._open[host.id].append(call)
+        time.schedule(time.now + CLIENT_LATENCY, "call", call)
+        time.schedule(time.now + timeout, "call-failed", call, "timeout")
+
+    def answer(self, call: ClientCall, body: dict[str, Any]) -> None:
+        """The node has answered."""
+        self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", call, body)
+
+    def reset(self, host: Host) -> None:
+        """The process of ``host`` is gone: whoever waits for it is told."""
+        for call in self._open[host.id]:
+            self._time.schedule(self._time.now + CLIENT_LATENCY, "call-failed", call, "reset")
+
+    def _on_call(self, call: ClientCall, _b: Any, _c: Any) -> None:
+        host = self._hosts[call.node]
+        if host.node is None or host.life != call.node_life:
+            return  # The connection was reset when the process died.
+        token = self._token()
+        host.tokens[token] = call
+        self._time.fact(f"call {call.client} {call.node} {call.api} {token}")
+        if call.message is not None:
+            self._deliver(host, RequestReceived(token, call.message))
+        else:
+            request = ApiRequest(
+                token, call.api, call.version, call.body, call.listener, CLIENT_HOST
+            )
+            self._deliver(host, request)
+
+    def _on_answer(self, call: ClientCall, body: dict[str, Any], _c: Any) -> None:
+        self._complete(call, "ok", body, None)
+
+    def _on_call_failed(self, call: ClientCall, why: str, _c: Any) -> None:
+        if why == "refused":
+            self._complete(call, "refused", {}, "connection refused")
+        elif why == "reset":
+            self._complete(call, "lost", {}, "connection reset")
+        else:
+            self._complete(call, "lost", {}, "timed out")
+
+    def _complete(
+        self, call: ClientCall, status: str, body: dict[str, Any], error: str | None
+    ) -> None:
+        if call.done:
+            return
+        call.done = True
+        pending = self._open[call.node]
+        if call in pending:
+            pending.remove(call)
+        self._time.fact(f"answered {call.client} {call.number} {status}")
+        self._done.pop(call.number)(status, body, error)

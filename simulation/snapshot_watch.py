@@ -1,0 +1,153 @@
+"""Watches snapshots: what they are named, what they hold, and that nothing is missing beside them.
+
+I19: one name is one state on all nodes, and what is fetched is what somebody made. I20: a
+name is the end of a committed batch and its epoch, and the file is whole. I21: a log that
+does not begin at 0 begins at or below the end of a snapshot. I22: a leader loads none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from histories.trace import TraceEvent
+from nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
+from nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
+from simulation.disk import Durable, SnapshotId
+from simulation.failures import Failures
+from simulation.host import Host
+from simulation.logs import LogWatch
+from simulation.world import World
+
+
+class SnapshotWatch:
+    """Compares all snapshots and images of the world with each other and with the log."""
+
+    def __init__(self, world: World, failures: Failures, logs: LogWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._logs = logs
+        self._contents: dict[SnapshotId, set[bytes]] = {}
+        self._new: dict[int, tuple[SnapshotId, bytes]] = {}
+        self._states: dict[tuple[str, int, int], tuple[str, str]] = {}
+        world.on_disk.append(self._on_disk)
+        world.on_wipe.append(self._wiped)
+
+    # --- files ------------------------------------------------------------------------
+
+    def _on_disk(self, host: Host, effect: Durable) -> None:
+        """Called before ``effect`` reaches the disk."""
+        kind = type(effect)
+        if kind is FinishSnapshot:
+            assert isinstance(effect, FinishSnapshot)
+            self._settle(host)
+            name = effect.end_offset, effect.epoch
+            content = bytes(host.disk.parts.get(name, b""))
+            if _digest(content) not in self._contents.get(name, ()):
+                self._new[host.id] = name, content
+        elif kind is InstallSnapshot:
+            assert isinstance(effect, InstallSnapshot)
+            self._check_installed(host, (effect.end_offset, effect.epoch))
+        elif kind is CleanLog:
+            assert isinstance(effect, CleanLog)
+            start = effect.start_offset
+            if start > 0 and not any(end >= start for end, _ in host.disk.snapshots):
+                self._fail(
+                    "I21", f"{host.name} cleaned its log up to {start} without a snapshot of it"
+                )
+
+    def _settle(self, host: Host) -> None:
+        """The snapshot that the node finished last was not fetched: the node made it."""
+        new = self._new.pop(host.id, None)
+        if new is not None:
+            name, content = new
+            self._contents.setdefault(name, set()).add(_digest(content))
+            self._verify(host, name, content)
+
+    def _verify(self, host: Host, name: SnapshotId, content: bytes) -> None:
+        try:
+            verify(content, snapshot_name(*name))
+        except SnapshotCorruptError as error:
+            self._fail("I20", f"{host.name} has a snapshot that is none: {error}")
+
+    def _check_installed(self, host: Host, name: SnapshotId) -> None:
+        new = self._new.pop(host.id, None)
+        if new is not None and new[0] == name:
+            self._fail(
+                "I19", f"{host.name} has fetched a snapshot {name} whose bytes no node has made"
+            )
+
+    def _wiped(self, host: Host) -> None:
+        self._new.pop(host.id, None)
+
+    # --- traces -----------------------------------------------------------------------
+
+    def restarted(self, host: Host) -> None:
+        """The node came back with what its disk kept."""
+        self._settle(host)
+        disk = host.disk
+        latest = disk.latest
+        if disk.start > 0 and (latest is None or not disk.start <= latest[0] <= disk.end_offset):
+            self._fail(
+                "I21",
+                f"the log of {host.name} holds offsets {disk.start} to {disk.end_offset}, its"
+                f" latest snapshot is {latest}",
+            )
+
+    def told(self, host: Host, event: TraceEvent) -> None:
+        """A node told of a snapshot made (``snapshot``), installed, or loaded, or of its image."""
+        detail = event.detail
+        kind = event.kind
+        if kind == "image":
+            self._check_state(event, kind, detail["offset"], detail["epoch"])
+            return
+        name = detail["end"], detail["epoch"]
+        if kind == "snapshot":
+            self._settle(host)
+            self._check_made(host, event, name)
+            self._check_state(event, kind, *name)
+        elif event.state == "leader":
+            self._fail(
+                "I22",
+                f"{event.node} leads epoch {event.epoch} and took snapshot {name} ({kind})",
+                event,
+            )
+
+    def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId) -> None:
+        end, epoch = name
+        if name not in host.disk.snapshots:
+            self._fail("I20", f"{event.node} told of snapshot {name}, which is not there", event)
+        if end > event.hw:
+            self._fail(
+                "I20",
+                f"{event.node} made snapshot {name} above its high watermark {event.hw}",
+                event,
+            )
+        elif self._logs.epoch_before(end) != epoch:
+            self._fail(
+                "I20",
+                f"{event.node} made snapshot {name}; the committed log has epoch"
+                f" {self._logs.epoch_before(end)} (None: no end of a batch) before {end}",
+                event,
+            )
+
+    def _check_state(self, event: TraceEvent, kind: str, offset: int, epoch: int) -> None:
+        """I19, I23: what was applied up to one offset is one state."""
+        digest = event.detail.get("digest")
+        if digest is None:
+            return
+        key = kind, offset, epoch
+        before, node = self._states.setdefault(key, (digest, event.node))
+        if before != digest:
+            self._fail(
+                "I19" if kind == "snapshot" else "I23",
+                f"{event.node} and {node} hold different states at offset {offset} of epoch"
+                f" {epoch} ({kind})",
+                event,
+            )
+
+    def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
+        self._failures.add(kind, self._world.now, explanation, *events)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
