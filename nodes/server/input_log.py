@@ -3,54 +3,45 @@
 The node is a pure function of its inputs. One JSON line opens each process start::
 
     {"start": incarnation, "now": µs, "wall_ms": ms, "config": {...}, "quorum_state": ...,
-     "log": digest of the recovered batches, "effects": digest of what start() returned}
+     "log_start": offset, "log_end": offset, "log": digest of the recovered batches,
+     "snapshots": [[end, epoch, size, timestamp], ...], "latest": digest of the last of them,
+     "effects": digest of what start() returned}
 
 and one line follows for each step::
 
     {"now": µs, "wall_ms": ms, "event": {...}, "effects": digest}
 
 A line is written before the effects of its step are carried out: whatever is on the disk
-can be explained by the log. :func:`replay` re-executes and compares.
+can be explained by the log. :func:`replay` re-executes and compares; log and snapshots of a
+start are derived from the effects before it (``nodes.server.recorded_disk``).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from nodes.consensus.effects import (
-    AppendLog,
-    Effect,
-    Event,
-    FatalError,
-    TruncateLog,
-)
+from nodes.consensus.effects import AppendSnapshot, Effect, Event, FatalError
 from nodes.consensus.recovered import Recovered
-from nodes.log.batch import parse_header
 from nodes.log.media import write_fully
 from nodes.node import Node, NodeConfig
 from nodes.server.plain import from_plain, to_plain
+from nodes.server.recorded_disk import RecordedDisk, digest_bytes, recovered_to_plain
 
-FATAL = "fatal"
+FATAL: Final = "fatal"
 """Stands in the place of the effects' digest when the step raised FatalError."""
+_NOT_GIVEN: Final = "the log given is not the one the node started with"
+_NOT_WRITTEN: Final = "the recovered log is not what the node had written"
 
 
 def digest_effects(effects: Sequence[Effect]) -> str:
     """Return 16 hex digits that tell the effects of one step from any others."""
-    return hashlib.blake2b(repr(effects).encode(), digest_size=8).hexdigest()
-
-
-def digest_log(batches: Iterable[bytes]) -> str:
-    """Return 16 hex digits for the bytes of a whole log."""
-    state = hashlib.blake2b(digest_size=8)
-    for batch in batches:
-        state.update(batch)
-    return state.hexdigest()
+    pieces = [effect.data for effect in effects if isinstance(effect, AppendSnapshot)]
+    return digest_bytes([repr(effects).encode(), *pieces])
 
 
 def config_to_plain(config: NodeConfig) -> dict[str, Any]:
@@ -119,8 +110,7 @@ class InputLog:
                 "now": now,
                 "wall_ms": wall_ms,
                 "config": config_to_plain(config),
-                "quorum_state": to_plain(recovered.quorum_state),
-                "log": digest_log(recovered.batches),
+                **recovered_to_plain(recovered),
                 "effects": FATAL if effects is None else digest_effects(effects),
             }
             self._file.write([line])
@@ -145,39 +135,6 @@ class Mismatch:
     reason: str
 
 
-class _Disk:
-    """The log a node must have on disk after its effects, for the next process start."""
-
-    def __init__(self, batches: Sequence[bytes]) -> None:
-        self.batches = list(batches)
-        self._last: Sequence[Effect] = ()
-
-    def carry_out(self, effects: Sequence[Effect]) -> None:
-        """Take the effects of a step; those of the step before surely were carried out."""
-        for effect in self._last:
-            self._one(effect)
-        self._last = effects
-
-    def _one(self, effect: Effect) -> None:
-        if isinstance(effect, AppendLog):
-            self.batches.append(effect.batch)
-        elif isinstance(effect, TruncateLog):
-            while self.batches and parse_header(self.batches[-1]).last_offset >= effect.end_offset:
-                self.batches.pop()
-
-    def recovered_as(self, digest: str) -> bool:
-        """Find the state with this digest: the last step may have been carried out in part."""
-        effects, self._last = self._last, ()
-        found = digest_log(self.batches) == digest
-        for effect in effects:
-            if found:
-                break
-            if isinstance(effect, AppendLog | TruncateLog):
-                self._one(effect)
-                found = digest_log(self.batches) == digest
-        return found
-
-
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the whole lines; what a crash tore off is left out."""
     with path.open("rb") as file:
@@ -190,24 +147,33 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield number, value
 
 
-def replay(path: Path, batches: Sequence[bytes] = ()) -> Mismatch | None:
+def replay(
+    path: Path,
+    batches: Sequence[bytes] = (),
+    snapshots: Mapping[tuple[int, int], bytes] | None = None,
+) -> Mismatch | None:
     """Run the node of an input log again; return the first difference, None if there is none.
 
-    ``batches`` is the log on disk at the first process start in the file; later starts are
-    checked against what the re-execution has written by then. Raises OSError, and
-    ValueError for a file that is not an input log.
+    ``batches`` and ``snapshots`` (contents by (end offset, epoch)) are what was on disk at the
+    first process start in the file, without the bootstrap snapshot; later starts are checked
+    against what the re-execution has written by then. Raises OSError, and ValueError for a file
+    that is not an input log.
     """
     node: Node | None = None
-    disk = _Disk(batches)
+    disk = RecordedDisk(batches, snapshots)
     seen = False
     for number, line in _lines(path):
         if "start" in line:
-            if not seen and digest_log(batches) != line["log"]:
-                return Mismatch(number, "the log given is not the one the node started with")
-            if seen and not disk.recovered_as(line["log"]):
-                return Mismatch(number, "the recovered log is not what the node had written")
+            try:
+                recovered = disk.recovered_as(line)
+            except KeyError as error:
+                raise ValueError(
+                    f"{path}, line {number}: a process start without {error}"
+                ) from error
+            if recovered is None:
+                return Mismatch(number, _NOT_WRITTEN if seen else _NOT_GIVEN)
             seen = True
-            node, effects = _started(line, disk.batches)
+            node, effects = _started(line, recovered)
         elif not seen:
             raise ValueError(f"{path}, line {number}: the first line is not a process start")
         elif node is None:
@@ -226,11 +192,10 @@ def replay(path: Path, batches: Sequence[bytes] = ()) -> Mismatch | None:
     return None
 
 
-def _started(line: dict[str, Any], batches: Sequence[bytes]) -> tuple[Node | None, Any]:
+def _started(line: dict[str, Any], recovered: Recovered) -> tuple[Node | None, Any]:
     config = config_from_plain(line["config"])
-    state = from_plain(line["quorum_state"])
     try:
-        node = Node(config, Recovered(state, batches), line["now"], line["wall_ms"])
+        node = Node(config, recovered, line["now"], line["wall_ms"])
         return node, node.start(line["now"], line["wall_ms"])
     except FatalError:
         return None, None
