@@ -63,6 +63,8 @@ def _shared(values: Iterable[Any]) -> tuple[Any, ...]:
     A million partitions have few distinct replica lists; sharing them halves their memory.
     """
     made = tuple(values)
+    if not made:
+        return ()
     found = _tuples.get(made)
     if found is None:
         if len(_tuples) >= _CACHE_LIMIT:
@@ -112,23 +114,25 @@ def _partition(image: MetadataImage, fields: Fields) -> None:
     if number < 0:
         raise FatalError(f"partition {topic.name}-{number} cannot exist")
     replicas = _shared(fields["replicas"])
+    removing, adding = fields.get("removing_replicas"), fields.get("adding_replicas")
     told = fields.get("directories") or ()
+    elr, last_known = fields.get("eligible_leader_replicas"), fields.get("last_known_elr")
     key = (topic_id, number)
     if key not in image.partitions:
         image.topics[topic.name] = Topic(topic.name, topic.topic_id, topic.partitions + 1)
         key = (topic.topic_id, number)  # one bytes object for all keys of a topic
     image.partitions[key] = Partition(
         replicas,
-        _shared(fields["isr"]),
-        _shared(fields.get("removing_replicas") or ()),
-        _shared(fields.get("adding_replicas") or ()),
+        replicas if fields["isr"] == fields["replicas"] else _shared(fields["isr"]),
+        _shared(removing) if removing else (),
+        _shared(adding) if adding else (),
         fields["leader"],
         fields["leader_epoch"],
         fields["partition_epoch"],
         fields.get("leader_recovery_state", 0),
         _directories(f"partition {topic.name}-{number}", told, replicas),
-        _shared(fields.get("eligible_leader_replicas") or ()),
-        _shared(fields.get("last_known_elr") or ()),
+        _shared(elr) if elr else (),
+        _shared(last_known) if last_known else (),
     )
 
 

@@ -49,8 +49,8 @@ from nodes.metadata.snapshot import PIECE_RECORDS, SnapshotBuilder
 from nodes.protocol.codec import ProtocolError
 from nodes.protocol.records import decode_record
 
-WORK_RECORDS: Final = 1000
-"""Records of one :meth:`Loader.work`: 10 to 20 ms."""
+WORK_RECORDS: Final = 500
+"""Records of one :meth:`Loader.work`: some 5 to 10 ms."""
 _FREED_PER_RECORD: Final = 10
 """Freeing an entry costs about a tenth of applying a record."""
 _MICROSECONDS: Final = 1000

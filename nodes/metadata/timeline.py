@@ -129,7 +129,7 @@ class TimelineMap(MutableMapping[K, V], Generic[K, V]):
         old: V | Absent = head.get(key, ABSENT)
         version = timeline.version
         if version is None:
-            assert not timeline.pending, "a change below pending ones"
+            assert not timeline._journal, "a change below pending ones"
         else:
             versions = self._versions.get(key)
             if versions is None:
