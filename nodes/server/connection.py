@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from nodes.consensus.effects import ApiReply, ApiRequest, Event, Reply, RequestReceived
-from nodes.metadata.controller import CLIENT_APIS
 from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_request_header, encode_response
 from nodes.protocol.codec import ProtocolError, decode
 from nodes.protocol.errors import UNSUPPORTED_VERSION
 from nodes.server.console import say
+from nodes.server.listeners import Listener
 from nodes.server.wire import (
     QUORUM_APIS,
     Body,
@@ -32,7 +32,6 @@ MAX_QUORUM_FRAME: Final = 1 << 20
 """Requests of the quorum carry no records and are small."""
 MAX_PENDING: Final = 100
 """Unanswered requests after which a connection is not read any further."""
-SERVED: Final = frozenset((*CLIENT_APIS, *QUORUM_APIS))
 _LENGTH: Final = 4
 _KEY_END: Final = 6
 
@@ -79,19 +78,23 @@ class Requests:
         if isinstance(effect, ApiReply):
             body = effect.body
         else:
-            body = response_to_body(effect.message, slot.version, self._endpoints)
+            body = response_to_body(effect.message, slot.version, self._endpoints, slot.api)
         slot.connection.answer(slot, body)
 
 
 class Connection(asyncio.Protocol):
     """One client or peer that has connected to this node."""
 
-    def __init__(self, requests: Requests, connections: set[Connection]) -> None:
+    def __init__(
+        self, requests: Requests, connections: set[Connection], listener: Listener
+    ) -> None:
         self._requests = requests
         self._connections = connections
+        self._listener = listener
         self._buffer = bytearray()
         self._slots: deque[_Slot] = deque()
         self._transport: asyncio.Transport | None = None
+        self._host = ""
         self._peer = "?"
         self._paused = False
         self._clogged = False
@@ -103,7 +106,8 @@ class Connection(asyncio.Protocol):
         """Take the connection; asyncio has set TCP_NODELAY on it."""
         self._transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
-        self._peer = f"{name[0]}:{name[1]}" if name else "?"
+        if name:
+            self._host, self._peer = name[0], f"{name[0]}:{name[1]}"
         self._connections.add(self)
         self._touch()
 
@@ -174,8 +178,9 @@ class Connection(asyncio.Protocol):
         start = position + _LENGTH
         key = int.from_bytes(self._buffer[start : start + 2], "big", signed=True)
         name = NAMES.get(key)
-        if name not in SERVED:
-            self.close(f"api {key} is not served here")
+        if name not in self._listener.served:
+            called = f"api {key}" if name is None else f"{name} (api {key})"
+            self.close(f"{called} is not served on the listener {self._listener.name}")
             return False
         if name in QUORUM_APIS and size > MAX_QUORUM_FRAME:
             self.close(f"a {name} request of {size} bytes is too long")
@@ -202,11 +207,13 @@ class Connection(asyncio.Protocol):
             try:
                 message = request_from_body(api, version, body)
             except ShapeError:
-                self.answer(slot, invalid_request(api))
+                self.answer(slot, invalid_request(api, body))
                 return
             event = RequestReceived(self._requests.open(slot), message)
         else:
-            event = ApiRequest(self._requests.open(slot), api, version, body)
+            event = ApiRequest(
+                self._requests.open(slot), api, version, body, self._listener.name, self._host
+            )
         self._requests.submit(event)
 
     def _unsupported(self, slot: _Slot) -> None:
@@ -217,7 +224,7 @@ class Connection(asyncio.Protocol):
         ranges = [
             {"api_key": API_KEYS[api], "min_version": low, "max_version": high}
             for api, (low, high) in sorted(SUPPORTED.items())
-            if api in SERVED
+            if api in self._listener.served
         ]
         slot.version = 0
         self._slots.append(slot)

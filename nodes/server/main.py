@@ -1,4 +1,9 @@
-"""One process, one node: ``python3 -m nodes.server [format] --config FILE``.
+"""One process, one node: ``python3 -m nodes.server [run|format] --config FILE``.
+
+``format`` prepares the data directory. The controllers of a dynamic quorum (those with
+``controller.quorum.bootstrap.servers``) begin as Kafka's: ``--standalone`` as its only voter,
+``--initial-controllers id@host:port:directory,...`` as one of these voters, or
+``--no-initial-controllers`` to join later.
 
 Exit status: 0 stopped as asked, 1 the disk failed, 3 an illegal state was reached,
 254 the configuration cannot be used.
@@ -13,22 +18,37 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from nodes.consensus.effects import FatalError
 from nodes.consensus.recovered import Recovered
 from nodes.log.files import LogCorruptError
-from nodes.log.format import FormatError, format_directory, load_meta
+from nodes.log.format import FormatError, load_meta
+from nodes.log.media import PLAIN
 from nodes.log.quorum_state import QuorumStateError
-from nodes.node import Node
+from nodes.log.uuids import random_uuid
+from nodes.log.write_loss import WriteLossMedia
+from nodes.node import Node, NodeConfig
+from nodes.server import clean_shutdown
+from nodes.server.addresses import ConfigError
+from nodes.server.calls import Calls
 from nodes.server.connection import Connection, Requests
 from nodes.server.console import say
+from nodes.server.formatting import add_format_options, format_node
 from nodes.server.input_log import InputLog
+from nodes.server.listeners import Listener, bind
 from nodes.server.peers import Peers
-from nodes.server.properties import ConfigError, ServerConfig, load_config
-from nodes.server.shell import DISK_FAILED, FATAL, Shell, monotonic_us
+from nodes.server.properties import ServerConfig, load_config
+from nodes.server.shell import (
+    BROKER_SHUTDOWN_LIMIT_S,
+    DISK_FAILED,
+    FATAL,
+    SHUTDOWN_LIMIT_S,
+    Shell,
+    monotonic_us,
+)
 from nodes.server.storage import Storage, next_incarnation
 from nodes.server.trace_file import TraceFile
 
@@ -47,18 +67,19 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a node or format its data directory; return the exit status."""
-    parser = _Parser(prog="kraftwreck-node", description="One KRaft controller.")
+    parser = _Parser(prog="kraftwreck-node", description="One KRaft controller, broker, or both.")
     parser.add_argument(
         "command", nargs="?", choices=("run", "format"), default="run", help="default: run"
     )
     parser.add_argument("--config", type=Path, required=True, help="a .properties file")
+    add_format_options(parser)
     arguments = parser.parse_args(argv)
     # What a node writes is nobody else's to read.
     os.umask(0o077)
     try:
         config = load_config(arguments.config)
         if arguments.command == "format":
-            meta = format_directory(config.log_dir, config.cluster_id, config.node_id)
+            meta = format_node(config, arguments)
             say(f"{config.log_dir} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
             return 0
         return _run(config)
@@ -75,43 +96,46 @@ def _run(config: ServerConfig) -> int:
         meta = load_meta(config.log_dir, config.cluster_id, config.node_id)
     except FormatError as error:
         raise ConfigError(f"{error} (the format command prepares a directory)") from error
-    listener = _bind(config)
-    storage = Storage(config.log_dir)
+    sockets: dict[str, socket.socket] = {}
     try:
-        incarnation = next_incarnation(config.incarnation_file)
-        return asyncio.run(_serve(config, meta.directory_id, incarnation, storage, listener))
+        for name, endpoint in config.listeners.items():
+            sockets[name] = bind(endpoint)
+        return _run_bound(config, meta.directory_id, sockets)
+    finally:
+        for bound in sockets.values():
+            bound.close()
+
+
+def _run_bound(
+    config: ServerConfig, directory_id: bytes, sockets: Mapping[str, socket.socket]
+) -> int:
+    media = WriteLossMedia() if config.write_loss else PLAIN
+    storage = Storage(config.log_dir, config.segment_bytes, config.segment_ms, media)
+    try:
+        node_config = config.node_config(
+            directory_id,
+            next_incarnation(config.incarnation_file),
+            random_uuid(),
+            clean_shutdown.take(config.log_dir),
+        )
+        status, broker_epoch = asyncio.run(_serve(config, node_config, storage, sockets))
     finally:
         storage.close()
-        listener.close()
-
-
-def _bind(config: ServerConfig) -> socket.socket:
-    """Bind the one address this node listens on."""
-    host, port = config.listener.host, config.listener.port
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-    listener.setblocking(False)
-    return listener
+    if broker_epoch >= 0:
+        clean_shutdown.write(config.log_dir, broker_epoch)
+    return status
 
 
 async def _serve(
     config: ServerConfig,
-    directory_id: bytes,
-    incarnation: int,
+    node_config: NodeConfig,
     storage: Storage,
-    listener: socket.socket,
-) -> int:
+    sockets: Mapping[str, socket.socket],
+) -> tuple[int, int]:
+    """Run the node; return the exit status and the epoch of a broker that stopped cleanly."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_Complaints())
-    node_config = config.node_config(directory_id, incarnation)
-    traces = TraceFile(config.trace_file, config.node_name, incarnation)
+    traces = TraceFile(config.trace_file, config.node_name, node_config.incarnation)
     inputs = InputLog(config.input_log)
     now, wall_us = monotonic_us(), time.time_ns() // 1000
     recovered = (node_config, storage.recovered)
@@ -122,43 +146,53 @@ async def _serve(
         inputs.start(*recovered, now, wall_us // 1000, None)
         say(f"fatal: {error}")
         traces.fatal(str(error), now, wall_us)
-        return FATAL
+        return FATAL, clean_shutdown.UNCLEAN
     inputs.start(*recovered, now, wall_us // 1000, effects)
     storage.recovered = Recovered()  # the node has its own
-    shell = Shell(node, storage, traces, inputs)
-    peers = Peers(
-        config.node_id,
-        config.voters,
-        config.listener,
-        node_config.request_timeout_ms,
-        shell.submit,
-    )
+    limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
+    shell = Shell(node, storage, traces, inputs, limit_s)
+    timeout_ms = node_config.request_timeout_ms
+    peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
+    calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
     requests = Requests(shell.submit, config.voters)
-    shell.send, shell.reply = peers.send, requests.reply
+    shell.send, shell.send_api, shell.reply = peers.send, calls.send, requests.reply
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.shut_down)
     connections: set[Connection] = set()
-    server = await loop.create_server(
-        lambda: Connection(requests, connections),
-        sock=listener,
+    servers = [
+        await _listen(Listener.called(name), bound, requests, connections)
+        for name, bound in sockets.items()
+    ]
+    sweeper = loop.create_task(_close_idle(connections))
+    shell.begin(effects, now, wall_us)
+    for server in servers:
+        await server.start_serving()
+    where = ", ".join(f"{e.host}:{e.port}" for e in config.listeners.values())
+    say(
+        f"{config.node_name}: node {config.node_id} listens on {where}, "
+        f"start {node_config.incarnation}"
+    )
+    try:
+        return await shell.exit_status, shell.broker_epoch
+    finally:
+        sweeper.cancel()
+        for server in servers:
+            server.close()
+        await peers.close()
+        await calls.close()
+        for connection in list(connections):
+            connection.close()
+
+
+async def _listen(
+    listener: Listener, bound: socket.socket, requests: Requests, connections: set[Connection]
+) -> asyncio.Server:
+    return await asyncio.get_running_loop().create_server(
+        lambda: Connection(requests, connections, listener),
+        sock=bound,
         backlog=BACKLOG,
         start_serving=False,
     )
-    sweeper = loop.create_task(_close_idle(connections))
-    shell.begin(effects, now, wall_us)
-    await server.start_serving()
-    say(
-        f"{config.node_name}: node {config.node_id} listens on "
-        f"{config.listener.host}:{config.listener.port}, start {incarnation}"
-    )
-    try:
-        return await shell.exit_status
-    finally:
-        sweeper.cancel()
-        server.close()
-        await peers.close()
-        for connection in list(connections):
-            connection.close()
 
 
 async def _close_idle(connections: set[Connection]) -> None:

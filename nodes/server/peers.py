@@ -1,29 +1,26 @@
-"""Requests to the other voters: one connection each, at most one request on it.
+"""Quorum RPCs to other nodes: one connection each, at most one request on it.
 
-On every new connection ApiVersions tells what the peer serves; a request is sent at the
-highest version both sides know. A pre-vote to a peer that cannot take one is answered
-UNSUPPORTED_VERSION on its behalf. When the core sends again before an answer came it has
-forgotten the old request (its state has changed), so the old connection is given up: a
-parked Fetch on it would hold up the new answer. There is no retry here; how long to wait
-before the next attempt is decided by the core.
+A pre-vote to a peer that cannot take one is answered UNSUPPORTED_VERSION on its behalf. When
+the core sends again before an answer came it has forgotten the old request (its state has
+changed), so the old connection is given up: a parked Fetch on it would hold up the new
+answer. There is no retry here; how long to wait before the next attempt is decided by the
+core.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from nodes.consensus.effects import Event, ResponseReceived, Send
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import Request, Response, VoteRequest, VoteResponse
-from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_response, encode_request
 from nodes.protocol.codec import ProtocolError
 from nodes.protocol.errors import NONE, UNSUPPORTED_VERSION
 from nodes.server.console import say
+from nodes.server.link import Link
 from nodes.server.wire import (
     PRE_VOTE,
-    Body,
     Endpoints,
     ShapeError,
     api_of,
@@ -31,15 +28,13 @@ from nodes.server.wire import (
     response_from_body,
 )
 
-CONNECT_TIMEOUT_S: Final = 1.0
-MAX_FRAME: Final = 100 << 20
-HANDSHAKE_VERSION: Final = 3
-_CORRELATION_MASK: Final = 2**31 - 1
-_WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound to
-
 
 class Peers:
-    """The ways to all other voters."""
+    """The ways to all other nodes of the quorum, by destination.
+
+    A destination is a node id, or below -1 a bootstrap server. ``endpoints`` is the address
+    book for messages that do not say where to go.
+    """
 
     def __init__(
         self,
@@ -49,116 +44,81 @@ class Peers:
         request_timeout_ms: int,
         submit: Callable[[Event], None],
     ) -> None:
-        self._peers = {
-            voter: _Peer(voter, node_id, endpoints, listener, request_timeout_ms / 1000, submit)
-            for voter in endpoints
-            if voter != node_id
-        }
+        self._node_id = node_id
+        self._endpoints = endpoints
+        self._listener = listener
+        self._timeout_s = request_timeout_ms / 1000
+        self._submit = submit
+        self._peers: dict[int, _Peer] = {}
 
     def send(self, effect: Send) -> None:
         """Start sending; the answer or the failure is submitted as ResponseReceived."""
-        self._peers[effect.destination].send(effect.correlation, effect.message)
+        endpoint = effect.endpoint or self._endpoints[effect.destination]
+        peer = self._peers.get(effect.destination)
+        if peer is None or peer.link.endpoint != endpoint:
+            if peer is not None:
+                peer.give_up()
+            link = Link(self._node_id, endpoint, self._listener)
+            peer = _Peer(effect.destination, link, self._endpoints, self._timeout_s, self._submit)
+            self._peers[effect.destination] = peer
+        peer.send(effect.correlation, effect.message)
 
     async def close(self) -> None:
         """Give up everything that is under way."""
-        for peer in self._peers.values():
-            await peer.close()
+        tasks = [task for peer in self._peers.values() if (task := peer.give_up()) is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Peer:
     def __init__(
         self,
         peer_id: int,
-        node_id: int,
+        link: Link,
         endpoints: Endpoints,
-        listener: Endpoint,
         timeout_s: float,
         submit: Callable[[Event], None],
     ) -> None:
+        self.link = link
         self._id = peer_id
-        self._endpoint = endpoints[peer_id]
         self._endpoints = endpoints
-        self._client_id = f"node-{node_id}"
-        # Packets to peers carry the address this node listens on, so that whoever cuts
-        # nodes off by address cuts both directions.
-        self._local = None if listener.host in _WILDCARDS else (listener.host, 0)
         self._timeout_s = timeout_s
         self._submit = submit
         self._task: asyncio.Task[None] | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._versions: dict[str, tuple[int, int]] = {}
 
     def send(self, correlation: int, message: Request) -> None:
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            self._disconnect()
+        self.give_up(only_if_busy=True)
         self._task = asyncio.get_running_loop().create_task(self._request(correlation, message))
 
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._disconnect()
+    def give_up(self, only_if_busy: bool = False) -> asyncio.Task[None] | None:
+        """End the request under way, and the connection; return the task that ends."""
+        task, self._task = self._task, None
+        busy = task is not None and not task.done()
+        if task is not None and busy:
+            task.cancel()
+        if busy or not only_if_busy:
+            self.link.close()
+        return task
 
     async def _request(self, correlation: int, message: Request) -> None:
         response: Response | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._reader is None or self._reader.at_eof():
-                    await self._connect()
+                await self.link.open()
                 response = await self._exchange(correlation, message)
         except asyncio.CancelledError:
             raise  # whoever cancels has closed the connection and may have a new one
         except (OSError, EOFError, TimeoutError):
-            self._disconnect()
+            self.link.close()
         except (ProtocolError, ShapeError) as error:
             say(f"node {self._id} answers something else: {error}")
-            self._disconnect()
+            self.link.close()
         self._submit(ResponseReceived(self._id, correlation, response))
-
-    async def _connect(self) -> None:
-        self._disconnect()
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            self._reader, self._writer = await asyncio.open_connection(
-                self._endpoint.host, self._endpoint.port, local_addr=self._local
-            )
-        body = {"client_software_name": "kraftwreck", "client_software_version": "1"}
-        answer = await self._call("ApiVersions", HANDSHAKE_VERSION, 0, body)
-        if answer["error_code"] != NONE:
-            raise ProtocolError(f"ApiVersions failed with error {answer['error_code']}")
-        self._versions = {
-            NAMES[served["api_key"]]: (served["min_version"], served["max_version"])
-            for served in answer["api_keys"]
-            if served["api_key"] in NAMES
-        }
 
     async def _exchange(self, correlation: int, message: Request) -> Response:
         api = api_of(message)
-        low, high = self._versions.get(api, (0, -1))
-        version = min(high, SUPPORTED[api][1])
-        if version < max(low, SUPPORTED[api][0]):
-            raise ProtocolError(f"no version of {api} (api {API_KEYS[api]}) in common")
+        version = self.link.version(api)
         if isinstance(message, VoteRequest) and message.pre_vote and version < PRE_VOTE:
             return VoteResponse(UNSUPPORTED_VERSION, NONE, -1, 0, False)
         body = request_to_body(message, version, self._endpoints)
-        answer = await self._call(api, version, correlation & _CORRELATION_MASK, body)
+        answer = await self.link.call(api, version, correlation, body)
         return response_from_body(api, version, answer)
-
-    async def _call(self, api: str, version: int, correlation: int, body: Body) -> Body:
-        assert self._reader is not None and self._writer is not None
-        frame = encode_request(api, version, correlation, self._client_id, body)
-        self._writer.write(len(frame).to_bytes(4, "big") + frame)
-        size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
-        if not 0 <= size <= MAX_FRAME:
-            raise ProtocolError(f"a frame of {size} bytes is not an answer")
-        received, answer = decode_response(api, version, await self._reader.readexactly(size))
-        if received != correlation:
-            raise ProtocolError(f"answer to request {received}, asked was {correlation}")
-        return answer
-
-    def _disconnect(self) -> None:
-        if self._writer is not None:
-            # At once: data for a node that cannot be reached must not linger in the kernel.
-            self._writer.transport.abort()
-        self._reader = self._writer = None

@@ -2,24 +2,37 @@
 
 | property | meaning, default |
 |---|---|
-| ``process.roles`` | ``controller`` |
-| ``node.id`` | id of this node, one of the voters |
-| ``cluster.id`` | id of the cluster, required |
-| ``controller.quorum.voters`` | ``1@host:port,2@host:port,...``, required |
-| ``listeners`` | ``CONTROLLER://host:port``: the only address bound |
+| ``process.roles`` | ``controller`` (the default), ``broker`` or ``controller,broker`` |
+| ``node.id``, ``cluster.id`` | who this node is, both required |
+| ``controller.quorum.voters`` | ``1@host:port,2@host:port,...``: a static quorum, or else |
+| ``controller.quorum.bootstrap.servers`` | ``host:port,...``: where a dynamic one is asked for |
+| ``controller.quorum.auto.join.enable`` | the controller adds itself to a dynamic quorum, false |
+| ``listeners`` | ``CONTROLLER://host:port`` of a controller, ``PLAINTEXT://host:port`` of a \
+broker: the only addresses bound |
+| ``advertised.listeners`` | where the others reach them, if not there |
 | ``log.dirs`` | one data directory |
+| ``broker.rack`` | the broker's rack, none |
 | ``controller.quorum.*`` | timers in ms: ``election.timeout.ms`` 1000, ``fetch.timeout.ms`` 2000, \
 ``election.backoff.max.ms`` 1000, ``append.linger.ms`` 25, ``request.timeout.ms`` 2000, \
-``retry.backoff.ms`` 20; ``fetch.max.bytes`` 1048576 |
+``retry.backoff.ms`` 20; ``fetch.max.bytes`` 1048576, ``fetch.snapshot.max.bytes`` 1048576 |
 | ``metadata.max.idle.interval.ms`` | NoOp record when idle, 500 |
-| ``num.partitions``, ``default.replication.factor`` | defaults of CreateTopics, 1 and 1 |
+| ``metadata.log.max.record.bytes.between.snapshots``, \
+``metadata.log.max.snapshot.interval.ms`` | when to make a snapshot: 20 MiB, 1 h |
+| ``metadata.max.retention.bytes``, ``metadata.max.retention.ms`` | what is kept: 100 MiB, 7 d |
+| ``metadata.log.segment.bytes``, ``metadata.log.segment.ms`` | when a segment ends: 1 GiB, 7 d |
+| ``broker.session.timeout.ms``, ``broker.heartbeat.interval.ms`` | 9000 and 2000 |
+| ``initial.broker.registration.timeout.ms`` | when a starting broker gives up, 60000 |
+| ``num.partitions``, ``default.replication.factor``, ``min.insync.replicas`` | 1 each |
 | ``kraftwreck.node.name`` | name in traces, ``n<node.id>`` |
 | ``kraftwreck.seed`` | key of every random choice, 0 |
+| ``kraftwreck.clean.interval.ms`` | how often retention is looked at, 60000 |
+| ``kraftwreck.write.loss`` | kill -9 loses what was not fsynced, false |
 | ``kraftwreck.incarnation.file`` | counts process starts, ``incarnation`` in the data directory |
 | ``kraftwreck.trace.file``, ``kraftwreck.input.log`` | where to write; nothing if absent |
 
-``controller.listener.names=CONTROLLER`` and a ``listener.security.protocol.map`` that maps
-it to PLAINTEXT are accepted, as Kafka wants them. Any other property is an error.
+``controller.listener.names=CONTROLLER``, ``inter.broker.listener.name=PLAINTEXT`` and a
+``listener.security.protocol.map`` that maps both to PLAINTEXT are accepted, as Kafka wants
+them. Any other property is an error.
 """
 
 from __future__ import annotations
@@ -31,11 +44,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodes.consensus.endpoint import Endpoint
+from nodes.log.files import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from nodes.node import NodeConfig
+from nodes.server.addresses import (
+    BROKER,
+    CONTROLLER,
+    WILDCARDS,
+    ConfigError,
+    check_listeners,
+    parse_listeners,
+    parse_servers,
+    parse_voters,
+)
 
-LISTENER: Final = "CONTROLLER"
-_VOTER: Final = re.compile(r"(?P<id>\d{1,10})@(?P<host>[^@,\s]+):(?P<port>\d{1,5})")
-_LISTENER: Final = re.compile(rf"{LISTENER}://(?P<host>[^/\s]*):(?P<port>\d{{1,5}})")
+__all__ = ["ConfigError", "ServerConfig", "load_config", "parse_properties", "server_config"]
+
+VOTERS: Final = "controller.quorum.voters"
+SERVERS: Final = "controller.quorum.bootstrap.servers"
+AUTO_JOIN: Final = "controller.quorum.auto.join.enable"
 
 _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "controller.quorum.election.timeout.ms": ("election_timeout_ms", 1),
@@ -45,47 +71,88 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "controller.quorum.request.timeout.ms": ("request_timeout_ms", 1),
     "controller.quorum.retry.backoff.ms": ("retry_backoff_ms", 0),
     "controller.quorum.fetch.max.bytes": ("fetch_max_bytes", 1),
+    "controller.quorum.fetch.snapshot.max.bytes": ("fetch_snapshot_max_bytes", 1),
     "metadata.max.idle.interval.ms": ("max_idle_ms", 1),
+    "metadata.log.max.record.bytes.between.snapshots": ("snapshot_bytes", 1),
+    "metadata.log.max.snapshot.interval.ms": ("snapshot_interval_ms", 0),
+    "metadata.max.retention.bytes": ("retention_bytes", 0),
+    "metadata.max.retention.ms": ("retention_ms", 0),
+    "broker.session.timeout.ms": ("session_timeout_ms", 1),
+    "broker.heartbeat.interval.ms": ("heartbeat_interval_ms", 1),
+    "initial.broker.registration.timeout.ms": ("registration_timeout_ms", 1),
     "num.partitions": ("default_partitions", 1),
     "default.replication.factor": ("default_replication", 1),
+    "min.insync.replicas": ("min_insync_replicas", 1),
     "kraftwreck.seed": ("seed", 0),
+    "kraftwreck.clean.interval.ms": ("clean_interval_ms", 1),
 }
 """Property → field of NodeConfig and its smallest value."""
 
-_FIXED: Final[Mapping[str, str]] = {
-    "process.roles": "controller",
-    "controller.listener.names": LISTENER,
-    "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT",
+_SEGMENT: Final[Mapping[str, int]] = {
+    "metadata.log.segment.bytes": DEFAULT_SEGMENT_BYTES,
+    "metadata.log.segment.ms": DEFAULT_SEGMENT_MS,
 }
-_REQUIRED: Final = ("node.id", "cluster.id", "controller.quorum.voters", "listeners", "log.dirs")
+_FIXED: Final[Mapping[str, str]] = {
+    "controller.listener.names": CONTROLLER,
+    "inter.broker.listener.name": BROKER,
+}
+_REQUIRED: Final = ("node.id", "cluster.id", "listeners", "log.dirs")
 _OPTIONAL: Final = (
+    "process.roles",
+    VOTERS,
+    SERVERS,
+    AUTO_JOIN,
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "broker.rack",
     "kraftwreck.node.name",
     "kraftwreck.incarnation.file",
     "kraftwreck.trace.file",
     "kraftwreck.input.log",
+    "kraftwreck.write.loss",
 )
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; the text is one line that says what to change."""
 
 
 @dataclass(slots=True, frozen=True)
 class ServerConfig:
-    """What a node process is told. ``numbers`` are the fields of NodeConfig that were given."""
+    """What a node process is told.
+
+    ``listeners`` are the addresses to bind, ``advertised`` where the others find them, both by
+    listener name. ``numbers`` are the fields of NodeConfig that were given.
+    """
 
     node_id: int
     node_name: str
     cluster_id: str
+    controller: bool
+    broker: bool
     voters: Mapping[int, Endpoint]
-    listener: Endpoint
+    bootstrap_servers: tuple[Endpoint, ...]
+    auto_join: bool
+    listeners: Mapping[str, Endpoint]
+    advertised: Mapping[str, Endpoint]
+    rack: str | None
     log_dir: Path
+    segment_bytes: int
+    segment_ms: int
+    write_loss: bool
     incarnation_file: Path
     trace_file: Path | None
     input_log: Path | None
     numbers: Mapping[str, int]
 
-    def node_config(self, directory_id: bytes, incarnation: int) -> NodeConfig:
+    @property
+    def address(self) -> Endpoint:
+        """The address that packets from this node carry."""
+        return self.listeners[CONTROLLER if self.controller else BROKER]
+
+    def node_config(
+        self,
+        directory_id: bytes,
+        incarnation: int,
+        broker_incarnation: bytes = bytes(16),
+        previous_broker_epoch: int = -1,
+    ) -> NodeConfig:
         """Return what the pure node is configured with."""
         config = NodeConfig(
             node_id=self.node_id,
@@ -93,6 +160,16 @@ class ServerConfig:
             directory_id=directory_id,
             voters=dict(self.voters),
             incarnation=incarnation,
+            bootstrap_servers=self.bootstrap_servers,
+            listener=self.advertised.get(CONTROLLER),
+            can_become_voter=self.controller,
+            auto_join=self.auto_join,
+            controller=self.controller,
+            broker=self.broker,
+            broker_listener=self.advertised.get(BROKER),
+            broker_incarnation=broker_incarnation,
+            previous_broker_epoch=previous_broker_epoch,
+            rack=self.rack,
         )
         numbers: dict[str, Any] = dict(self.numbers)
         return replace(config, **numbers)
@@ -134,37 +211,41 @@ def load_config(path: Path) -> ServerConfig:
 
 def server_config(properties: Mapping[str, str]) -> ServerConfig:
     """Return the configuration in ``properties``. Raises :class:`ConfigError`."""
-    known = {*_NUMBERS, *_FIXED, *_REQUIRED, *_OPTIONAL}
-    for name in properties:
-        if name not in known:
-            raise ConfigError(f"unknown property {name}: remove it or correct its name")
-    for name in _REQUIRED:
-        if not properties.get(name):
-            raise ConfigError(f"{name} is missing")
-    for name, value in _FIXED.items():
-        if properties.get(name, value) != value:
-            raise ConfigError(f"{name}={properties[name]} is not supported, use {value}")
+    _check_names(properties)
     node_id = _number("node.id", properties["node.id"], 0)
-    voters = _voters(properties["controller.quorum.voters"])
-    if node_id not in voters:
-        raise ConfigError(f"node.id {node_id} is not among controller.quorum.voters")
-    match = _LISTENER.fullmatch(properties["listeners"])
-    if match is None or int(match["port"]) > 65535:
-        raise ConfigError(f"listeners={properties['listeners']} is not one {LISTENER}://host:port")
+    controller, broker = _roles(properties.get("process.roles", "controller"))
+    voters, servers = _quorum(properties, node_id, controller)
+    auto_join = _flag(properties, AUTO_JOIN)
+    if auto_join and not (controller and servers):
+        raise ConfigError(f"{AUTO_JOIN} is for controllers that are given {SERVERS}")
+    listeners = parse_listeners("listeners", properties["listeners"], bound=True)
+    advertised = _advertised(properties, listeners, controller, broker, voters.get(node_id))
     if "," in properties["log.dirs"]:
-        raise ConfigError("log.dirs names several directories, a controller has one")
+        raise ConfigError("log.dirs names several directories, a node has one")
     log_dir = Path(properties["log.dirs"])
     trace, inputs = (
         Path(properties[name]) if properties.get(name) else None
         for name in ("kraftwreck.trace.file", "kraftwreck.input.log")
     )
+    segment_bytes, segment_ms = (
+        _number(name, properties.get(name, str(default)), 1) for name, default in _SEGMENT.items()
+    )
     return ServerConfig(
         node_id=node_id,
         node_name=properties.get("kraftwreck.node.name") or f"n{node_id}",
         cluster_id=properties["cluster.id"],
+        controller=controller,
+        broker=broker,
         voters=voters,
-        listener=Endpoint(match["host"], int(match["port"])),
+        bootstrap_servers=servers,
+        auto_join=auto_join,
+        listeners=listeners,
+        advertised=advertised,
+        rack=properties.get("broker.rack") or None,
         log_dir=log_dir,
+        segment_bytes=segment_bytes,
+        segment_ms=segment_ms,
+        write_loss=_flag(properties, "kraftwreck.write.loss"),
         incarnation_file=Path(
             properties.get("kraftwreck.incarnation.file") or log_dir / "incarnation"
         ),
@@ -178,20 +259,83 @@ def server_config(properties: Mapping[str, str]) -> ServerConfig:
     )
 
 
+def _check_names(properties: Mapping[str, str]) -> None:
+    known = {*_NUMBERS, *_SEGMENT, *_FIXED, *_REQUIRED, *_OPTIONAL}
+    for name in properties:
+        if name not in known:
+            raise ConfigError(f"unknown property {name}: remove it or correct its name")
+    for name in _REQUIRED:
+        if not properties.get(name):
+            raise ConfigError(f"{name} is missing")
+    for name, value in _FIXED.items():
+        if properties.get(name, value) != value:
+            raise ConfigError(f"{name}={properties[name]} is not supported, use {value}")
+    protocols = properties.get("listener.security.protocol.map", "")
+    for part in filter(None, map(str.strip, protocols.split(","))):
+        if part not in (f"{CONTROLLER}:PLAINTEXT", f"{BROKER}:PLAINTEXT"):
+            raise ConfigError(f"listener.security.protocol.map: {part!r} is not supported")
+
+
+def _roles(text: str) -> tuple[bool, bool]:
+    roles = [role.strip() for role in text.split(",")]
+    if not {*roles} <= {"controller", "broker"} or len({*roles}) != len(roles):
+        raise ConfigError(f"process.roles={text} is not controller, broker or controller,broker")
+    return "controller" in roles, "broker" in roles
+
+
+def _quorum(
+    properties: Mapping[str, str], node_id: int, controller: bool
+) -> tuple[dict[int, Endpoint], tuple[Endpoint, ...]]:
+    """Return the voters of a static quorum, or the bootstrap servers of a dynamic one."""
+    static, dynamic = properties.get(VOTERS), properties.get(SERVERS)
+    if not static and not dynamic:
+        raise ConfigError(f"{VOTERS} is missing, or {SERVERS} for a dynamic quorum")
+    if static and dynamic:
+        raise ConfigError(f"{VOTERS} and {SERVERS} exclude each other")
+    if not static:
+        return {}, parse_servers(SERVERS, dynamic or "")
+    voters = parse_voters(VOTERS, static)
+    if controller and node_id not in voters:
+        raise ConfigError(f"node.id {node_id} is not among {VOTERS}")
+    if not controller and node_id in voters:
+        raise ConfigError(f"node.id {node_id} is among {VOTERS}, but no controller")
+    return voters, ()
+
+
+def _advertised(
+    properties: Mapping[str, str],
+    listeners: Mapping[str, Endpoint],
+    controller: bool,
+    broker: bool,
+    voter: Endpoint | None,
+) -> dict[str, Endpoint]:
+    """Return where the other nodes reach the listeners."""
+    given: dict[str, Endpoint] = {}
+    if properties.get("advertised.listeners"):
+        text = properties["advertised.listeners"]
+        given = parse_listeners("advertised.listeners", text, bound=False)
+    wanted = [name for name, has in ((CONTROLLER, controller), (BROKER, broker)) if has]
+    check_listeners(listeners, given, wanted)
+    found: dict[str, Endpoint] = {}
+    for name, endpoint in listeners.items():
+        if name in given:
+            endpoint = given[name]
+        elif endpoint.host in WILDCARDS:
+            if name != CONTROLLER or voter is None:
+                raise ConfigError(f"advertised.listeners must say where {name} is reached")
+            endpoint = voter
+        found[name] = endpoint
+    return found
+
+
 def _number(name: str, text: str, least: int) -> int:
     if not re.fullmatch(r"-?\d{1,20}", text, re.ASCII) or not least <= int(text) < 2**64:
         raise ConfigError(f"{name}={text} is not a whole number of at least {least}")
     return int(text)
 
 
-def _voters(text: str) -> dict[int, Endpoint]:
-    voters: dict[int, Endpoint] = {}
-    for part in text.split(","):
-        match = _VOTER.fullmatch(part.strip())
-        if match is None or not 0 < int(match["port"]) <= 65535:
-            raise ConfigError(f"controller.quorum.voters: {part.strip()!r} is not id@host:port")
-        voter = int(match["id"])
-        if voter in voters:
-            raise ConfigError(f"controller.quorum.voters names node {voter} twice")
-        voters[voter] = Endpoint(match["host"], int(match["port"]))
-    return voters
+def _flag(properties: Mapping[str, str], name: str) -> bool:
+    text = properties.get(name, "false")
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}={text} is not true or false")
+    return text == "true"

@@ -13,6 +13,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from nodes.consensus.effects import (
@@ -22,11 +23,14 @@ from nodes.consensus.effects import (
     FatalError,
     Reply,
     Send,
+    SendApi,
     Shutdown,
+    SnapshotReply,
     Stopped,
     Tick,
 )
 from nodes.node import Node
+from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from nodes.server.console import say
 from nodes.server.input_log import InputLog
 from nodes.server.storage import Storage
@@ -36,6 +40,8 @@ STOPPED: Final = 0
 DISK_FAILED: Final = 1
 FATAL: Final = 3
 SHUTDOWN_LIMIT_S: Final = 5.0
+BROKER_SHUTDOWN_LIMIT_S: Final = 15.0
+"""A broker waits until its partitions are led by others."""
 _MICROSECOND: Final = 1e-6
 _STALE_TICK_S: Final = 0.001
 
@@ -46,9 +52,20 @@ def monotonic_us() -> int:
 
 
 class Shell:
-    """Runs one node until it stops. ``send`` and ``reply`` carry its words to the network."""
+    """Runs one node until it stops.
 
-    def __init__(self, node: Node, storage: Storage, traces: TraceFile, inputs: InputLog) -> None:
+    ``send``, ``send_api`` and ``reply`` carry its words to the network. ``broker_epoch`` is
+    that of a broker that has stopped in good order, -1 before and otherwise.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        storage: Storage,
+        traces: TraceFile,
+        inputs: InputLog,
+        shutdown_limit_s: float = SHUTDOWN_LIMIT_S,
+    ) -> None:
         self._node = node
         self._storage = storage
         self._traces = traces
@@ -57,7 +74,10 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._ticked_for = -1
         self._stopping = False
+        self._shutdown_limit_s = shutdown_limit_s
+        self.broker_epoch = -1
         self.send: Callable[[Send], None] = _unconnected
+        self.send_api: Callable[[SendApi], None] = _unconnected
         self.reply: Callable[[Reply | ApiReply], None] = _unconnected
         self.exit_status: asyncio.Future[int] = self._loop.create_future()
 
@@ -96,7 +116,7 @@ class Shell:
         """Stop gracefully, within bounded time."""
         if not self._stopping:
             self._stopping = True
-            self._loop.call_later(SHUTDOWN_LIMIT_S, self._give_up)
+            self._loop.call_later(self._shutdown_limit_s, self._give_up)
             self.submit(Shutdown())
 
     def fatal(self, reason: str, now: int, wall_us: int) -> None:
@@ -123,10 +143,27 @@ class Shell:
         for effect in effects:
             if isinstance(effect, Send):
                 self.send(effect)
+            elif isinstance(effect, SendApi):
+                self.send_api(effect)
             elif isinstance(effect, Reply | ApiReply):
                 self.reply(effect)
+            elif isinstance(effect, SnapshotReply):
+                self._reply_with_snapshot(effect)
             elif isinstance(effect, Stopped):
+                self.broker_epoch = effect.broker_epoch
                 self._stop(STOPPED)
+
+    def _reply_with_snapshot(self, effect: SnapshotReply) -> None:
+        """Answer with a piece of a file; what cannot be read is said to be gone."""
+        message = effect.message
+        place = (message.snapshot_end, message.snapshot_epoch, message.position)
+        try:
+            message = replace(message, data=self._storage.read_snapshot(*place, effect.max_bytes))
+        except OSError as error:
+            # Whoever asks begins anew, here or elsewhere; this node has promised nothing.
+            say(f"cannot read snapshot {place[0]}-{place[1]}: {error}")
+            message = replace(message, partition_error=SNAPSHOT_NOT_FOUND)
+        self.reply(Reply(effect.token, message))
 
     def _disk_failed(self, error: OSError) -> None:
         # What was to be promised is not on disk; the only honest thing left is to stop.
@@ -135,7 +172,8 @@ class Shell:
 
     def _give_up(self) -> None:
         if not self.exit_status.done():
-            say(f"no answer from the others within {SHUTDOWN_LIMIT_S:.0f} s, stopping anyway")
+            limit = self._shutdown_limit_s
+            say(f"no answer from the others within {limit:.0f} s, stopping anyway")
             self._stop(STOPPED)
 
     def _stop(self, status: int) -> None:

@@ -17,14 +17,18 @@ from nodes.consensus.effects import (
     Event,
     FatalError,
     FlushLog,
+    Reply,
+    SendApi,
     Shutdown,
+    SnapshotReply,
     Stopped,
     Tick,
     Trace,
     WriteQuorumState,
 )
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.messages import FetchSnapshotResponse
 from nodes.node import Node
-from nodes.server import shell as shell_module
 from nodes.server.input_log import InputLog
 from nodes.server.shell import DISK_FAILED, FATAL, STOPPED, Shell, monotonic_us
 from nodes.server.storage import Storage, next_incarnation
@@ -59,16 +63,33 @@ class FakeStorage:
             raise self.error
         self.diary.append("durable")
 
+    def read_snapshot(self, end: int, epoch: int, position: int, max_bytes: int) -> bytes:
+        if (end, epoch) != (40, 6):
+            raise FileNotFoundError(2, "No such file or directory")
+        return b"the whole snapshot"[position : position + max_bytes]
+
 
 class Bench:
-    def __init__(self, directory: Path, node: FakeNode, error: Exception | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        node: FakeNode,
+        error: Exception | None = None,
+        shutdown_limit_s: float = 5.0,
+    ) -> None:
         self.diary: list[str] = []
         self.trace = directory / "trace.jsonl"
         traces = TraceFile(self.trace, "n1", 4)
         storage = cast(Storage, FakeStorage(self.diary, error))
-        self.shell = Shell(cast(Node, node), storage, traces, InputLog(None))
-        self.shell.reply = lambda effect: self.diary.append("reply")
+        self.replies: list[Reply | ApiReply] = []
+        self.shell = Shell(cast(Node, node), storage, traces, InputLog(None), shutdown_limit_s)
+        self.shell.reply = self._reply
         self.shell.send = lambda effect: self.diary.append("send")
+        self.shell.send_api = lambda effect: self.diary.append(f"send {effect.api}")
+
+    def _reply(self, effect: Reply | ApiReply) -> None:
+        self.diary.append("reply")
+        self.replies.append(effect)
 
     @property
     def status(self) -> int | None:
@@ -92,6 +113,42 @@ def test_everything_is_durable_before_a_word_is_said(tmp_path: Path) -> None:
         assert bench.status is None
 
     run(scenario)
+
+
+def test_requests_to_controllers_go_out_after_the_disk(tmp_path: Path) -> None:
+    def scenario() -> None:
+        request = SendApi(2, 1, Endpoint("h", 1), "BrokerHeartbeat", {})
+        bench = Bench(tmp_path, FakeNode([request, *SPEECH]))
+        bench.shell.submit(Tick())
+        assert bench.diary == ["durable", "send BrokerHeartbeat", "reply"]
+
+    run(scenario)
+
+
+def test_a_piece_of_a_snapshot_is_read_from_the_disk(tmp_path: Path) -> None:
+    def scenario() -> None:
+        message = FetchSnapshotResponse(0, 0, 1, 7, 40, 6, 18, 4)
+        bench = Bench(tmp_path, FakeNode([SnapshotReply(9, message, 5)]))
+        bench.shell.submit(Tick())
+        [reply] = bench.replies
+        assert reply == Reply(9, FetchSnapshotResponse(0, 0, 1, 7, 40, 6, 18, 4, b"whole"))
+
+    run(scenario)
+
+
+def test_a_snapshot_that_has_gone_is_not_found(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def scenario() -> None:
+        message = FetchSnapshotResponse(0, 0, 1, 7, 41, 6, 18, 4)
+        bench = Bench(tmp_path, FakeNode([SnapshotReply(9, message, 5)]))
+        bench.shell.submit(Tick())
+        [reply] = bench.replies
+        assert reply == Reply(9, FetchSnapshotResponse(0, 98, 1, 7, 41, 6, 18, 4))
+        assert bench.status is None
+
+    run(scenario)
+    assert "cannot read snapshot 41-6" in capfd.readouterr().err
 
 
 def test_a_node_that_cannot_persist_says_nothing_and_dies(
@@ -129,23 +186,21 @@ def test_an_illegal_state_stops_the_node_and_is_traced(tmp_path: Path, error: Ex
 
 def test_stopped_is_the_good_end(tmp_path: Path) -> None:
     def scenario() -> None:
-        node = FakeNode([Stopped()])
+        node = FakeNode([Stopped(17)])
         bench = Bench(tmp_path, node)
         bench.shell.shut_down()
         assert node.events == [Shutdown()]
         assert bench.status == STOPPED
+        assert bench.shell.broker_epoch == 17
 
     run(scenario)
 
 
-def test_a_shutdown_nobody_answers_ends_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shell_module, "SHUTDOWN_LIMIT_S", 0.05)
-
+def test_a_shutdown_nobody_answers_ends_all_the_same(tmp_path: Path) -> None:
     async def scenario() -> None:
-        bench = Bench(tmp_path, FakeNode())
+        bench = Bench(tmp_path, FakeNode(), shutdown_limit_s=0.05)
         bench.shell.shut_down()
+        assert bench.shell.broker_epoch == -1
         assert await asyncio.wait_for(bench.shell.exit_status, 2) == STOPPED
 
     run(scenario)

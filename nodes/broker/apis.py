@@ -1,0 +1,42 @@
+"""What a broker serves its clients. There is no data plane: nothing of it is advertised."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nodes.protocol.apis import API_KEYS, SUPPORTED
+
+LOCAL: Final = (
+    "ApiVersions",
+    "Metadata",
+    "DescribeCluster",
+    "DescribeTopicPartitions",
+    "DescribeConfigs",
+)
+"""Answered from the broker's own image."""
+
+READS: Final = ("DescribeQuorum", "ListPartitionReassignments")
+"""Forwarded, and harmless to ask twice."""
+
+WRITES: Final = (
+    "CreateTopics",
+    "DeleteTopics",
+    "CreatePartitions",
+    "AlterConfigs",
+    "IncrementalAlterConfigs",
+    "ElectLeaders",
+    "AlterPartitionReassignments",
+    "UpdateFeatures",
+    "UnregisterBroker",
+    "AddRaftVoter",
+    "RemoveRaftVoter",
+)
+"""Forwarded, and possibly carried out whatever the answer."""
+
+FORWARDED: Final = frozenset((*READS, *WRITES))
+CLIENT_APIS: Final = (*LOCAL, *READS, *WRITES)
+
+SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
+    sorted((API_KEYS[api], *SUPPORTED[api]) for api in CLIENT_APIS)
+)
+"""What ApiVersions tells: (api key, minimum, maximum version)."""

@@ -1,0 +1,38 @@
+"""``.kafka_cleanshutdown``: the broker epoch a process had when it stopped in good order.
+
+Kafka's format. It counts for one start only: read and removed, durably, before anything else
+is done, so that a crash is never taken for a clean stop.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from nodes.log.media import PLAIN
+
+NAME: Final = ".kafka_cleanshutdown"
+UNCLEAN: Final = -1
+
+
+def take(directory: Path) -> int:
+    """Remove the file and return the epoch in it, -1 if there is none. Raises OSError."""
+    path = directory / NAME
+    try:
+        content = PLAIN.read(path)
+    except FileNotFoundError:
+        return UNCLEAN
+    PLAIN.unlink(path)
+    PLAIN.fsync_directory(directory)
+    try:
+        epoch = json.loads(content)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return UNCLEAN
+    return epoch if isinstance(epoch, int) and epoch >= 0 else UNCLEAN
+
+
+def write(directory: Path, broker_epoch: int) -> None:
+    """Leave ``broker_epoch`` for the next start, durably. Raises OSError."""
+    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    PLAIN.replace(directory / NAME, content.encode())

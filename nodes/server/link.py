@@ -1,0 +1,97 @@
+"""One connection to another node, with one request on it at a time.
+
+On every new connection ApiVersions tells what the peer serves; a request is sent at the
+highest version both sides know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from nodes.consensus.endpoint import Endpoint
+from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_response, encode_request
+from nodes.protocol.codec import ProtocolError
+from nodes.protocol.errors import NONE
+from nodes.server.quorum_requests import SOFTWARE
+from nodes.server.shapes import Body
+
+CONNECT_TIMEOUT_S: Final = 1.0
+MAX_FRAME: Final = 100 << 20
+HANDSHAKE_VERSION: Final = 3
+_CORRELATION_MASK: Final = 2**31 - 1
+_WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound to
+
+
+class Link:
+    """A connection to ``endpoint``, opened when it is needed.
+
+    ``listener`` is an address this node listens on: packets to peers carry it, so that whoever
+    cuts nodes off by address cuts both directions.
+    """
+
+    def __init__(self, node_id: int, endpoint: Endpoint, listener: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._client_id = f"node-{node_id}"
+        self._local = None if listener.host in _WILDCARDS else (listener.host, 0)
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._versions: dict[str, tuple[int, int]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection the peer has not closed."""
+        return self._reader is not None and not self._reader.at_eof()
+
+    async def open(self) -> None:
+        """Connect and ask what the peer serves, unless it is done already.
+
+        Raises OSError, EOFError, TimeoutError and ProtocolError; no request was sent then.
+        """
+        if self.is_open:
+            return
+        self.close()
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            self._reader, self._writer = await asyncio.open_connection(
+                self.endpoint.host, self.endpoint.port, local_addr=self._local
+            )
+        answer = await self.call("ApiVersions", HANDSHAKE_VERSION, 0, dict(SOFTWARE))
+        if answer["error_code"] != NONE:
+            raise ProtocolError(f"ApiVersions failed with error {answer['error_code']}")
+        self._versions = {
+            NAMES[served["api_key"]]: (served["min_version"], served["max_version"])
+            for served in answer["api_keys"]
+            if served["api_key"] in NAMES
+        }
+
+    def version(self, api: str) -> int:
+        """Return the highest version of ``api`` both sides know; ProtocolError for none."""
+        low, high = self._versions.get(api, (0, -1))
+        version = min(high, SUPPORTED[api][1])
+        if version < max(low, SUPPORTED[api][0]):
+            raise ProtocolError(f"no version of {api} (api {API_KEYS[api]}) in common")
+        return version
+
+    async def call(self, api: str, version: int, correlation: int, body: Body) -> Body:
+        """Send one request and return the body of its answer.
+
+        Raises OSError, EOFError and ProtocolError; the connection is of no use then.
+        """
+        assert self._reader is not None and self._writer is not None
+        correlation &= _CORRELATION_MASK
+        frame = encode_request(api, version, correlation, self._client_id, body)
+        self._writer.write(len(frame).to_bytes(4, "big") + frame)
+        size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
+        if not 0 <= size <= MAX_FRAME:
+            raise ProtocolError(f"a frame of {size} bytes is not an answer")
+        received, answer = decode_response(api, version, await self._reader.readexactly(size))
+        if received != correlation:
+            raise ProtocolError(f"answer to request {received}, asked was {correlation}")
+        return answer
+
+    def close(self) -> None:
+        """Close the connection; :meth:`open` makes another."""
+        if self._writer is not None:
+            # At once: data for a node that cannot be reached must not linger in the kernel.
+            self._writer.transport.abort()
+        self._reader = self._writer = None

@@ -1,0 +1,52 @@
+"""The addresses a node listens on, and what each of them serves.
+
+The controllers' listener serves the quorum, the controller and, for who talks to controllers
+only, what clients ask; the brokers' serves clients. What belongs to the other one is refused:
+nobody may get into the quorum, or pass off another's request, through the clients' door.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from nodes.broker.apis import CLIENT_APIS as BROKER_APIS
+from nodes.consensus.endpoint import Endpoint
+from nodes.metadata.controller import CLIENT_APIS as CONTROLLER_APIS
+from nodes.server.addresses import BROKER, CONTROLLER, ConfigError
+from nodes.server.shapes import QUORUM_APIS
+
+SERVED: Final = {
+    CONTROLLER: frozenset((*CONTROLLER_APIS, *QUORUM_APIS)),
+    BROKER: frozenset(BROKER_APIS),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Listener:
+    """A listener: its name and the APIs it serves."""
+
+    name: str
+    served: frozenset[str]
+
+    @staticmethod
+    def called(name: str) -> Listener:
+        """Return the listener of this name."""
+        return Listener(name, SERVED[name])
+
+
+def bind(endpoint: Endpoint) -> socket.socket:
+    """Return a socket bound to ``endpoint``. Raises :class:`ConfigError`."""
+    host, port = endpoint.host, endpoint.port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    bound.setblocking(False)
+    return bound
