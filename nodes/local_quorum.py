@@ -9,6 +9,7 @@ from nodes.consensus.effects import Effect, Reply
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import membership
 from nodes.consensus.kraft.leader import Leader, Progress
+from nodes.consensus.kraft.messages import NO_DIRECTORY
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
@@ -117,10 +118,16 @@ class LocalQuorum:
                 replica.wall_ms if own else state.last_caught_up_wall,
             )
 
+        def disk(voter_id: int, state: Progress) -> bytes:
+            # What the voter set says; with kraft.version 0 it says nothing, a fetch does.
+            voter = leader.voter_set.get(voter_id)
+            known = voter.directory if voter is not None else NO_DIRECTORY
+            return known if known != NO_DIRECTORY else state.directory
+
         return QuorumDescription(
             leader.leader_id,
             replica.epoch,
             replica.high_watermark,
-            [progress(i, p.directory, p) for i, p in sorted(leader.voters.items())],
+            [progress(i, disk(i, p), p) for i, p in sorted(leader.voters.items())],
             [progress(i, d, p) for (i, d), p in sorted(leader.observers.items())],
         )
