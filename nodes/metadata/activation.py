@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nodes.metadata.controllers import OwnRegistration, registration_record
 from nodes.metadata.eligibility import ELR_VERSION, METADATA_VERSION, MIN_INSYNC_REPLICAS
 from nodes.metadata.features import (
-    CONTROLLER_REGISTRATION,
     DEFAULT_METADATA_VERSION,
     TRANSACTIONS,
     elr_records,
@@ -62,28 +60,16 @@ def bootstrap_records(context: Context, bootstrap: Sequence[Record]) -> list[Rec
     return records
 
 
-def activation_records(
-    context: Context, bootstrap: Sequence[Record], own: OwnRegistration
-) -> list[Record]:
+def activation_records(context: Context, bootstrap: Sequence[Record]) -> list[Record]:
     """Return what the controller writes when it claims; it may be nothing.
 
-    An open transaction holds what is above the stable layer, so that layer tells whether the
+    What an open transaction holds is above the stable layer, so that layer tells whether the
     log was empty before it.
     """
     image = context.image
     records: list[Record] = []
     if image.in_transaction:
         records.append(("AbortTransactionRecord", 0, {"reason": ABORT_REASON}))
-    level = image.stable.features.get(METADATA_VERSION)
-    if level is None:
-        first = bootstrap_records(context, bootstrap)
-        level = _levels(first)[METADATA_VERSION]
-        records.extend(first)
-    identity = own.identity
-    if (
-        identity is not None
-        and level >= CONTROLLER_REGISTRATION
-        and not identity.is_registered(image.stable)
-    ):
-        records.append(registration_record(identity.request()))
+    if METADATA_VERSION not in image.stable.features:
+        records.extend(bootstrap_records(context, bootstrap))
     return records

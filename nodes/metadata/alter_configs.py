@@ -1,14 +1,15 @@
-"""IncrementalAlterConfigs (44)."""
+"""AlterConfigs (33) and IncrementalAlterConfigs (44)."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from nodes.metadata.configs import altered, keys_of
-from nodes.metadata.failure import POLICY_VIOLATION, ApiError
+from nodes.metadata.configs import altered, check_value, keys_of
+from nodes.metadata.eligibility import MIN_INSYNC_REPLICAS, elr_enabled
+from nodes.metadata.failure import INVALID_CONFIG, POLICY_VIOLATION, ApiError
 from nodes.metadata.image import BROKER, TOPIC, ImageView
 from nodes.metadata.operation import MAX_RECORDS_PER_BATCH, Body, Context, Outcome, Record
 from nodes.protocol.errors import (
@@ -38,7 +39,50 @@ def check_resource(
             raise ApiError(BROKER_ID_NOT_REGISTERED, f"No node with id {name} is known.")
 
 
-def _records(context: Context, resource: Body) -> list[Record]:
+Values = Mapping[str, str | None]
+"""What configurations are to be set to; None: not set."""
+
+
+def _incremental(resource: Body, current: Mapping[str, str]) -> Values:
+    kind = resource["resource_type"]
+    return {
+        config["name"]: altered(
+            kind,
+            config["name"],
+            config["config_operation"],
+            config["value"],
+            current.get(config["name"]),
+        )
+        for config in resource["configs"]
+    }
+
+
+def _replacing(resource: Body, current: Mapping[str, str]) -> Values:
+    """Whatever the request does not name goes back to its default."""
+    wanted: dict[str, str | None] = dict.fromkeys(current)
+    for config in resource["configs"]:
+        check_value(resource["resource_type"], config["name"], config["value"])
+        wanted[config["name"]] = config["value"]
+    return wanted
+
+
+def _check_min_insync(kind: int, name: str, value: str | None) -> None:
+    """With eligible leader replicas every broker must count with the same number (KIP-966)."""
+    if kind == BROKER and name:
+        raise ApiError(
+            INVALID_CONFIG,
+            f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled.",
+        )
+    if kind == BROKER and value is None:
+        raise ApiError(
+            INVALID_CONFIG,
+            f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled.",
+        )
+
+
+def _records(
+    context: Context, resource: Body, plan: Callable[[Body, Mapping[str, str]], Values]
+) -> list[Record]:
     kind, name = resource["resource_type"], resource["resource_name"]
     check_resource(context.image, context.voters, kind, name)
     twice = [n for n, c in Counter(c["name"] for c in resource["configs"]).items() if c > 1]
@@ -46,16 +90,21 @@ def _records(context: Context, resource: Body) -> list[Record]:
         raise ApiError(INVALID_REQUEST, f"Error due to duplicate config keys: {', '.join(twice)}")
     current = context.image.configs.get((kind, name), {})
     records: list[Record] = []
-    for config in resource["configs"]:
-        key = config["name"]
-        value = altered(kind, key, config["config_operation"], config["value"], current.get(key))
-        if value != current.get(key):
-            fields = {"resource_type": kind, "resource_name": name, "name": key, "value": value}
-            records.append(("ConfigRecord", 0, fields))
+    for key, value in plan(resource, current).items():
+        if value == current.get(key):
+            continue
+        fields = {"resource_type": kind, "resource_name": name, "name": key, "value": value}
+        records.append(("ConfigRecord", 0, fields))
+        if key == MIN_INSYNC_REPLICAS and elr_enabled(context.image):
+            _check_min_insync(kind, name, value)
+            # Who was eligible by the old number need not be by the new one.
+            records.append(("ClearElrRecord", 0, {"topic_name": name if kind == TOPIC else ""}))
     return records
 
 
-def incremental_alter_configs(context: Context, version: int, body: Body) -> Outcome:
+def _altered(
+    context: Context, body: Body, plan: Callable[[Body, Mapping[str, str]], Values]
+) -> Outcome:
     """Change configurations; each resource is changed as a whole or not at all.
 
     A change to the value that is set already needs no record.
@@ -70,7 +119,7 @@ def incremental_alter_configs(context: Context, version: int, body: Body) -> Out
         try:
             if count[kind, name] > 1:
                 raise ApiError(INVALID_REQUEST, "Each resource must appear at most once.")
-            records.extend(_records(context, resource))
+            records.extend(_records(context, resource, plan))
         except ApiError as error:
             code, message = error.code, error.message
         responses.append(
@@ -86,3 +135,13 @@ def incremental_alter_configs(context: Context, version: int, body: Body) -> Out
     if body["validate_only"]:
         records = []
     return Outcome(records, {"throttle_time_ms": 0, "responses": responses})
+
+
+def incremental_alter_configs(context: Context, version: int, body: Body) -> Outcome:
+    """Set, delete, append to or subtract from single configurations."""
+    return _altered(context, body, _incremental)
+
+
+def alter_configs(context: Context, version: int, body: Body) -> Outcome:
+    """Replace all configurations of each resource."""
+    return _altered(context, body, _replacing)

@@ -88,16 +88,14 @@ def begin_shutdown(context: Context, broker: Broker) -> list[Record]:
     ]
 
 
-def fence_stalest(context: Context) -> Outcome | None:
-    """Fence the broker whose session ended first, None if none has.
+def fence_stalest(context: Context) -> list[Record]:
+    """Return the records that fence the broker whose session ended first; none if none has.
 
     One at a time: the next one must be computed from what this one left (KAFKA-13173).
     """
-    image = context.image
-    stale = context.sessions.stalest(image.brokers.values(), context.now)
-    if stale is None:
-        return None
-    return Outcome(fence(context, image.brokers[stale]), {}, atomic=False)
+    brokers = context.image.brokers
+    stale = context.sessions.stalest(brokers.values(), context.now)
+    return [] if stale is None else fence(context, brokers[stale])
 
 
 def unregister_broker(context: Context, version: int, body: Body) -> Outcome:

@@ -2,47 +2,53 @@
 
 It follows Kafka's ``QuorumController``, one event at a time and without any I/O:
 
-* a *write* generates records from the head of the image, applies them to it and appends
-  them as one atomic batch; the client hears of it when the batch is committed;
+* a *write* generates records from the head of the image, applies them to it at the offsets
+  they will have and appends them as one atomic batch; the client hears of it when the batch
+  is committed;
 * a *read* is answered from the image's stable layer, after a record that was appended later
   than the read arrived has been committed: then no other node can have led in between;
 * a write that needs no record (all refused, or nothing to change) says something about
   the state too, so it waits like a read. Kafka answers at once if nothing is pending,
-  which a deposed leader that does not know it yet could do wrongly.
+  which a deposed leader that does not know it yet could do wrongly;
+* *periodic tasks* (:mod:`nodes.metadata.periodic`) are writes nobody waits for.
 
-The leader claims the controller's role when the node tells :meth:`leader_changed`, which
-it does only after the start of the epoch is committed and applied (KAFKA-15345).
+The leader claims the controller's role when the node tells :meth:`Controller.leader_changed`,
+which it does only after the start of the epoch is committed and applied (KAFKA-15345). What it
+writes first is in :mod:`nodes.metadata.activation`. An operation that fails unexpectedly
+costs the leadership: what it would have done is unknown, another controller may do better
+(KAFKA-13104). Records that cannot be applied are fatal.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from nodes.consensus.effects import ApiReply, ApiRequest, FatalError
-from nodes.metadata.alter_configs import incremental_alter_configs
-from nodes.metadata.alter_partition import alter_partition
-from nodes.metadata.create_partitions import create_partitions
-from nodes.metadata.describe import (
-    METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    api_versions,
-    describe_cluster,
-    describe_configs,
-    describe_quorum,
-    metadata,
-)
-from nodes.metadata.elections import elect_leaders
-from nodes.metadata.failure import ApiError, refusal
+from nodes.metadata.activation import activation_records
+from nodes.metadata.answers import Answers
+from nodes.metadata.controllers import ControllerIdentity, OwnRegistration, registration_record
+from nodes.metadata.describe import LISTENER
+from nodes.metadata.envelope import VOTER_CHANGES, refused, unwrap
+from nodes.metadata.failure import ApiError
 from nodes.metadata.image import MetadataImage
-from nodes.metadata.operation import Body, Context, Outcome, Record, Settings
+from nodes.metadata.operation import (
+    MAX_RECORDS_PER_BATCH,
+    Body,
+    Context,
+    Outcome,
+    Record,
+    Settings,
+)
+from nodes.metadata.periodic import NEVER, Schedule, Task
 from nodes.metadata.quorum import NotLeaderError, Quorum
-from nodes.metadata.reassign import alter_partition_reassignments, list_partition_reassignments
-from nodes.metadata.topics import create_topics, delete_topics
+from nodes.metadata.served import CLIENT_APIS, ENVELOPE, LOCAL, READS, SERVED, WRITES
+from nodes.metadata.sessions import Sessions
 from nodes.metadata.waiting import Waiting
-from nodes.protocol.apis import API_KEYS, SUPPORTED
 from nodes.protocol.errors import (
+    INVALID_REQUEST,
     NONE,
     NOT_CONTROLLER,
     REQUEST_TIMED_OUT,
@@ -50,32 +56,12 @@ from nodes.protocol.errors import (
 )
 from nodes.protocol.records import encode_record
 
-NEVER: Final = 2**63 - 1
+__all__ = ["CLIENT_APIS", "SERVED", "WRITES", "Controller"]
+
 NOT_CLAIMED: Final = -1
 MILLISECOND: Final = 1000
-METADATA_WITH_ERROR: Final = 13
-"""First Metadata version with an error code for the whole answer."""
 DEFAULT_TIMEOUT_MS: Final = 30_000
 """How long a request that names no time-out may wait for its commit."""
-
-WRITES: Final[dict[str, Callable[[Context, int, Body], Outcome]]] = {
-    "CreateTopics": create_topics,
-    "DeleteTopics": delete_topics,
-    "CreatePartitions": create_partitions,
-    "IncrementalAlterConfigs": incremental_alter_configs,
-    "AlterPartition": alter_partition,
-    "ElectLeaders": elect_leaders,
-    "AlterPartitionReassignments": alter_partition_reassignments,
-}
-READS: Final = ("Metadata", "DescribeConfigs", "ListPartitionReassignments")
-LOCAL: Final = ("ApiVersions", "DescribeCluster", "DescribeQuorum")
-QUORUM_APIS: Final = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch")
-CLIENT_APIS: Final = (*WRITES, *READS, *LOCAL)
-
-SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
-    sorted((API_KEYS[api], *SUPPORTED[api]) for api in (*CLIENT_APIS, *QUORUM_APIS))
-)
-"""What ApiVersions tells: (api key, minimum, maximum version)."""
 
 
 class Controller:
@@ -84,7 +70,10 @@ class Controller:
     ``image`` is the node's: a loader commits to it, only this controller proposes.
     ``max_idle_ms`` is how long an active controller goes without appending anything before
     it appends a NoOp record; ``read_linger_ms`` how long a first read waits for others to
-    share its barrier. All times given to methods are microseconds of the monotonic clock.
+    share its barrier. ``bootstrap`` are the records an empty log begins with, ``identity`` is
+    what this controller registers as (None: it does not). The other settings are those of
+    :class:`nodes.metadata.operation.Settings`. All times given to methods are microseconds of
+    the monotonic clock.
     """
 
     def __init__(
@@ -93,24 +82,29 @@ class Controller:
         image: MetadataImage,
         seed: int,
         *,
-        max_idle_ms: int = 500,
-        default_partitions: int = 1,
-        default_replication: int = 1,
+        bootstrap: Sequence[Record] = (),
+        identity: ControllerIdentity | None = None,
         read_linger_ms: int = 5,
+        **settings: Any,
     ) -> None:
         self._quorum = quorum
-        self._settings = Settings(seed, default_partitions, default_replication)
-        self._max_idle = max_idle_ms * MILLISECOND
+        self._settings = Settings(seed, **settings)
+        self._bootstrap = tuple(bootstrap)
+        self._own = OwnRegistration(identity)
+        self._sessions = Sessions(self._settings.session_timeout_ms)
+        self._schedule = Schedule(self._settings)
+        self._max_idle = self._settings.max_idle_ms * MILLISECOND
         self._read_linger = read_linger_ms * MILLISECOND
         self.image = image
         """Committed in its stable layer; with what is appended in its head."""
         self._claimed = NOT_CLAIMED
         self._idle_since = 0
+        self._wall_ms = 0
         # Requests whose record is appended, by offset; and those that still need one.
         self._pending: deque[Waiting] = deque()
         self._unbarred: list[Waiting] = []
         self._barrier_due = NEVER
-        self._replies: list[ApiReply] = []
+        self._answers = Answers(quorum, image)
         self._notes: list[tuple[str, dict[str, Any]]] = []
 
     @property
@@ -123,15 +117,16 @@ class Controller:
         """When the next :meth:`tick` is due; a far future if never."""
         due = self._barrier_due
         if self.is_active:
-            due = min(due, self._idle_since + self._max_idle)
+            due = min(due, self._idle_since + self._max_idle, self._schedule.deadline)
+        elif self._knows_another():
+            due = min(due, self._own.deadline(self.image.stable))
         for waiting in (*self._pending, *self._unbarred):
             due = min(due, waiting.deadline)
         return due
 
     def take_replies(self) -> list[ApiReply]:
         """Return the answers that became ready since the last call."""
-        replies, self._replies = self._replies, []
-        return replies
+        return self._answers.take()
 
     def take_notes(self) -> list[tuple[str, dict[str, Any]]]:
         """Return (kind, detail) of what is worth a trace event since the last call."""
@@ -161,19 +156,28 @@ class Controller:
 
     def _claim(self, epoch: int, now: int) -> None:
         self._claimed = epoch
+        self._answers.active = True
         self._idle_since = now
-        if METADATA_VERSION not in self.image.features:
-            level = SUPPORTED_FEATURES[METADATA_VERSION][1]
-            fields = {"name": METADATA_VERSION, "feature_level": level}
-            try:
-                self._append([("FeatureLevelRecord", 0, fields)], now)
-            except NotLeaderError:
-                self._renounce()
+        # Nobody knows how long the brokers have been silent (KAFKA-18138).
+        self._sessions.claim(now, self._quorum.next_offset - 1)
+        self._schedule.start(now)
+        self._do("activation", lambda: self._activate(now), now)
+
+    def _activate(self, now: int) -> None:
+        self._append_all(activation_records(self._context(now), self._bootstrap), now)
+        self._register_self(now)
+
+    def _register_self(self, now: int) -> None:
+        identity = self._own.identity
+        if identity is not None and self._own.is_missing(self.image):
+            self._append([registration_record(identity.request())], now)
 
     def _renounce(self) -> None:
         if not self.is_active:
             return
         self._claimed = NOT_CLAIMED
+        self._answers.active = False
+        self._schedule.stop()
         self.image.revert()
         self._barrier_due = NEVER
         waiting = [*self._pending, *self._unbarred]
@@ -181,6 +185,46 @@ class Controller:
         self._unbarred.clear()
         for each in waiting:
             self._lost(each)
+
+    def _do(self, what: str, write: Callable[[], None], now: int) -> int:
+        """Carry out ``write``; return NONE, or why this is not the active controller any more.
+
+        Raises :class:`FatalError` for records that cannot be applied.
+        """
+        epoch = self._claimed
+        try:
+            write()
+        except NotLeaderError:
+            self._renounce()
+            return NOT_CONTROLLER
+        except FatalError:
+            raise
+        except Exception as error:  # a defect in one operation must not decide for others
+            self._notes.append(
+                ("controller-error", {"api": what, "error": repr(error), "epoch": epoch})
+            )
+            self._renounce()
+            self._quorum.resign(epoch, now)
+            return UNKNOWN_SERVER_ERROR
+        return NONE
+
+    # --- this controller's own registration, while it is not active ---------------------
+
+    def registration_due(self, now: int) -> Body | None:
+        """Return the ControllerRegistration to send to the leader now; None: nothing to send.
+
+        Tell :meth:`registration_answered` what came of it.
+        """
+        if self.is_active or not self._knows_another():
+            return None
+        return self._own.due(self.image.stable, now)
+
+    def registration_answered(self, body: Body | None, now: int) -> None:
+        """Take the answer to :meth:`registration_due` in; None if there was none."""
+        self._own.answered(body, now)
+
+    def _knows_another(self) -> bool:
+        return self._quorum.leader_id not in (-1, self._quorum.node_id)
 
     # --- what clients ask ---------------------------------------------------------------
 
@@ -190,92 +234,142 @@ class Controller:
         ``request.api`` must be one of :data:`CLIENT_APIS` and its body complete, as decoded
         by :mod:`nodes.protocol.codec`.
         """
+        self._wall_ms = wall_ms
+        if request.api == "BrokerHeartbeat":
+            self._hear(request.body, now)
         if request.api in WRITES:
             self._write(request, now)
         elif request.api in READS:
             self._read(request, now)
         elif request.api in LOCAL:
-            self._reply(request, self._local(request, now))
+            self._answers.give(request, self._answers.local(request, now))
+        elif request.api == ENVELOPE:
+            self._open(request, now)
         else:
             raise FatalError(f"the controller does not serve {request.api}")
 
     def tick(self, now: int) -> None:
-        """Do what has become due: time-outs, the read barrier, the idle NoOp record."""
+        """Do what has become due: time-outs, periodic tasks, the read barrier, a NoOp record."""
         for waiting in [w for w in (*self._pending, *self._unbarred) if w.deadline <= now]:
             if waiting in self._pending:
                 self._pending.remove(waiting)
             else:
                 self._unbarred.remove(waiting)
-            self._reply(waiting.request, self._refused(waiting.request, REQUEST_TIMED_OUT))
+            self._answers.refuse(waiting.request, REQUEST_TIMED_OUT)
         if not self._unbarred:
             self._barrier_due = NEVER
+        if self.is_active:
+            self._run_tasks(now)
+        if self.is_active:
+            self._do("registration", lambda: self._register_self(now), now)
         if self.is_active and now >= min(self._barrier_due, self._idle_since + self._max_idle):
             self._barrier_due = NEVER
-            try:
-                self._append([("NoOpRecord", 0, {})], now)
-            except NotLeaderError:
-                self._renounce()
+            self._do("no-op", lambda: self._append_no_op(now), now)
+
+    def _append_no_op(self, now: int) -> None:
+        self._append([("NoOpRecord", 0, {})], now)
+
+    def _run_tasks(self, now: int) -> None:
+        for task in self._schedule.take_due(now):
+
+            def run(task: Task = task) -> None:
+                records, again = task.run(self._context(now))
+                self._append_all(records, now)
+                if again:
+                    task.due = now
+
+            if self._do(task.name, run, now) != NONE:
+                return
+
+    def _hear(self, body: Body, now: int) -> None:
+        """Note that a broker is in touch: when its heartbeat arrives, whatever becomes of it."""
+        broker = self.image.brokers.get(body["broker_id"])
+        if self.is_active and broker is not None and broker.epoch == body["broker_epoch"]:
+            self._sessions.touch(broker.broker_id, broker.epoch, now)
+
+    def _open(self, request: ApiRequest, now: int) -> None:
+        """Handle what is inside of an envelope; its answer goes into one, too."""
+        try:
+            if request.listener != LISTENER:
+                raise ApiError(INVALID_REQUEST, "An envelope came in by a listener for clients.")
+            inside = unwrap(request.body)
+        except ApiError as error:
+            self._answers.give(request, refused(error.code))
+            return
+        if not self.is_active:
+            self._answers.give(request, refused(NOT_CONTROLLER))
+            return
+        inner = self._answers.taken_out(request, inside)
+        if inside.api in VOTER_CHANGES:
+            self._quorum.change_voters(
+                inside.api, inside.version, inside.body, partial(self._answers.give, inner), now
+            )
+        else:
+            self.handle(inner, now, self._wall_ms)
 
     def _write(self, request: ApiRequest, now: int) -> None:
         if not self.is_active:
-            self._reply(request, self._refused(request, NOT_CONTROLLER))
+            self._answers.refuse(request, NOT_CONTROLLER)
             return
         timeout_ms = request.body.get("timeout_ms", DEFAULT_TIMEOUT_MS)
-        deadline = now + max(0, timeout_ms) * MILLISECOND
-        epoch = self._claimed
-        try:
-            outcome = WRITES[request.api](self._context(), request.version, request.body)
-            waiting = Waiting(request, deadline, epoch, lambda: outcome.body)
-            if outcome.records:
-                waiting.offset = self._append(outcome.records, now)
-                waiting.writes = True
-                self._pending.append(waiting)
-            else:
-                self._wait_for_barrier(waiting, now)
-        except ApiError as error:
-            # The refusal as a whole depends on the request only, not on the state.
-            self._reply(request, self._refused(request, error.code, error.message))
-        except NotLeaderError:
-            self._renounce()
-            self._reply(request, self._refused(request, NOT_CONTROLLER))
-        except FatalError:
-            raise
-        except Exception as error:  # a defect in this operation must not decide for others
-            self._notes.append(
-                ("controller-error", {"api": request.api, "error": repr(error), "epoch": epoch})
-            )
-            self._renounce()
-            self._quorum.resign(epoch, now)
-            self._reply(request, self._refused(request, UNKNOWN_SERVER_ERROR, repr(error)))
+        waiting = Waiting(request, now + max(0, timeout_ms) * MILLISECOND, self._claimed, dict)
+
+        def write() -> None:
+            try:
+                outcome = WRITES[request.api](self._context(now), request.version, request.body)
+            except ApiError as error:
+                # It is true of a state that need not be committed yet.
+                outcome = Outcome([], self._answers.refusal(request, error.code, error.message))
+            waiting.answer = lambda: outcome.body
+            self._carry_out(outcome, waiting, now)
+
+        code = self._do(request.api, write, now)
+        if code != NONE:
+            code = REQUEST_TIMED_OUT if waiting.writes and code == NOT_CONTROLLER else code
+            self._answers.refuse(request, code)
+
+    def _carry_out(self, outcome: Outcome, waiting: Waiting, now: int) -> None:
+        """Append what an operation asks for, and let its request wait for the commit."""
+        if outcome.atomic and len(outcome.records) > MAX_RECORDS_PER_BATCH:
+            raise ValueError(f"{len(outcome.records)} records do not fit one batch")
+        if outcome.kraft_version is not None:
+            self._quorum.upgrade_kraft_version(outcome.kraft_version)
+        if outcome.records:
+            waiting.offset = self._append_all(outcome.records, now, waiting)
+        if outcome.appended is not None:
+            outcome.appended(self._quorum.next_offset - 1)
+        if outcome.records:
+            self._pending.append(waiting)
+        else:
+            self._wait_for_barrier(waiting, now)
 
     def _read(self, request: ApiRequest, now: int) -> None:
         if request.api == "Metadata":
             discovery = request.body["topics"] == [] and request.version > 0
             if discovery or not self.is_active:
-                self._reply(request, self._metadata(request))
+                self._answers.give(request, self._answers.read(request))
                 return
-            waiting = Waiting(request, 0, self._claimed, lambda: self._metadata(request))
-        else:
-            if not self.is_active:
-                self._reply(request, self._refused(request, NOT_CONTROLLER))
-                return
-            waiting = Waiting(
-                request,
-                0,
-                self._claimed,
-                lambda: self._committed_read(request),
-            )
-        waiting.deadline = now + DEFAULT_TIMEOUT_MS * MILLISECOND
-        self._wait_for_barrier(waiting, now)
-
-    def _committed_read(self, request: ApiRequest) -> Body:
-        if request.api == "DescribeConfigs":
-            return describe_configs(self.image.stable, self._quorum.voters, request.body)
-        return list_partition_reassignments(self.image.stable, request.body)
+        elif not self.is_active:
+            self._answers.refuse(request, NOT_CONTROLLER)
+            return
+        deadline = now + DEFAULT_TIMEOUT_MS * MILLISECOND
+        answer = partial(self._answers.read, request)
+        self._wait_for_barrier(Waiting(request, deadline, self._claimed, answer), now)
 
     def _wait_for_barrier(self, waiting: Waiting, now: int) -> None:
         self._unbarred.append(waiting)
         self._barrier_due = min(self._barrier_due, now + self._read_linger)
+
+    def _append_all(
+        self, records: Sequence[Record], now: int, waiting: Waiting | None = None
+    ) -> int:
+        """Append any number of records, in batches; return the last offset (-1: no record)."""
+        last = -1
+        for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
+            last = self._append(records[start : start + MAX_RECORDS_PER_BATCH], now)
+            if waiting is not None:
+                waiting.writes = True
+        return last
 
     def _append(self, records: Sequence[Record], now: int) -> int:
         """Apply ``records`` to the head of the image and append them; return the last offset.
@@ -298,9 +392,7 @@ class Controller:
         self._idle_since = now
         return offset
 
-    # --- answers ------------------------------------------------------------------------
-
-    def _context(self) -> Context:
+    def _context(self, now: int) -> Context:
         return Context(
             image=self.image,
             voters=self._quorum.voters,
@@ -308,69 +400,26 @@ class Controller:
             node_id=self._quorum.node_id,
             epoch=self._claimed,
             offset=self._quorum.next_offset,
+            now=now,
+            wall_ms=self._wall_ms,
+            cluster_id=self._quorum.cluster_id,
+            sessions=self._sessions,
+            quorum=self._quorum,
         )
 
-    def _controller_id(self) -> int:
-        """Return who to call the controller: this node only if it really is active."""
-        if self.is_active:
-            return self._quorum.node_id
-        leader = self._quorum.leader_id
-        return -1 if leader == self._quorum.node_id else leader
-
-    def _local(self, request: ApiRequest, now: int) -> Body:
-        if request.api == "ApiVersions":
-            return api_versions(self.image.stable, request.version, SERVED)
-        if request.api == "DescribeCluster":
-            return describe_cluster(
-                self.image.stable, self._quorum, self._controller_id(), request.body
-            )
-        return describe_quorum(self._quorum, request.body, now)
-
-    def _metadata(self, request: ApiRequest) -> Body:
-        controller = self._controller_id()
-        return metadata(self.image.stable, self._quorum, controller, request.version, request.body)
-
-    def _refused(self, request: ApiRequest, code: int, message: str | None = None) -> Body:
-        if request.api == "Metadata":
-            return self._not_linearizable(request, code)
-        text = message or _MESSAGES[code]
-        body: Body = refusal(request.api, request.version, request.body, code, text)
-        return body
-
-    def _not_linearizable(self, request: ApiRequest, code: int) -> Body:
-        """Answer Metadata without proof of leadership, so never as the controller.
-
-        Before version 13 there is no place for ``code``: the answer is a follower's then,
-        what this node knows.
-        """
-        leader = self._quorum.leader_id
-        controller = -1 if leader == self._quorum.node_id else leader
-        error = code if request.version >= METADATA_WITH_ERROR else NONE
-        return metadata(
-            self.image.stable, self._quorum, controller, request.version, request.body, error
-        )
+    # --- answers ------------------------------------------------------------------------
 
     def _answer(self, waiting: Waiting) -> None:
+        request = waiting.request
         try:
             body = waiting.answer()
         except Exception as error:  # a defect in a read must not stop the others
-            self._notes.append(
-                ("controller-error", {"api": waiting.request.api, "error": repr(error)})
-            )
-            body = self._refused(waiting.request, UNKNOWN_SERVER_ERROR, repr(error))
-        self._reply(waiting.request, body)
+            self._notes.append(("controller-error", {"api": request.api, "error": repr(error)}))
+            body = self._answers.refusal(request, UNKNOWN_SERVER_ERROR)
+        self._answers.give(request, body)
 
     def _lost(self, waiting: Waiting) -> None:
         """Answer a request whose record may or may not survive the loss of leadership."""
-        code = REQUEST_TIMED_OUT if waiting.writes else NOT_CONTROLLER
-        self._reply(waiting.request, self._refused(waiting.request, code))
-
-    def _reply(self, request: ApiRequest, body: Body) -> None:
-        self._replies.append(ApiReply(request.token, body))
-
-
-_MESSAGES: Final = {
-    NOT_CONTROLLER: "This node is not the active controller.",
-    REQUEST_TIMED_OUT: "The request was not committed in time; it may still be.",
-    UNKNOWN_SERVER_ERROR: "The controller failed while it handled the request.",
-}
+        self._answers.refuse(
+            waiting.request, REQUEST_TIMED_OUT if waiting.writes else NOT_CONTROLLER
+        )

@@ -9,6 +9,7 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.metadata.alter_configs import check_resource
 from nodes.metadata.effective import Effective, configs_of
 from nodes.metadata.failure import UNSUPPORTED_ENDPOINT_TYPE, ApiError
+from nodes.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from nodes.metadata.image import ImageView, Topic
 from nodes.metadata.operation import NO_ID, Body
 from nodes.metadata.quorum import Quorum, ReplicaProgress
@@ -22,21 +23,21 @@ from nodes.protocol.errors import (
 )
 
 LISTENER: Final = "CONTROLLER"
-METADATA_VERSION: Final = "metadata.version"
-KRAFT_VERSION: Final = "kraft.version"
-SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 27),
-    KRAFT_VERSION: (0, 0),
-}
 ENDPOINT_BROKERS: Final = 1
 ENDPOINT_CONTROLLERS: Final = 2
 
 
-def api_versions(image: ImageView, version: int, ranges: Sequence[tuple[int, int, int]]) -> Body:
+def api_versions(
+    image: ImageView, version: int, ranges: Sequence[tuple[int, int, int]], kraft_version: int
+) -> Body:
     """Answer ApiVersions; ``ranges`` are (api key, minimum, maximum version) served.
 
-    Features whose minimum is 0 are hidden below version 4, whose clients refuse them.
+    Supported features whose minimum is 0 are hidden below version 4, whose clients refuse
+    them (KAFKA-17492). The level of ``kraft.version`` is not in the image.
     """
+    levels = dict(image.features)
+    if kraft_version > 0:
+        levels[KRAFT_VERSION] = kraft_version
     return {
         "error_code": NONE,
         "api_keys": [
@@ -45,13 +46,13 @@ def api_versions(image: ImageView, version: int, ranges: Sequence[tuple[int, int
         "throttle_time_ms": 0,
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
             if low > 0 or version >= 4
         ],
         "finalized_features_epoch": image.last_offset,
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(levels.items())
         ],
     }
 
@@ -63,8 +64,11 @@ def _controllers(voters: Mapping[int, Endpoint]) -> list[Body]:
     ]
 
 
-def _brokers(image: ImageView, voters: Mapping[int, Endpoint]) -> list[Body]:
-    """Return the registered brokers, or the voters in their place while there are none."""
+def _brokers(image: ImageView, voters: Mapping[int, Endpoint], fenced: bool = False) -> list[Body]:
+    """Return the registered brokers, or the voters in their place while there are none.
+
+    Fenced ones are only told if they are asked for.
+    """
     if not image.brokers:
         return _controllers(voters)
     return [
@@ -75,7 +79,7 @@ def _brokers(image: ImageView, voters: Mapping[int, Endpoint]) -> list[Body]:
             "rack": broker.rack,
         }
         for _, broker in sorted(image.brokers.items())
-        if not broker.fenced and broker.endpoints
+        if (fenced or not broker.fenced) and broker.endpoints
     ]
 
 
@@ -169,7 +173,7 @@ def describe_cluster(image: ImageView, quorum: Quorum, controller_id: int, body:
         "brokers": [],
     }
     if kind == ENDPOINT_BROKERS:
-        nodes = _brokers(image, quorum.voters)
+        nodes = _brokers(image, quorum.voters, body.get("include_fenced_brokers", False))
     elif kind == ENDPOINT_CONTROLLERS:
         nodes = _controllers(quorum.voters)
     else:
@@ -183,7 +187,9 @@ def describe_cluster(image: ImageView, quorum: Quorum, controller_id: int, body:
             "host": node["host"],
             "port": node["port"],
             "rack": node["rack"],
-            "is_fenced": False,
+            "is_fenced": kind == ENDPOINT_BROKERS
+            and node["node_id"] in image.brokers
+            and image.brokers[node["node_id"]].fenced,
         }
         for node in nodes
     ]

@@ -258,6 +258,6 @@ def test_every_version_of_api_versions(rig: Any, version: int) -> None:
     assert ranges[52] == (0, 2)
     if version >= 3:
         finalized = {f["name"]: f["max_version_level"] for f in answer["finalized_features"]}
-        assert finalized == {"metadata.version": 27}
+        assert finalized == {"metadata.version": 25}
         supported = {f["name"] for f in answer["supported_features"]}
         assert ("kraft.version" in supported) == (version >= 4), "KAFKA-17492"

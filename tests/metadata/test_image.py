@@ -386,6 +386,6 @@ def test_a_gap_in_the_partitions_is_fatal_when_it_matters() -> None:
 
 
 def test_the_metadata_versions_known_are_those_supported() -> None:
-    from nodes.metadata.describe import SUPPORTED_FEATURES
+    from nodes.metadata.features import SUPPORTED_FEATURES
 
     assert SUPPORTED_FEATURES["metadata.version"] == METADATA_VERSIONS

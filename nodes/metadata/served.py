@@ -1,0 +1,66 @@
+"""What a controller serves, and by which operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from nodes.metadata.alter_configs import alter_configs, incremental_alter_configs
+from nodes.metadata.alter_partition import alter_partition
+from nodes.metadata.brokers import unregister_broker
+from nodes.metadata.controllers import controller_registration, unregister_controller
+from nodes.metadata.create_partitions import create_partitions
+from nodes.metadata.elections import elect_leaders
+from nodes.metadata.features import update_features
+from nodes.metadata.heartbeat import broker_heartbeat
+from nodes.metadata.operation import Body, Context, Outcome
+from nodes.metadata.producer_ids import allocate_producer_ids
+from nodes.metadata.reassign import alter_partition_reassignments
+from nodes.metadata.registration import broker_registration
+from nodes.metadata.topics import create_topics, delete_topics
+from nodes.protocol.apis import API_KEYS, SUPPORTED
+
+WRITES: Final[dict[str, Callable[[Context, int, Body], Outcome]]] = {
+    "CreateTopics": create_topics,
+    "DeleteTopics": delete_topics,
+    "CreatePartitions": create_partitions,
+    "AlterConfigs": alter_configs,
+    "IncrementalAlterConfigs": incremental_alter_configs,
+    "AlterPartition": alter_partition,
+    "ElectLeaders": elect_leaders,
+    "AlterPartitionReassignments": alter_partition_reassignments,
+    "BrokerRegistration": broker_registration,
+    "BrokerHeartbeat": broker_heartbeat,
+    "UnregisterBroker": unregister_broker,
+    "ControllerRegistration": controller_registration,
+    "UnregisterController": unregister_controller,
+    "AllocateProducerIds": allocate_producer_ids,
+    "UpdateFeatures": update_features,
+}
+"""What only the active controller does, by appending records."""
+
+READS: Final = ("Metadata", "DescribeConfigs", "ListPartitionReassignments")
+"""What is answered from the committed layer, once leadership is proven."""
+
+LOCAL: Final = ("ApiVersions", "DescribeCluster", "DescribeQuorum")
+"""What every controller answers at once."""
+
+ENVELOPE: Final = "Envelope"
+QUORUM_APIS: Final = (
+    "Vote",
+    "BeginQuorumEpoch",
+    "EndQuorumEpoch",
+    "Fetch",
+    "FetchSnapshot",
+    "AddRaftVoter",
+    "RemoveRaftVoter",
+    "UpdateRaftVoter",
+)
+"""What the quorum underneath answers on the same listener."""
+
+CLIENT_APIS: Final = (*WRITES, *READS, *LOCAL, ENVELOPE)
+
+SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
+    sorted((API_KEYS[api], *SUPPORTED[api]) for api in (*CLIENT_APIS, *QUORUM_APIS))
+)
+"""What ApiVersions tells: (api key, minimum, maximum version)."""
