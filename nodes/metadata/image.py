@@ -10,13 +10,13 @@ an open transaction the two are the same, so that claiming leadership costs noth
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import astuple, is_dataclass
+from functools import partial
 from typing import Any, Final
 
 from nodes.consensus.effects import FatalError
+from nodes.metadata.image_digest import MODULUS, change_of, hash_of
 from nodes.metadata.image_records import apply_record
 from nodes.metadata.image_values import (
     BROKER,
@@ -35,7 +35,7 @@ from nodes.metadata.image_values import (
     Topic,
 )
 from nodes.metadata.partition_index import PartitionIndex, is_imbalanced, members
-from nodes.metadata.timeline import Absent, Timeline, TimelineMap
+from nodes.metadata.timeline import Timeline, TimelineMap
 
 __all__ = [
     "BROKER",
@@ -60,7 +60,6 @@ Records = Sequence[tuple[str, Fields]]
 _BEGIN: Final = "BeginTransactionRecord"
 _END: Final = "EndTransactionRecord"
 _ABORT: Final = "AbortTransactionRecord"
-_MODULUS: Final = 1 << 128
 
 
 class Layer:
@@ -411,42 +410,15 @@ class MetadataImage:
             total = 0
             for name, of in self.maps.items():
                 for key, value in of.stable.items():
-                    total += _hash(name, key, value)
-            self._sum = total % _MODULUS
+                    total += hash_of(name, key, value)
+            self._sum = total % MODULUS
             for name, of in self.maps.items():
-                of.watch_stable(_Keeper(self, name))
+                of.watch_stable(partial(self._keep, name))
         return self._sum
 
-    def _add(self, difference: int) -> None:
+    def _keep(self, name: str, key: Any, old: Any, new: Any) -> None:
         if self._sum is not None:
-            self._sum = (self._sum + difference) % _MODULUS
-
-
-class _Keeper:
-    """Keeps the digest of an image up to the changes of one of its maps."""
-
-    __slots__ = ("_image", "_name")
-
-    def __init__(self, image: MetadataImage, name: str) -> None:
-        self._image = image
-        self._name = name
-
-    def __call__(self, key: Any, old: Any, new: Any) -> None:
-        difference = 0
-        if not isinstance(new, Absent):
-            difference = _hash(self._name, key, new)
-        if not isinstance(old, Absent):
-            difference -= _hash(self._name, key, old)
-        self._image._add(difference)
-
-
-def _hash(name: str, key: Any, value: Any) -> int:
-    if is_dataclass(value) and not isinstance(value, type):
-        value = astuple(value)
-    elif isinstance(value, Mapping):
-        value = tuple(sorted(value.items()))
-    text = repr((name, key, value))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "big")
+            self._sum = (self._sum + change_of(name, key, old, new)) % MODULUS
 
 
 def _marked(records: Records) -> bool:

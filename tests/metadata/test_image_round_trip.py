@@ -196,7 +196,7 @@ def image_of(records: Any) -> MetadataImage:
     return image
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(contents())
 def test_nothing_is_lost_whatever_the_metadata_version(
     records: list[tuple[str, int, dict[str, Any]]],
@@ -254,7 +254,8 @@ def test_a_forgotten_part_would_be_noticed(part: str) -> None:
     image, other = image_of(one_of_everything()), image_of(one_of_everything())
     other.maps[part].clear()
     assert image != other
-    assert image.digest() != other.digest()
+    # The names of ids are those of the topics once more.
+    assert (image.digest() != other.digest()) == (part != "names")
 
 
 def test_every_metadata_record_there_is_means_something() -> None:

@@ -344,7 +344,7 @@ def histories(draw: st.DrawFn) -> list[list[Record]]:
     return batches
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(histories(), st.data())
 def test_a_snapshot_is_the_state_of_its_prefix_of_the_log(
     history: list[list[Record]], data: st.DataObject

@@ -1,0 +1,54 @@
+"""The digest of an image: the sum of the hashes of its entries, modulo 2^128.
+
+A sum does not depend on the order of the entries, so it can be kept change by change. It is
+meant to find nodes whose images differ by mistake, not to withstand somebody who tries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from nodes.metadata.image_values import Partition, Topic
+from nodes.metadata.timeline import Absent
+
+MODULUS: Final = 1 << 128
+
+_partition_values = attrgetter(*Partition.__slots__)
+
+
+def hash_of(name: str, key: Any, value: Any) -> int:
+    """Return the hash of one entry of the map ``name``, equal on every interpreter; 0 if absent.
+
+    A topic counts without its number of partitions, which they tell themselves, and the map
+    from ids to names not at all.
+    """
+    if isinstance(value, Partition):
+        # Version 0 of the format is fixed, and five times as fast as repr.
+        text = marshal.dumps((key, _partition_values(value)), 0)
+    elif isinstance(value, Absent) or name == "names":
+        return 0
+    elif isinstance(value, Topic):
+        text = repr((name, key, value.topic_id)).encode()
+    else:
+        text = repr((name, key, _plain(value))).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big")
+
+
+def change_of(name: str, key: Any, old: Any, new: Any) -> int:
+    """Return what the digest changes by when an entry does."""
+    if isinstance(old, Topic) and isinstance(new, Topic) and old.topic_id == new.topic_id:
+        return 0  # one more partition
+    return hash_of(name, key, new) - hash_of(name, key, old)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return sorted(value.items())
+    if is_dataclass(value):
+        return [getattr(value, field.name) for field in fields(value)]
+    return value
