@@ -112,7 +112,7 @@ class LockService:
 
     def _watch_sessions(self, now: int) -> None:
         """The leader's clock decides when a session ends, the log when everybody knows."""
-        if not self.quorum.leads:
+        if not self.quorum.leads or self.quorum.replica.shutting_down:
             self._led = False
             self._due.clear()
             self._expiring.clear()

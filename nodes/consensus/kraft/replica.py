@@ -111,7 +111,8 @@ class Replica(Replication):
         )
         inherited = before.deadline if inherits and not isinstance(before, Leader) else NEVER
         self._raise_epoch(epoch)
-        deadline = inherited if inherited != NEVER else self.election_deadline()
+        keeps = self.is_voter and inherited != NEVER
+        deadline = inherited if keeps else self.election_deadline()
         self._enter(Unattached(deadline), durable=True)
 
     def become_follower(self, epoch: int, leader_id: int, endpoint: Endpoint | None) -> None:

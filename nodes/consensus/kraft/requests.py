@@ -213,6 +213,8 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         )
         advanced = replica.advance_high_watermark(leader)
     if advanced:
+        if replica.state is not leader:  # What was committed removed this node from the voters.
+            return fetch_error(replica, errors.NOT_LEADER_OR_FOLLOWER)
         replica.parked.complete(replica, high_watermark_changed=True)
     response = answer(replica, request, verdict)
     if (
