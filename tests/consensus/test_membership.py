@@ -102,6 +102,18 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed(cluster_of: 
     assert cluster.leader().voters == rest
 
 
+def test_who_removed_itself_waits_as_an_observer_for_ever(cluster_of: Make) -> None:
+    cluster = dynamic(cluster_of)
+    old = cluster.leader()
+    assert cluster.change(lambda: cluster.remove(old.node_id)) == errors.NONE
+    for i in (1, 2, 3):
+        if i != old.node_id:
+            cluster.kill(i)
+    cluster.run(10_000)
+    assert isinstance(old.state, Unattached | Follower)
+    assert not old.is_voter
+
+
 def test_a_removed_leader_does_not_count_itself(cluster_of: Make) -> None:
     """V05: with two voters left, both must have the record."""
     cluster = dynamic(cluster_of)
