@@ -24,10 +24,10 @@ STOP_S: Final = 30.0
 TEST_FLAGS: Final = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A controller of a test: it has to be up soon and leave the machine to others."""
 BENCH_FLAGS: Final = (
-    *("-Xmx256m", "-Xms256m", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
 )
-"""What Kafka's own start script gives the virtual machine, with a smaller heap."""
+"""What Kafka's own start script gives the virtual machine."""
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -146,6 +146,8 @@ class OurController(Controller):
     """A controller of this project."""
 
     kind = "ours"
+    profile: Path | None = None
+    """Where cProfile writes when the process stops, None for no profile."""
 
     def own_properties(self) -> Mapping[str, object]:
         """Ours are told the cluster id; Kafka reads it from the formatted directory."""
@@ -157,7 +159,8 @@ class OurController(Controller):
 
     def command(self) -> list[str]:
         """Return the command line of ``nodes.server``."""
-        return [sys.executable, "-m", "nodes.server", "--config", str(self.config)]
+        profiler = [] if self.profile is None else ["-m", "cProfile", "-o", str(self.profile)]
+        return [sys.executable, *profiler, "-m", "nodes.server", "--config", str(self.config)]
 
 
 class KafkaController(Controller):

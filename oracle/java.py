@@ -23,7 +23,7 @@ TOOL_TIMEOUT_S: Final = 120.0
 @functools.cache
 def find_java() -> str:
     """Return the java program. Raises :class:`OracleError` if none is new enough."""
-    install = "apt-get install openjdk-17-jre-headless, then make oracle again"
+    install = "apt-get install openjdk-17-jdk-headless, then make oracle again"
     java = shutil.which("java")
     if java is None:
         raise OracleError(f"java is missing: {install}")
