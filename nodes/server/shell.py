@@ -10,6 +10,7 @@ so nothing is said before it is on the disk, and a crash anywhere loses only wor
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -111,6 +112,10 @@ class Shell:
             return
         self._carry_out(effects, now, wall_us)
         self._arm()
+        if self._node.loader.busy:
+            # A large image that is being loaded is not garbage: looking through all of it again
+            # and again would hold the node up for seconds.
+            gc.freeze()
 
     def shut_down(self) -> None:
         """Stop gracefully, within bounded time."""

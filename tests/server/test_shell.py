@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ from nodes.consensus.effects import (
 )
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import FetchSnapshotResponse
+from nodes.metadata.image import MetadataImage
+from nodes.metadata.loader import Loader
 from nodes.node import Node
 from nodes.server.input_log import InputLog
 from nodes.server.shell import DISK_FAILED, FATAL, STOPPED, Shell, monotonic_us
@@ -45,6 +48,7 @@ class FakeNode:
         self.effects = effects
         self.deadline = monotonic_us() + 10**9
         self.events: list[Event] = []
+        self.loader = Loader(MetadataImage())
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
         self.events.append(event)
@@ -113,6 +117,23 @@ def test_everything_is_durable_before_a_word_is_said(tmp_path: Path) -> None:
         assert bench.status is None
 
     run(scenario)
+
+
+def test_what_a_node_loads_is_kept_from_the_garbage_collector(tmp_path: Path) -> None:
+    def scenario() -> None:
+        node = FakeNode(SPEECH)
+        bench = Bench(tmp_path, node)
+        gc.unfreeze()
+        bench.shell.submit(Tick())
+        assert gc.get_freeze_count() == 0
+        node.loader.load(b"", 1, 1)
+        bench.shell.submit(Tick())
+        assert gc.get_freeze_count() > 0
+
+    try:
+        run(scenario)
+    finally:
+        gc.unfreeze()
 
 
 def test_requests_to_controllers_go_out_after_the_disk(tmp_path: Path) -> None:
