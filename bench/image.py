@@ -170,6 +170,7 @@ def restart(path: Path, end: int, freeze: bool) -> dict[str, Any]:
     load(warm, header_batch(1, 0, 0) + one_of_each(), 1, False)
     before = rss()
     image = MetadataImage()
+    image.digest()  # kept from here on, as in a node
     loading = load(image, content, end, freeze).figures()
     loaded = rss()
     failover = claims(image)
