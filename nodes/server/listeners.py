@@ -13,7 +13,7 @@ from typing import Final
 
 from nodes.broker.apis import CLIENT_APIS as BROKER_APIS
 from nodes.consensus.endpoint import Endpoint
-from nodes.metadata.controller import CLIENT_APIS as CONTROLLER_APIS
+from nodes.metadata.served import CLIENT_APIS as CONTROLLER_APIS
 from nodes.server.addresses import BROKER, CONTROLLER, ConfigError
 from nodes.server.shapes import QUORUM_APIS
 

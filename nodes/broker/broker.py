@@ -1,0 +1,155 @@
+"""The broker role of a node: a member of the cluster that clients talk to.
+
+There is no data plane: a broker registers, keeps its registration alive, tells clients what
+its own image of the metadata says, and forwards to the active controller what changes it.
+What the image says is what is committed, and may be behind; nothing here is linearizable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from nodes.broker.apis import FORWARDED, LOCAL, SERVED
+from nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
+from nodes.broker.forwarding import Forwarding
+from nodes.broker.leadership import Leadership, controller_of
+from nodes.broker.lifecycle import Life, Lifecycle
+from nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
+from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, FatalError, SendApi
+from nodes.metadata.describe import api_versions, describe_configs
+from nodes.metadata.image import MetadataImage
+
+if TYPE_CHECKING:
+    from nodes.node import NodeConfig
+
+FIRST_CORRELATION: Final = 1 << 30
+"""Far from the numbers anybody else in the node uses."""
+
+Body = dict[str, Any]
+
+
+class Broker:
+    """The broker of one node, pure.
+
+    It reads the stable layer of ``image`` and asks ``quorum`` where the active controller is.
+    Times are microseconds of the monotonic clock; ``wall_ms`` is wall-clock milliseconds.
+    """
+
+    def __init__(self, config: NodeConfig, image: MetadataImage, quorum: Leadership) -> None:
+        self._config = config
+        self._image = image
+        self._quorum = quorum
+        self._life = Lifecycle(config, quorum.cluster_id)
+        self._forwarding = Forwarding(f"broker-{config.node_id}", config.request_timeout_ms)
+        self._correlation = FIRST_CORRELATION
+        self._held: list[ApiRequest] = []
+        self._effects: list[SendApi | ApiReply] = []
+
+    @property
+    def state(self) -> Life:
+        """Where in its life the broker is."""
+        return self._life.state
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch of the registration in force, -1 if there is none."""
+        return self._life.epoch
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the broker has nothing more to do: stopped as asked, or never registered."""
+        return self._life.state is Life.STOPPED
+
+    @property
+    def deadline(self) -> int:
+        """When the next :meth:`tick` is due; a far future if never."""
+        controller = controller_of(self._quorum)
+        return min(self._life.deadline(controller), self._forwarding.deadline(controller))
+
+    def take_effects(self) -> list[SendApi | ApiReply]:
+        """Return what is to be sent and answered since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def take_notes(self) -> list[tuple[str, Body]]:
+        """Return (kind, detail) of what is worth a trace event since the last call."""
+        return self._life.take_notes()
+
+    # --- what happens -------------------------------------------------------------------
+
+    def handle(self, request: ApiRequest, now: int, wall_ms: int) -> None:
+        """Take a client request in; its answer comes out of :meth:`take_effects` some time.
+
+        Until the broker has caught up with the metadata once, what it knows means nothing:
+        requests wait for that, as they would for a listener that is not open yet.
+        """
+        if request.api not in FORWARDED and request.api not in LOCAL:
+            raise FatalError(f"the broker does not serve {request.api}")
+        if request.api == "ApiVersions":
+            self._reply(request, self._api_versions(request))
+        elif not self._life.knows:
+            self._held.append(request)
+        else:
+            self._answer(request, now)
+            self._collect()
+
+    def response(self, event: ApiResponseReceived, now: int) -> bool:
+        """Take the answer of a controller in; False if it is not for this broker."""
+        mine = self._life.response(event, now) or self._forwarding.response(event, now)
+        self._collect()
+        return mine
+
+    def published(self, offset: int, epoch: int, now: int) -> None:
+        """Note that the stable image has moved up to and including ``offset``."""
+        self._life.published(offset, now)
+
+    def tick(self, now: int, wall_ms: int) -> None:
+        """Do what has become due."""
+        if self._held and self._life.knows:
+            held, self._held = self._held, []
+            for request in held:
+                self._answer(request, now)
+        controller = controller_of(self._quorum)
+        said = self._life.tick(controller, self._correlation, now)
+        if said is not None:
+            self._correlation += 1
+            self._effects.append(said)
+        sends = self._forwarding.tick(controller, self._correlation, now)
+        self._correlation += len(sends)
+        self._effects.extend(sends)
+        self._collect()
+
+    def stop(self, now: int) -> None:
+        """Begin the controlled shutdown; :attr:`stopped` tells when it is complete."""
+        self._life.stop(now)
+
+    # --- answers ------------------------------------------------------------------------
+
+    def _answer(self, request: ApiRequest, now: int) -> None:
+        if request.api in FORWARDED:
+            self._forwarding.take_in(request, now)
+        else:
+            self._reply(request, self._local(request))
+
+    def _local(self, request: ApiRequest) -> Body:
+        image, cluster_id = self._image.stable, self._quorum.cluster_id
+        body, listener = request.body, request.listener
+        if request.api == "DescribeConfigs":
+            return describe_configs(image, (), body)
+        if request.api == "DescribeTopicPartitions":
+            return PartitionsAnswer(image, listener).body(body)
+        alive = alive_brokers(image, listener)
+        controller = some_controller(alive, self._config.seed, self._config.node_id, request.token)
+        if request.api == "DescribeCluster":
+            return describe_cluster(image, listener, cluster_id, controller, body)
+        return MetadataAnswer(image, listener, cluster_id).body(request.version, body, controller)
+
+    def _api_versions(self, request: ApiRequest) -> Body:
+        image, level = self._image.stable, self._quorum.kraft_version
+        return api_versions(image, request.version, SERVED, level)
+
+    def _reply(self, request: ApiRequest, body: Body) -> None:
+        self._effects.append(ApiReply(request.token, body))
+
+    def _collect(self) -> None:
+        self._effects.extend(self._forwarding.take_replies())

@@ -1,0 +1,211 @@
+"""Requests of clients that the active controller answers, put into an Envelope (KIP-590).
+
+A request that certainly was not carried out (the controller was not reached, or says that it
+is none) is sent again, wherever the controller is then, until the client's own time-out. One
+that was sent and not answered may have been carried out: a write is not repeated, its client
+is told REQUEST_TIMED_OUT, which promises nothing. Kafka repeats it, and its client may hear
+that the topic it has just created exists already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Final
+
+from nodes.broker.apis import READS
+from nodes.broker.leadership import ControllerAddress
+from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, SendApi
+from nodes.metadata.failure import refusal
+from nodes.protocol.apis import decode_response, encode_request
+from nodes.protocol.codec import ProtocolError
+from nodes.protocol.errors import (
+    NONE,
+    NOT_CONTROLLER,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
+    UNSUPPORTED_VERSION,
+    error_name,
+)
+from nodes.protocol.versioned import encode_versioned
+
+MILLISECOND: Final = 1000
+NEVER: Final = 2**63 - 1
+DEFAULT_TIMEOUT_MS: Final = 30_000
+"""How long a request that names no time-out may take."""
+RETRY_BACKOFF_MS: Final = 50
+INNER_CORRELATION: Final = 0
+"""There is one request in an envelope: nothing to tell apart."""
+PRINCIPAL: Final = encode_versioned(
+    "DefaultPrincipalData", 0, {"type": "User", "name": "ANONYMOUS", "token_authenticated": False}
+)
+"""Who sends a request that came in by PLAINTEXT."""
+
+Body = dict[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class _Forwarded:
+    """A request on its way: under ``correlation``, or None while it waits until ``retry_at``."""
+
+    request: ApiRequest
+    envelope: Body
+    deadline: int
+    retry_at: int
+    correlation: int | None = None
+    tried: bool = False
+
+
+class Forwarding:
+    """The requests that wait for the active controller. Times are microseconds."""
+
+    def __init__(self, client_id: str, attempt_timeout_ms: int) -> None:
+        self._client_id = client_id
+        self._attempt_timeout_ms = attempt_timeout_ms
+        self._waiting: list[_Forwarded] = []
+        self._controller: ControllerAddress | None = None
+        self._replies: list[ApiReply] = []
+
+    def deadline(self, controller: ControllerAddress | None) -> int:
+        """Return when :meth:`tick` has something to do."""
+        due = NEVER
+        for each in self._waiting:
+            due = min(due, each.deadline)
+            if each.correlation is None and controller is not None:
+                due = min(due, each.retry_at)
+        return due
+
+    def take_replies(self) -> list[ApiReply]:
+        """Return the answers that became ready since the last call."""
+        replies, self._replies = self._replies, []
+        return replies
+
+    def take_in(self, request: ApiRequest, now: int) -> None:
+        """Forward ``request``; it goes out with the next :meth:`tick`."""
+        try:
+            envelope = self._envelope(request)
+        except ProtocolError as error:
+            self._refuse(request, UNKNOWN_SERVER_ERROR, str(error))
+            return
+        timeout_ms = request.body.get("timeout_ms", DEFAULT_TIMEOUT_MS)
+        deadline = now + max(0, timeout_ms) * MILLISECOND
+        self._waiting.append(_Forwarded(request, envelope, deadline, now))
+
+    def _envelope(self, request: ApiRequest) -> Body:
+        return {
+            "request_data": encode_request(
+                request.api, request.version, INNER_CORRELATION, self._client_id, request.body
+            ),
+            "request_principal": PRINCIPAL,
+            "client_host_address": _address(request.client),
+        }
+
+    def tick(
+        self, controller: ControllerAddress | None, correlation: int, now: int
+    ) -> list[SendApi]:
+        """Return what to send now, under ``correlation`` and the numbers after it."""
+        if controller != self._controller and controller is not None:
+            for each in self._waiting:
+                each.retry_at = min(each.retry_at, now)
+            self._controller = controller
+        sends: list[SendApi] = []
+        kept: list[_Forwarded] = []
+        for each in self._waiting:
+            if each.deadline <= now and (each.tried or controller is None):
+                self._refuse(each.request, REQUEST_TIMED_OUT, _TIMED_OUT)
+                continue
+            kept.append(each)
+            if controller is not None and each.correlation is None and each.retry_at <= now:
+                each.tried = True
+                each.correlation = correlation + len(sends)
+                sends.append(
+                    SendApi(
+                        controller.node_id,
+                        each.correlation,
+                        controller.endpoint,
+                        "Envelope",
+                        each.envelope,
+                        self._attempt_ms(each, now),
+                    )
+                )
+        self._waiting = kept
+        return sends
+
+    def _attempt_ms(self, each: _Forwarded, now: int) -> int:
+        """Return how long to wait for this attempt; only a read is worth another one."""
+        remaining = max(1, (each.deadline - now) // MILLISECOND)
+        if each.request.api in READS:
+            return min(remaining, self._attempt_timeout_ms)
+        return remaining
+
+    def response(self, event: ApiResponseReceived, now: int) -> bool:
+        """Take an answer in; False if no request waits for it."""
+        each = next((w for w in self._waiting if w.correlation == event.correlation), None)
+        if each is None:
+            return False
+        each.correlation = None
+        request = each.request
+        if event.body is None:
+            if event.sent and request.api not in READS:
+                self._waiting.remove(each)
+                self._refuse(request, REQUEST_TIMED_OUT, _UNANSWERED)
+            else:
+                self._retry(each, now)
+            return True
+        code = event.body["error_code"]
+        if code == NOT_CONTROLLER:
+            self._retry(each, now)
+            return True
+        if code != NONE:
+            self._waiting.remove(each)
+            # That there is no such version inside is a mistake of this node, not the client's.
+            shown = UNKNOWN_SERVER_ERROR if code == UNSUPPORTED_VERSION else code
+            self._refuse(request, shown, f"The controller refused: {error_name(code)}.")
+            return True
+        try:
+            answer = self._opened(request, event.body["response_data"] or b"")
+        except ProtocolError as error:
+            self._waiting.remove(each)
+            self._refuse(request, UNKNOWN_SERVER_ERROR, f"The controller's answer: {error}")
+            return True
+        if _is_no_leader(request.api, answer):
+            self._retry(each, now)
+            return True
+        self._waiting.remove(each)
+        self._replies.append(ApiReply(request.token, answer))
+        return True
+
+    def _opened(self, request: ApiRequest, data: bytes) -> Body:
+        correlation, answer = decode_response(request.api, request.version, data)
+        if correlation != INNER_CORRELATION:
+            raise ProtocolError(f"it is for request {correlation}, which was not sent")
+        return answer
+
+    def _retry(self, each: _Forwarded, now: int) -> None:
+        each.retry_at = now + RETRY_BACKOFF_MS * MILLISECOND
+
+    def _refuse(self, request: ApiRequest, code: int, message: str) -> None:
+        body: Body = refusal(request.api, request.version, request.body, code, message)
+        self._replies.append(ApiReply(request.token, body))
+
+
+_TIMED_OUT: Final = "No active controller answered in time; the request may be carried out yet."
+_UNANSWERED: Final = "The controller did not answer; the request may have been carried out."
+
+
+def _address(host: str) -> bytes:
+    """Return a client's address as bytes; all zero for what is not an address."""
+    try:
+        return ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return bytes(4)
+
+
+def _is_no_leader(api: str, answer: Body) -> bool:
+    """Whether the quorum was described by who does not lead it."""
+    return api == "DescribeQuorum" and any(
+        partition["error_code"] == NOT_LEADER_OR_FOLLOWER
+        for topic in answer["topics"]
+        for partition in topic["partitions"]
+    )

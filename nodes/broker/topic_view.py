@@ -1,0 +1,250 @@
+"""Topics and their partitions as clients of a broker are told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from nodes.broker.cluster_view import (
+    CLUSTER_OPERATIONS,
+    NOBODY,
+    alive_brokers,
+    described_brokers,
+)
+from nodes.metadata.eligibility import LOST_DIRECTORY
+from nodes.metadata.failure import ApiError
+from nodes.metadata.image_values import ImageView, Partition, Topic
+from nodes.metadata.topics import check_topic_name
+from nodes.protocol.errors import (
+    INVALID_REQUEST,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+Body = dict[str, Any]
+
+NO_ID: Final = bytes(16)
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""What anybody may do while nobody is refused anything: read, write, create, ..."""
+NOT_ASKED: Final = -(1 << 31)
+FIRST_WITH_ID_ONLY: Final = 12
+"""First Metadata version in which a topic may be named by its id alone."""
+MAX_PARTITIONS: Final = 2000
+"""Partitions in one answer to DescribeTopicPartitions (max.request.partition.size.limit)."""
+
+
+def offline_replicas(partition: Partition, alive: Collection[int]) -> list[int]:
+    """Return the replicas whose broker is not alive or whose log directory is lost."""
+    directories = partition.directories or (NO_ID,) * len(partition.replicas)
+    return [
+        replica
+        for replica, directory in zip(partition.replicas, directories, strict=True)
+        if replica not in alive or directory == LOST_DIRECTORY
+    ]
+
+
+def _leader(partition: Partition, brokers: Collection[int]) -> tuple[int, int]:
+    """Return error code and leader: nobody leads for whom there is no registration."""
+    if partition.leader in brokers:
+        return NONE, partition.leader
+    return LEADER_NOT_AVAILABLE, NOBODY
+
+
+def _name_error(name: str) -> int:
+    """Return why there is no topic of this name."""
+    try:
+        check_topic_name(name)
+    except ApiError as error:
+        return error.code
+    return UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _partitions(image: ImageView, topic: Topic, first: int = 0) -> Iterator[tuple[int, Partition]]:
+    for number in range(first, topic.partitions):
+        yield number, image.partitions[topic.topic_id, number]
+
+
+# --- Metadata -----------------------------------------------------------------------------
+
+
+class MetadataAnswer:
+    """Answers Metadata from ``image`` for clients of the listener of this name."""
+
+    def __init__(self, image: ImageView, listener: str, cluster_id: str) -> None:
+        self._image = image
+        self._listener = listener
+        self._cluster_id = cluster_id
+        self._alive = alive_brokers(image, listener)
+
+    def body(self, version: int, request: Body, controller_id: int) -> Body:
+        """Return the answer. Topics are never created by asking for them."""
+        operations = cluster = NOT_ASKED
+        if request.get("include_topic_authorized_operations", False):
+            operations = TOPIC_OPERATIONS
+        if request.get("include_cluster_authorized_operations", False):
+            cluster = CLUSTER_OPERATIONS
+        return {
+            "throttle_time_ms": 0,
+            "brokers": [
+                {key: broker[key] for key in ("host", "port", "rack")}
+                | {"node_id": broker["broker_id"]}
+                for broker in described_brokers(self._image, self._listener)
+            ],
+            "cluster_id": self._cluster_id,
+            "controller_id": controller_id,
+            "topics": [
+                topic | {"topic_authorized_operations": operations}
+                for topic in self._topics(version, request["topics"])
+            ],
+            "cluster_authorized_operations": cluster,
+            "error_code": NONE,
+        }
+
+    def _topics(self, version: int, wanted: Sequence[Body] | None) -> Iterator[Body]:
+        if wanted is None or (version == 0 and not wanted):
+            for _, topic in sorted(self._image.topics.items()):
+                yield self._topic(topic)
+            return
+        for each in wanted:
+            name, topic_id = each["name"], bytes(each.get("topic_id") or NO_ID)
+            if name is None and version < FIRST_WITH_ID_ONLY:
+                name = ""  # there was no way to mean an id: refused as an invalid name
+            yield self._wanted(name, topic_id)
+
+    def _wanted(self, name: str | None, topic_id: bytes) -> Body:
+        """Return one topic the request names; the name counts if both are given."""
+        image = self._image
+        failed: Body = {"name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
+        if name is None:
+            if topic_id in image.names:
+                return self._topic(image.topics[image.names[topic_id]])
+            return failed | {"error_code": UNKNOWN_TOPIC_ID}
+        if name in image.topics:
+            return self._topic(image.topics[name])
+        return failed | {"error_code": _name_error(name)}
+
+    def _topic(self, topic: Topic) -> Body:
+        return {
+            "error_code": NONE,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL,
+            "partitions": [
+                self._partition(number, partition)
+                for number, partition in _partitions(self._image, topic)
+            ],
+        }
+
+    def _partition(self, number: int, partition: Partition) -> Body:
+        error, leader = _leader(partition, self._image.brokers)
+        return {
+            "error_code": error,
+            "partition_index": number,
+            "leader_id": leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": list(partition.replicas),
+            "isr_nodes": list(partition.isr),
+            "offline_replicas": offline_replicas(partition, self._alive),
+        }
+
+
+# --- DescribeTopicPartitions --------------------------------------------------------------
+
+
+class PartitionsAnswer:
+    """Answers DescribeTopicPartitions (KIP-966): topics in order, so many partitions at a time.
+
+    The cursor says where the answer before ended, and the next one is to begin.
+    """
+
+    def __init__(self, image: ImageView, listener: str) -> None:
+        self._image = image
+        self._alive = alive_brokers(image, listener)
+
+    def body(self, request: Body) -> Body:
+        """Return the answer."""
+        cursor: Body | None = request["cursor"]
+        named = sorted({topic["name"] for topic in request["topics"]})
+        if cursor is not None:
+            refusal = self._cursor_fault(cursor, named)
+            if refusal != NONE:
+                topics = [self._failed(name, refusal) for name in named or [cursor["topic_name"]]]
+                return {"throttle_time_ms": 0, "topics": topics, "next_cursor": None}
+        everything = not named
+        names = sorted(self._image.topics) if everything else named
+        first = 0
+        if cursor is not None:
+            names = [name for name in names if name >= cursor["topic_name"]]
+            if names and names[0] == cursor["topic_name"]:
+                first = cursor["partition_index"]
+        limit = min(max(request["response_partition_limit"], 1), MAX_PARTITIONS)
+        return self._listed(names, first, limit)
+
+    @staticmethod
+    def _cursor_fault(cursor: Body, named: Sequence[str]) -> int:
+        if cursor["partition_index"] < 0 or (named and cursor["topic_name"] not in named):
+            return INVALID_REQUEST
+        return NONE
+
+    def _listed(self, names: Sequence[str], first: int, remaining: int) -> Body:
+        topics: list[Body] = []
+        following: Body | None = None
+        for name in names:
+            if remaining == 0:
+                following = {"topic_name": name, "partition_index": 0}
+                break
+            topic = self._image.topics.get(name)
+            if topic is None:
+                topics.append(self._failed(name, _name_error(name)))
+                continue
+            entry = self._topic(topic, first, remaining)
+            topics.append(entry)
+            remaining -= len(entry["partitions"])
+            reached = first + len(entry["partitions"])
+            first = 0
+            if reached < topic.partitions:
+                following = {"topic_name": name, "partition_index": reached}
+                break
+        return {"throttle_time_ms": 0, "topics": topics, "next_cursor": following}
+
+    @staticmethod
+    def _failed(name: str, code: int) -> Body:
+        return {
+            "error_code": code,
+            "name": name,
+            "topic_id": NO_ID,
+            "is_internal": False,
+            "partitions": [],
+        }
+
+    def _topic(self, topic: Topic, first: int, limit: int) -> Body:
+        partitions: list[Body] = []
+        for number, partition in _partitions(self._image, topic, first):
+            if len(partitions) == limit:
+                break
+            partitions.append(self._partition(number, partition))
+        return {
+            "error_code": NONE,
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "is_internal": topic.name in INTERNAL,
+            "partitions": partitions,
+            "topic_authorized_operations": TOPIC_OPERATIONS,
+        }
+
+    def _partition(self, number: int, partition: Partition) -> Body:
+        error, leader = _leader(partition, self._image.brokers)
+        return {
+            "error_code": error,
+            "partition_index": number,
+            "leader_id": leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": list(partition.replicas),
+            "isr_nodes": list(partition.isr),
+            "eligible_leader_replicas": list(partition.elr),
+            "last_known_elr": list(partition.last_known_elr),
+            "offline_replicas": offline_replicas(partition, self._alive),
+        }
