@@ -221,7 +221,7 @@ def _describe(
         "fault_model": {
             "quorum": "dynamic" if cluster.knobs.dynamic else "static",
             "first_voters": list(cluster.first_voters or cluster.configured_voters),
-            "power_loss": cluster.knobs.power_loss > 0 or "power" in options.faults,
+            "power_loss": cluster.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
             "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
         },
         "options": options.as_json(),

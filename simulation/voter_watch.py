@@ -81,7 +81,7 @@ class VoterWatch:
                 f" {sorted(before.voters)} to {sorted(voters)}",
                 event,
             )
-        if before.offset >= event.hw:
+        if before.offset >= max(event.hw, 0):
             self._fail(
                 f"{event.node} changed the voters at offset {now.offset} while those of offset"
                 f" {before.offset} were not committed (high watermark {event.hw})",

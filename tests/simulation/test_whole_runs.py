@@ -179,6 +179,100 @@ def test_a_run_that_loses_power_loses_no_acknowledged_write() -> None:
     assert judge(result, find("metadata")).valid is True
 
 
+def test_losses_of_power_lose_no_acknowledged_write() -> None:
+    cuts = [fault("power", "all", at, 0.5, draw=at) for at in (2, 4, 6)]
+    result = simulated(*cuts, knobs=Knobs(fsync_min=2_000, fsync_max=30_000))
+    assert all(e.evidence["n1"]["power_lost"] for e in result.faults if e.phase == "start")
+    assert result.failures == []
+    assert result.test["fault_model"]["power_loss"] is True
+    assert judge(result, find("metadata")).valid is True
+
+
+# --- snapshots and voters -------------------------------------------------------------------
+
+OFTEN = {"snapshot_bytes": 1_000, "retention_bytes": 1, "clean_interval_ms": 200}
+
+
+def test_snapshots_are_made_kept_few_and_fetched_in_pieces_by_who_was_away() -> None:
+    knobs = Knobs(node={**OFTEN, "fetch_snapshot_max_bytes": 200}, segment_bytes=1)
+    result = simulated(fault("kill", "one", 2, 5, targets=("n1",)), knobs=knobs)
+    assert result.failures == []
+    kinds = {(event.node, event.kind) for event in result.events}
+    assert {("n1", "install"), ("n2", "snapshot"), ("n2", "clean"), ("n1", "load")} <= kinds
+    for image in result.images:
+        if image.label == "final":
+            assert image.start_offset > 0
+            assert 1 <= len(image.snapshots) <= 2
+            assert image.snapshots[0][0].endswith(".checkpoint")
+    assert judge(result, find("metadata")).valid is True
+
+
+def test_a_dynamic_quorum_begins_with_the_voters_it_was_formatted_with() -> None:
+    result = simulated(knobs=Knobs(dynamic=True, first_voters=2))
+    assert result.failures == []
+    told = [event for event in result.events if event.kind == "voters" and event.node == "n1"]
+    assert {tuple(i for i, _ in event.detail["voters"]) for event in told} == {(1, 2)}
+    assert result.test["fault_model"]["quorum"] == "dynamic"
+    assert result.test["fault_model"]["first_voters"] == [1, 2]
+    assert {event.node for event in result.events if event.hw > 0} == {"n1", "n2", "n3"}
+
+
+def test_a_controller_is_voted_out_and_in_again() -> None:
+    result = simulated(
+        fault("membership", "one", 3, 2, targets=("n1",)),
+        knobs=Knobs(dynamic=True, first_voters=3),
+        seconds=10,
+    )
+    assert result.failures == []
+    sets = [
+        tuple(i for i, _ in event.detail["voters"])
+        for event in result.events
+        if event.kind == "voters" and event.node == "n2" and event.detail["offset"] >= 0
+    ]
+    assert sets == [(1, 2, 3), (2, 3), (1, 2, 3)]
+    assert judge(result, find("metadata")).valid is True
+
+
+def test_a_machine_with_a_new_disk_takes_the_place_of_the_old_one() -> None:
+    result = simulated(
+        fault("membership", "grow", 2, 0.1),
+        fault("membership", "replace", 4, 1, targets=("n1",)),
+        knobs=Knobs(dynamic=True, first_voters=3, node=OFTEN),
+        seconds=10,
+        seed=2,
+    )
+    leader = next(event.node for event in result.events if event.kind == "elected")
+    assert leader != "n1", "a leader's machine is another test"
+    assert result.failures == []
+    assert result.test["fault_model"]["wiped"] == ["n1"]
+    disks = {image.label: image.directory for image in result.images if image.node == "n1"}
+    assert disks["kill-1"] != disks["final"]
+    last = [event for event in result.events if event.kind == "voters"][-1]
+    assert [i for i, _ in last.detail["voters"]] == [1, 2, 3]
+
+
+def test_a_static_quorum_never_loses_a_disk() -> None:
+    result = simulated(fault("membership", "replace", 2, 2))
+    assert result.faults[0].detail["skipped"] == "the quorum is static"
+    assert result.test["fault_model"]["wiped"] == []
+
+
+def test_images_in_a_run_folder_are_those_of_the_run(tmp_path: Path) -> None:
+    options = RunOptions(
+        seed=1, time_limit_s=5, rate=10, cluster="sim", nodes=3, store=tmp_path, faults=FAULTS
+    )
+    knobs = Knobs(dynamic=True, first_voters=3, node=OFTEN, segment_bytes=1)
+    schedule = [fault("kill", "leader", 3, 1)]
+    result = simulate(options, find("metadata"), schedule, make_injector, knobs=knobs)
+    folder = save(options, find("metadata"), result)
+    stored = RunData.from_folder(folder).images
+    wanted = sorted(result.images, key=lambda image: (image.node, image.label))
+    assert sorted(stored, key=lambda image: (image.node, image.label)) == wanted
+    assert all(image.start_offset > 0 and image.snapshots for image in stored)
+    assert {image.quorum_state["data_version"] for image in stored if image.quorum_state} == {1}
+    assert replay_simulated(folder)["same"] is True
+
+
 # --- the invariants see ---------------------------------------------------------------------
 
 

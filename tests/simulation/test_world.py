@@ -360,3 +360,20 @@ def test_knobs_come_from_the_seed_and_leave_many_runs_with_defaults() -> None:
     sizes = {knobs.node["fetch_max_bytes"] for knobs in drawn}
     assert {1, 1 << 20} <= sizes
     assert 60 < sum(knobs.node["linger_ms"] == 25 for knobs in drawn) < 140
+
+
+def test_kinds_of_clusters_come_from_the_seed_unless_they_are_given() -> None:
+    mixed = [
+        draw_knobs(seed, 5, quorum="mixed", brokers=None, snapshots=True) for seed in range(200)
+    ]
+    assert 60 < sum(knobs.dynamic for knobs in mixed) < 140
+    assert {knobs.brokers for knobs in mixed} == {0, 1, 2}
+    assert {knobs.first_voters for knobs in mixed} == {3, 5}
+    assert 0 < sum(knobs.auto_join for knobs in mixed) < 60
+    assert not any(knobs.auto_join for knobs in mixed if not knobs.dynamic)
+    assert 100 < sum("snapshot_bytes" in knobs.node for knobs in mixed) < 190
+    plain = [draw_knobs(seed, 5) for seed in range(50)]
+    assert not any(knobs.dynamic or knobs.brokers for knobs in plain)
+    assert not any("snapshot_bytes" in knobs.node for knobs in plain)
+    # What else is drawn does not depend on them.
+    assert [k.latency_max for k in plain] == [k.latency_max for k in mixed[:50]]

@@ -1,0 +1,127 @@
+"""An operator's voter changes: asked for until they are there, whatever gets lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.voter_changes import Members, Pause, VoterChange, carry_out
+from harness.workload import Answer, Call
+from nodes.consensus.endpoint import Endpoint
+from nodes.protocol import errors
+
+IDS = {"n1": 1, "n2": 2, "n3": 3}
+OLD, NEW = b"o" * 16, b"n" * 16
+
+
+class Quorum:
+    """Answers as a quorum led by ``leader`` would; ``failing`` are errors to give first."""
+
+    def __init__(self, voters: dict[int, bytes], leader: str = "n2") -> None:
+        self.voters = voters
+        self.leader = leader
+        self.failing: list[int | str] = []
+        self.asked: list[str] = []
+        self.pauses = 0
+
+    def members(self, directory: bytes = OLD) -> Members:
+        endpoints = {name: Endpoint(name, 9093) for name in IDS}
+        return Members(IDS, endpoints, "cluster", lambda _: directory)
+
+    def answer(self, call: Call) -> Answer:
+        if call.api == "DescribeQuorum":
+            return Answer("ok", self._describe(call.node))
+        self.asked.append(f"{call.api} {call.body['voter_id']}")
+        assert call.node == self.leader
+        failure = self.failing.pop(0) if self.failing else errors.NONE
+        if isinstance(failure, str):
+            return Answer("lost", {}, failure)
+        if failure == errors.NONE:
+            node, disk = call.body["voter_id"], call.body["voter_directory_id"]
+            if call.api == "AddRaftVoter":
+                self.voters[node] = disk
+            else:
+                assert self.voters.pop(node) == disk
+        return Answer("ok", {"error_code": failure})
+
+    def _describe(self, node: str) -> dict[str, Any]:
+        voters = [{"replica_id": i, "replica_directory_id": d} for i, d in self.voters.items()]
+        partition = {
+            "error_code": errors.NONE if node == self.leader else errors.NOT_LEADER_OR_FOLLOWER,
+            "leader_id": IDS.get(self.leader, -1),
+            "current_voters": voters,
+        }
+        return {"error_code": errors.NONE, "topics": [{"partitions": [partition]}]}
+
+    def run(self, action: Any, node: str, directory: bytes = OLD, limit: int = 100) -> Any:
+        steps = carry_out(VoterChange(action, node), self.members(directory))
+        step = next(steps)
+        for _ in range(limit):
+            try:
+                if isinstance(step, Pause):
+                    self.pauses += 1
+                    step = next(steps)
+                else:
+                    step = steps.send(self.answer(step))
+            except StopIteration as stop:
+                return stop.value
+        return None
+
+
+def test_a_node_is_removed_and_added_back() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    assert quorum.run("remove", "n3").result == "done"
+    assert quorum.voters == {1: OLD, 2: OLD}
+    assert quorum.run("add", "n3").result == "done"
+    assert quorum.voters == {1: OLD, 2: OLD, 3: OLD}
+    assert quorum.asked == ["RemoveRaftVoter 3", "AddRaftVoter 3"]
+
+
+def test_what_is_so_already_is_not_asked_for() -> None:
+    quorum = Quorum({1: OLD, 2: OLD})
+    assert quorum.run("remove", "n3").attempts == 0
+    assert quorum.run("add", "n1").attempts == 0
+    assert quorum.asked == []
+
+
+def test_a_node_with_a_new_disk_takes_the_place_of_its_old_self() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    assert quorum.run("add", "n3", NEW).result == "done"
+    assert quorum.asked == ["RemoveRaftVoter 3", "AddRaftVoter 3"]
+    assert quorum.voters[3] == NEW
+
+
+def test_after_errors_and_lost_answers_it_looks_and_asks_again() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.failing = [errors.REQUEST_TIMED_OUT, "timed out", errors.NOT_LEADER_OR_FOLLOWER]
+    ended = quorum.run("remove", "n1")
+    assert (ended.result, ended.attempts) == ("done", 4)
+    assert ended.errors == [errors.REQUEST_TIMED_OUT, errors.NOT_LEADER_OR_FOLLOWER]
+    assert quorum.pauses == 3
+
+
+@pytest.mark.parametrize("error", [errors.UNSUPPORTED_VERSION, errors.INVALID_REQUEST])
+def test_a_refusal_for_good_ends_it(error: int) -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.failing = [error]
+    ended = quorum.run("remove", "n1")
+    assert ended.as_evidence() == {
+        "action": "remove",
+        "node": "n1",
+        "result": "refused",
+        "attempts": 1,
+        "errors": [error],
+    }
+
+
+def test_two_voters_are_not_made_one() -> None:
+    quorum = Quorum({1: OLD, 2: OLD})
+    assert quorum.run("remove", "n1").result == "refused"
+    assert quorum.asked == []
+
+
+def test_without_a_leader_it_waits_for_ever() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD}, leader="nobody")
+    assert quorum.run("remove", "n1", limit=40) is None
+    assert quorum.pauses >= 9
