@@ -20,6 +20,14 @@ from nodes.protocol.records import decode_record
 Body = dict[str, Any]
 
 
+def incarnation(node_id: int, process: int) -> bytes:
+    return bytes((node_id, process)) * 8
+
+
+def directory(broker_id: int) -> bytes:
+    return bytes((100, broker_id)) * 8
+
+
 class FakeQuorum:
     """The log of one leader; nothing is committed before :meth:`Rig.commit`."""
 
@@ -35,6 +43,9 @@ class FakeQuorum:
         self.log_end = 0
         self.uncommitted: list[bytes] = []
         self.resigned: list[int] = []
+        self.kraft_version = 0
+        self.voters_fault: str | None = "the voters are static"
+        self.voter_changes: list[tuple[str, Body, Callable[[Body], None]]] = []
 
     @property
     def is_leader(self) -> bool:
@@ -55,15 +66,17 @@ class FakeQuorum:
     def resign(self, epoch: int, now: int) -> None:
         self.resigned.append(epoch)
 
-    @property
-    def kraft_version(self) -> int:
-        return 0
-
     def kraft_version_fault(self, level: int) -> str | None:
-        return None if level == 0 else "the voters are static"
+        return None if level == self.kraft_version else self.voters_fault
 
     def upgrade_kraft_version(self, level: int) -> None:
-        assert level == 0
+        if level != self.kraft_version:
+            self.kraft_version = level
+            self.control_batch()
+
+    def control_batch(self) -> None:
+        self.uncommitted.append(encode_batch(self.log_end, self.epoch, 0, [(b"k", b"v")], True))
+        self.log_end += 1
 
     def change_voters(
         self,
@@ -73,7 +86,7 @@ class FakeQuorum:
         answer: Callable[[Body], None],
         now: int,
     ) -> None:
-        raise NotImplementedError("the voters of this fake are static")
+        self.voter_changes.append((api, body, answer))
 
     def describe(self, now: int) -> QuorumDescription:
         voters = [ReplicaProgress(i, bytes(16), self.log_end, 1, 1) for i in sorted(self.voters)]
@@ -83,11 +96,11 @@ class FakeQuorum:
 class Rig:
     """One controller, its quorum, and the answers it gave, by token."""
 
-    def __init__(self, node_id: int = 1, voters: int = 3) -> None:
+    def __init__(self, node_id: int = 1, voters: int = 3, **settings: Any) -> None:
         self.quorum = FakeQuorum(node_id, voters)
         self.image = MetadataImage()
         self.loader = Loader(self.image)
-        self.controller = Controller(self.quorum, self.image, seed=7)
+        self.controller = Controller(self.quorum, self.image, seed=7, **settings)
         self.now = 0
         self.answers: dict[int, Body] = {}
         self.versions: dict[int, tuple[str, int]] = {}
@@ -97,9 +110,7 @@ class Rig:
         """Win ``epoch``: its control batch is committed, then the controller is told."""
         quorum = self.quorum
         quorum.epoch, quorum.leader_id = epoch, quorum.node_id
-        control = encode_batch(quorum.log_end, epoch, 0, [(b"k", b"v")], True)
-        quorum.log_end += 1
-        quorum.uncommitted.append(control)
+        quorum.control_batch()
         self.commit()
         self.controller.leader_changed(quorum.node_id, epoch, self.now)
         self.commit()
@@ -159,17 +170,85 @@ class Rig:
         self.commit()
         return self.answers[token]
 
+    @staticmethod
+    def decoded(values: Sequence[tuple[int, bytes | None, bytes | None]]) -> list[tuple[str, Body]]:
+        found = []
+        for _, _, value in values:
+            assert value is not None
+            name, _, fields = decode_record(value)
+            found.append((name, fields))
+        return found
+
+    def record_versions(self) -> dict[str, int]:
+        """Return the version of the last committed record of each name."""
+        found = {}
+        for batch in self.committed_batches:
+            header, values = decode_batch(batch)
+            if not header.is_control:
+                for _, _, value in values:
+                    name, version, _ = decode_record(value or b"")
+                    found[name] = version
+        return found
+
     def records(self) -> list[tuple[str, Body]]:
         """Return the committed metadata records."""
-        found = []
+        found: list[tuple[str, Body]] = []
         for batch in self.committed_batches:
             header, records = decode_batch(batch)
             if not header.is_control:
-                for _, _, value in records:
-                    assert value is not None
-                    name, _, fields = decode_record(value)
-                    found.append((name, fields))
+                found.extend(self.decoded(records))
         return found
+
+    # --- brokers
+
+    @staticmethod
+    def registration(broker_id: int, process: int = 1, **options: Any) -> Body:
+        """A complete BrokerRegistration; ``process`` numbers the processes of one id."""
+        features = {"metadata.version": (7, 27), "eligible.leader.replicas.version": (0, 1)}
+        features |= options.pop("features", {})
+        return {
+            "broker_id": broker_id,
+            "cluster_id": "cluster",
+            "incarnation_id": incarnation(broker_id, process),
+            "listeners": [{"name": "PLAINTEXT", "host": f"b{broker_id}", "port": 9092}],
+            "features": [
+                {"name": name, "min_supported_version": low, "max_supported_version": high}
+                for name, (low, high) in features.items()
+            ],
+            "rack": None,
+            "log_dirs": [directory(broker_id)],
+            "previous_broker_epoch": -1,
+            **options,
+        }
+
+    def register(self, broker_id: int, process: int = 1, **options: Any) -> Body:
+        body = self.registration(broker_id, process, **options)
+        return self.call("BrokerRegistration", 4, body)
+
+    def heartbeat(self, broker_id: int, **options: Any) -> Body:
+        """A heartbeat of a broker that is up to date and wants to be unfenced."""
+        return self.call("BrokerHeartbeat", 1, self.beat(broker_id, **options))
+
+    def beat(self, broker_id: int, **options: Any) -> Body:
+        broker = self.image.stable.brokers.get(broker_id)
+        return {
+            "broker_id": broker_id,
+            "broker_epoch": -1 if broker is None else broker.epoch,
+            "current_metadata_offset": self.image.stable_offset,
+            "want_fence": False,
+            "want_shut_down": False,
+            **options,
+        }
+
+    def start(self, *brokers: int) -> None:
+        """Register and unfence brokers."""
+        for broker_id in brokers:
+            assert self.register(broker_id)["error_code"] == 0
+            assert self.heartbeat(broker_id)["is_fenced"] is False
+
+    def since(self, mark: int) -> list[str]:
+        """Return the names of the records committed after the first ``mark``, without NoOps."""
+        return [name for name, _ in self.records()[mark:] if name != "NoOpRecord"]
 
     @staticmethod
     def creation(*names: str, validate_only: bool = False, **options: Any) -> Body:
