@@ -12,13 +12,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from nodes.broker.broker import FIRST_CORRELATION, Broker
+from nodes.broker.leadership import controller_of
 from nodes.consensus.effects import (
     ApiRequest,
+    ApiResponseReceived,
     DropSnapshot,
     Effect,
     Event,
     RequestReceived,
     ResponseReceived,
+    SendApi,
     Shutdown,
     Tick,
 )
@@ -29,15 +33,23 @@ from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.responses import handle_response
+from nodes.consensus.kraft.voters import LISTENER as CONTROLLER_LISTENER
 from nodes.consensus.recovered import Recovered, Snapshot
+from nodes.draw import draw
 from nodes.local_quorum import LocalQuorum
-from nodes.log.snapshots import read_header
+from nodes.log.snapshots import data_records, read_header
 from nodes.metadata.controller import Controller
+from nodes.metadata.controllers import ControllerIdentity
 from nodes.metadata.image import MetadataImage
+from nodes.metadata.image_values import Listener
 from nodes.metadata.loader import WORK_RECORDS, Applied, Loader
+from nodes.metadata.operation import Record
+from nodes.protocol.records import decode_record
 
 DIGEST_INTERVAL: Final = 64
 """Offsets between two traces of the image's digest."""
+FIRST_REGISTRATION: Final = 1 << 29
+"""Correlation of the first ControllerRegistration: far from the numbers of anything else."""
 _PIECE_RECORDS: Final = 500
 _NEVER: Final = 2**63 - 1
 
@@ -86,14 +98,20 @@ class Node:
         self.image.digest()  # From now on it is kept up with every change.
         self.loader = Loader(self.image, config.snapshot_bytes, config.snapshot_interval_ms, now)
         self._quorum = LocalQuorum(self.replica)
+        self.broker = Broker(config, self.image, self._quorum) if config.broker else None
         self.controller = Controller(
             self._quorum,
             self.image,
             seed=config.seed,
+            bootstrap=_bootstrap(recovered),
+            identity=_identity(config),
             max_idle_ms=config.max_idle_ms,
             default_partitions=config.default_partitions,
             default_replication=config.default_replication,
+            min_insync_replicas=config.min_insync_replicas,
+            session_timeout_ms=config.session_timeout_ms,
         )
+        self._registrations = FIRST_REGISTRATION
         self._announcements: deque[tuple[int, int]] = deque()
         self._more = False
         self._now = now
@@ -107,7 +125,8 @@ class Node:
         """When the next Tick is wanted, monotonic microseconds."""
         if self._more:
             return self._now
-        return min(poll.deadline(self.replica), self.controller.deadline)
+        due = min(poll.deadline(self.replica), self.controller.deadline)
+        return due if self.broker is None else min(due, self.broker.deadline)
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
         """Take up the recovered state; call once, before any step."""
@@ -127,9 +146,20 @@ class Node:
         elif isinstance(event, ResponseReceived):
             handle_response(replica, event.source, event.correlation, event.message)
         elif isinstance(event, ApiRequest):
-            self.controller.handle(event, now, wall_ms)
+            if self.broker is not None and event.listener != CONTROLLER_LISTENER:
+                self.broker.handle(event, now, wall_ms)
+            else:
+                self.controller.handle(event, now, wall_ms)
+        elif isinstance(event, ApiResponseReceived):
+            if event.correlation < FIRST_CORRELATION:
+                self.controller.registration_answered(event.body, now)
+            elif self.broker is not None:
+                self.broker.response(event, now)
         elif isinstance(event, Shutdown):
-            replica.stop()
+            if self.broker is not None:
+                self.broker.stop(now)
+            else:
+                replica.stop()
         elif not isinstance(event, Tick):
             raise TypeError(f"unknown event {event!r}")
         return self._settle(now, wall_ms)
@@ -154,13 +184,47 @@ class Node:
             controller.tick(now)
             for kind, detail in controller.take_notes():
                 replica.trace(kind, detail)
+            if self.broker is not None:
+                self._run_broker(self.broker, now, wall_ms)
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
         self._make_snapshot(now)
         effects, replica.effects = replica.effects, []
         effects = self._quorum.take_answers(effects)
         effects.extend(controller.take_replies())
+        self._register(effects, now)
+        if self.broker is not None:
+            effects.extend(self.broker.take_effects())
         return effects
+
+    def _run_broker(self, broker: Broker, now: int, wall_ms: int) -> None:
+        broker.tick(now, wall_ms)
+        for kind, detail in broker.take_notes():
+            self.replica.trace(kind, detail)
+        if broker.stopped and not self.replica.shutting_down:
+            self.replica.stop()
+
+    def _register(self, effects: list[Effect], now: int) -> None:
+        """Let a controller that is not active tell the one that is about itself."""
+        if not self.config.controller:
+            return
+        body = self.controller.registration_due(now)
+        leader = controller_of(self._quorum)
+        if body is None:
+            return
+        if leader is None:
+            self.controller.registration_answered(None, now)
+            return
+        self._registrations += 1
+        effects.append(
+            SendApi(
+                leader.node_id,
+                self._registrations,
+                leader.endpoint,
+                "ControllerRegistration",
+                body,
+            )
+        )
 
     def _take_deliveries(self, now: int) -> None:
         """Hand the loader what is committed; a snapshot takes the place of all before it."""
@@ -183,6 +247,8 @@ class Node:
                 self.replica.trace("load", detail)
             self._trace_digest(each)
             self.controller.applied(each.offset, each.epoch, now)
+            if self.broker is not None:
+                self.broker.published(each.offset, each.epoch, now)
         return len(applied)
 
     def _trace_digest(self, applied: Applied) -> None:
@@ -252,3 +318,20 @@ class Node:
         if making is not None:
             self.replica.effects.append(DropSnapshot(*making))
             self.loader.abandon_snapshot()
+
+
+def _bootstrap(recovered: Recovered) -> list[Record]:
+    """Return the records of the bootstrap snapshot, if there is nothing newer."""
+    if not recovered.snapshots or recovered.snapshots[-1].end_offset > 0:
+        return []
+    return [decode_record(value) for value in data_records(recovered.latest)]
+
+
+def _identity(config: NodeConfig) -> ControllerIdentity | None:
+    """Return what this controller registers as; a fresh incarnation for each process."""
+    if not config.controller or config.listener is None:
+        return None
+    key = (config.seed, "incarnation", config.node_id, config.directory_id, config.incarnation)
+    incarnation = b"".join(draw(*key, half).to_bytes(8, "big") for half in (0, 1))
+    listener = Listener(CONTROLLER_LISTENER, config.listener.host, config.listener.port)
+    return ControllerIdentity(config.node_id, incarnation, (listener,))
