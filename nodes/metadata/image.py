@@ -278,9 +278,9 @@ class MetadataImage:
             records = self._proposals.popleft()[2]
             self._settle(offset, epoch, records, _marked(records))
             return
-        if self._proposals and (self._proposals[0][0] <= offset or self._proposals[0][1] != epoch):
-            self.revert()  # the log went elsewhere
-        if records and self._proposals:
+        if self._proposals and self._proposals[0][1] != epoch:
+            self.revert()  # another leader's log went elsewhere
+        if self._proposals and (records or self._proposals[0][0] <= offset):
             raise FatalError(f"the records up to offset {offset} were appended, never proposed")
         marked = _marked(records)
         if self._begun is not None or marked:

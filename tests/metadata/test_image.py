@@ -104,6 +104,12 @@ def test_noop_records_and_the_position_are_not_part_of_the_state() -> None:
     assert one.digest() == two.digest()
 
 
+def test_the_digest_is_the_same_on_every_interpreter() -> None:
+    image = image_of(topic("t", A), partition(A), config("retention.ms", "1"))
+    assert image.digest() == "2250ea1fd3a02382a60088505b0aef1b"
+    assert MetadataImage().digest() == "0" * 32
+
+
 def test_the_digest_is_kept_with_every_change() -> None:
     records = [
         *(topic("t", A), partition(A), config("retention.ms", "1"), change(A, isr=[1])),
@@ -282,6 +288,8 @@ def test_records_of_this_epoch_that_were_never_proposed_are_fatal() -> None:
     image.propose(5, 1, decoded(topic("t", A)))
     with pytest.raises(FatalError, match="never proposed"):
         image.commit(0, 1, decoded(topic("u", B)))
+    with pytest.raises(FatalError, match="never proposed"):
+        image.advance(6, 1)
 
 
 # --- metadata transactions --------------------------------------------------------------
