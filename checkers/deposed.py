@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.calls import Call
+from checkers.clocks import clock_offsets, pauses
 from checkers.run_data import RunData
 from checkers.trace_pass import TracePass
-from histories.fault import FaultEvent
 from histories.operation import OK
 from histories.trace import TraceEvent
 
@@ -31,7 +31,6 @@ IN_FLIGHT_NS = 1_000_000_000
 """How long after an election a fetch sent before it may still arrive."""
 
 _MS = 1_000_000
-_FOREVER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -74,37 +73,6 @@ def bound_ns(test: dict[str, Any]) -> int:
     timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
     slack = SIMULATED_SLACK_NS if test.get("simulated") is True else SLACK_NS
     return int(timeout_ms * 1.5) * _MS + slack
-
-
-def clock_offsets(test: dict[str, Any]) -> dict[str, int]:
-    """Per node, what its monotonic clock read (µs) when the test's clock read 0."""
-    offsets = {}
-    clock = test.get("clock")
-    for node, value in clock.items() if isinstance(clock, dict) else ():
-        offset = value.get("offset_us") if isinstance(value, dict) else value
-        if isinstance(offset, int):
-            offsets[node] = offset
-    return offsets
-
-
-def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
-    """Per node, when its process was stopped (ns): from the start's time to the stop's end."""
-    begun: dict[int, FaultEvent] = {}
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for fault in faults:
-        if fault.kind != "pause":
-            continue
-        if fault.phase == "start":
-            begun[fault.id] = fault
-            continue
-        start = begun.pop(fault.id, None)
-        if start is not None:
-            for node in {*start.targets, *fault.targets}:
-                spans.setdefault(node, []).append((start.time, fault.done))
-    for start in begun.values():
-        for node in start.targets:
-            spans.setdefault(node, []).append((start.time, _FOREVER))
-    return spans
 
 
 def stale_leaders(

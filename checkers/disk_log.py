@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from checkers.run_data import DiskImage, RunData
 from nodes.log.batch import BatchError, decode_batch, parse_header, split_batches, verify_crc
+from nodes.protocol.codec import ProtocolError
 from nodes.protocol.records import LEADER_CHANGE, decode_control
 
 
@@ -17,6 +19,8 @@ class StoredBatch(NamedTuple):
     epoch: int
     crc: int
     leader: int | None
+    control: bool
+    data: bytes
 
 
 class StoredLog(NamedTuple):
@@ -26,29 +30,61 @@ class StoredLog(NamedTuple):
     batches: list[StoredBatch]
     damage: str | None
 
+    @property
+    def start(self) -> int:
+        """The offset at which the log begins."""
+        return self.batches[0].base if self.batches else self.image.start_offset
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record that can be read."""
+        return self.batches[-1].last + 1 if self.batches else self.image.start_offset
+
 
 def disk_logs(run: RunData) -> list[StoredLog]:
     """Return the logs of all images, decoded once for all checkers."""
-    return run.derived("disk", lambda run: [read_log(image) for image in run.images])
+    return run.derived("disk", lambda run: read_logs(run.images))
 
 
-def read_log(image: DiskImage) -> StoredLog:
+def read_logs(images: Iterable[DiskImage]) -> list[StoredLog]:
+    """Decode the logs of ``images``; a batch that several of them hold is decoded once."""
+    known: dict[bytes, StoredBatch] = {}
+    return [read_log(image, known) for image in images]
+
+
+def read_log(image: DiskImage, known: dict[bytes, StoredBatch] | None = None) -> StoredLog:
     """Decode ``image``'s log up to its end, its torn tail, or its first damaged batch."""
+    known = {} if known is None else known
     batches: list[StoredBatch] = []
     try:
         for data in split_batches(image.log):
-            header = parse_header(data)
-            if not verify_crc(data):
-                return StoredLog(image, batches, f"wrong CRC at offset {header.base_offset}")
-            leader = _leader_of(data) if header.is_control else None
-            batches.append(
-                StoredBatch(
-                    header.base_offset, header.last_offset, header.epoch, header.crc, leader
-                )
-            )
-    except BatchError as error:
+            batch = known.get(data)
+            if batch is None:
+                batch = _read_batch(data)
+                if batch is None:
+                    base = parse_header(data).base_offset
+                    return StoredLog(image, batches, f"wrong CRC at offset {base}")
+                known[data] = batch
+            batches.append(batch)
+    except (BatchError, ProtocolError) as error:
         return StoredLog(image, batches, str(error))
     return StoredLog(image, batches, None)
+
+
+def _read_batch(data: bytes) -> StoredBatch | None:
+    header = parse_header(data)
+    if not verify_crc(data):
+        return None
+    control = header.is_control
+    return StoredBatch(
+        header.base_offset,
+        header.last_offset,
+        header.epoch,
+        header.crc,
+        _leader_of(data) if control else None,
+        control,
+        data,
+    )
 
 
 def _leader_of(data: bytes) -> int | None:

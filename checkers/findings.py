@@ -41,3 +41,11 @@ class Findings:
     def of(self, kinds: frozenset[str]) -> list[Anomaly]:
         """Return the anomalies of these types."""
         return [anomaly for anomaly in self.anomalies if anomaly.type in kinds]
+
+    def merge(self, other: Findings) -> None:
+        """Take over what ``other`` has found."""
+        for anomaly in other.anomalies:
+            if sum(known.type == anomaly.type for known in self.anomalies) < KEPT:
+                self.anomalies.append(anomaly)
+        for kind, count in other.counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + count

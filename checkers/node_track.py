@@ -26,21 +26,26 @@ class NodeTrack:
         "end",
         "epoch",
         "epoch_at_start",
+        "epoch_seen",
         "epoch_start",
         "epoch_start_of",
         "epochs",
+        "gap",
         "given",
         "hw",
         "id",
         "incarnation",
         "jumps",
+        "last",
         "lasts",
         "leader",
         "level",
         "max_hw",
+        "moved",
         "name",
         "seq",
         "settled",
+        "since",
         "state",
         "under_hw",
         "unseen",
@@ -58,6 +63,15 @@ class NodeTrack:
         self.incarnation = 0
         self.seq = -1
         self.state = ""
+        self.last: TraceEvent | None = None
+        self.moved: TraceEvent | None = None
+        """The last event, and the one that moved the high watermark last."""
+        self.epoch_seen = -1
+        """The highest epoch ever, on whatever disk."""
+        self.gap = False
+        """Whether events of this node are missing."""
+        self.since = 0
+        """Since when (µs of the node's clock) it is in its state."""
         self.epoch = -1
         self.epoch_at_start = -1
         self.leader = -1
@@ -131,6 +145,7 @@ class NodeTrack:
 
     def forget(self) -> None:
         """Events are missing: nothing that they might have changed is known any more."""
+        self.gap = True
         self.end = None
         self.delivered = -1
         self.state = ""

@@ -51,4 +51,25 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
         except Exception as error:
             text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
             results[name] = CheckerResult(valid="unknown", error=f"{type(error).__name__}: {text}")
+    _tell_once(results)
     return Verdict.of(results)
+
+
+def _tell_once(results: dict[str, CheckerResult]) -> None:
+    """Take from ``invariants`` the anomalies that another checker tells in the same words.
+
+    Its verdict and its table of ids stay what they are.
+    """
+    listed = results.get("invariants")
+    if listed is None or not listed.anomalies:
+        return
+    told = {
+        (anomaly.type, anomaly.explanation)
+        for name, result in results.items()
+        if name != "invariants"
+        for anomaly in result.anomalies
+    }
+    own = [a for a in listed.anomalies if (a.type, a.explanation) not in told]
+    if len(own) < len(listed.anomalies):
+        listed.stats["told_by_other_checkers"] = len(listed.anomalies) - len(own)
+        listed.anomalies = own

@@ -16,6 +16,8 @@ import msgspec
 import pyarrow as pa
 
 from checkers.calls import Call, pair
+from checkers.capture import Capture, read_messages
+from checkers.clocks import clock_offsets
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.reading import (
@@ -83,11 +85,19 @@ class RunData:
         test: dict[str, Any],
         *,
         ordered: bool = False,
+        capture: Capture | None = None,
     ) -> RunData:
-        """Return a run whose data is at hand. Nothing is copied."""
+        """Return a run whose data is at hand. Nothing is copied.
+
+        ``capture`` are the messages between nodes, None where nobody captured them.
+        """
         run = cls(test, ordered=ordered)
         run.__dict__.update(
-            ops=list(ops), events=list(events), faults=list(faults), images=list(images)
+            ops=list(ops),
+            events=list(events),
+            faults=list(faults),
+            images=list(images),
+            capture=capture,
         )
         return run
 
@@ -124,6 +134,12 @@ class RunData:
     @cached_property
     def images(self) -> list[DiskImage]:
         return read_images(self._where())
+
+    @cached_property
+    def capture(self) -> Capture | None:
+        """The messages between nodes, None if nothing was captured."""
+        ids = {name: number for number, name in enumerate(self.nodes, start=1)}
+        return read_messages(self._where(), ids, clock_offsets(self.test))
 
     @cached_property
     def history(self) -> pa.Table:

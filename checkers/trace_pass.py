@@ -30,6 +30,8 @@ class TracePass(Positions):
             "claim": self._claim,
             "fatal": self._fatal,
             "controller-error": self._controller_error,
+            "state": self._state,
+            "start": self._state,
             "voters": self._voters,
             "snapshot": self._snapshot,
             "install": self._install,
@@ -51,6 +53,7 @@ class TracePass(Positions):
             elif event.seq != track.seq + 1:
                 self._gap(track, event)
             track.seq = event.seq
+            track.last = event
             epoch = event.epoch
             if epoch != track.epoch:
                 self._new_epoch(track, event)
@@ -157,6 +160,9 @@ class TracePass(Positions):
             track.name, base, detail["epoch"], last, detail["crc"], event.epoch, event
         )
 
+    def _state(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        track.since = event.mono
+
     def _grant(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
         candidate = detail["candidate"]
         theirs = (detail["candidate_last_epoch"], detail["candidate_last_offset"])
@@ -168,7 +174,10 @@ class TracePass(Positions):
                 f"{candidate}, whose log ends at (epoch {theirs[0]}, offset {theirs[1]}).",
                 [event],
             )
-        if not detail["pre"]:
+        if detail["pre"]:
+            if event.state == "follower":
+                self.follower_grants.append((track.since, event))
+        else:
             self._vote(track, detail["epoch"], candidate, event)
 
     def _elected(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
@@ -198,6 +207,7 @@ class TracePass(Positions):
         )
 
     def _claim(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        self.claims.append(event)
         if event.state != "leader":
             self.findings.add(
                 "I25", f"{track.name} becomes active controller in state {event.state}.", [event]

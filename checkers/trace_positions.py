@@ -39,6 +39,16 @@ class Positions:
         self.states: list[TraceEvent] = []
         """Events that tell a digest of the metadata image."""
         self.voter_changes = 0
+        self.claims: list[TraceEvent] = []
+        """When a controller became active."""
+        self.restarts_after_vote = 0
+        self.prospective = 0
+        """How often a node began to ask for pre-votes."""
+        self.majorities = 0
+        """Batches whose holders were counted as they were first seen committed."""
+        self.leader_high_watermarks = 0
+        self.follower_grants: list[tuple[int, TraceEvent]] = []
+        """Pre-votes granted by followers: (since when in that state, in µs, event)."""
         self.voters = len(self.tracks)
         self._ordered = ordered
 
@@ -70,6 +80,7 @@ class Positions:
         if event.state == "leader":
             self.findings.add("I15", f"{track.name} starts as a leader.", [event])
         vote = track.votes.get(event.epoch)
+        self.restarts_after_vote += vote is not None
         if (
             vote is not None
             and event.kind == "start"
@@ -87,6 +98,7 @@ class Positions:
         if event.epoch > track.epoch:
             # The change happened unseen: it is no jump within one incarnation.
             track.epoch = event.epoch
+            track.epoch_seen = max(track.epoch_seen, event.epoch)
             track.voted = track.leader = -1
 
     def _disk(self, track: NodeTrack, event: TraceEvent) -> None:
@@ -123,6 +135,8 @@ class Positions:
                     [event],
                 )
         track.epoch = event.epoch
+        if event.epoch > track.epoch_seen:
+            track.epoch_seen = event.epoch
         track.voted = track.leader = -1
         if event.state == "leader" == track.state:
             track.state = "leader of an older epoch"
@@ -169,11 +183,14 @@ class Positions:
                 )
         elif event.state == "follower":
             track.settled.add(event.epoch)
+        elif event.state == "prospective":
+            self.prospective += 1
         track.state = event.state
 
     def _new_high_watermark(self, track: NodeTrack, event: TraceEvent) -> None:
         hw = event.hw
         track.hw = hw
+        track.moved = event
         if hw < 0:
             return
         if hw < track.max_hw:
@@ -185,7 +202,9 @@ class Positions:
             return
         track.max_hw = hw
         epoch = event.epoch
-        if event.state == "leader" and track.epoch_start_of == epoch and hw <= track.epoch_start:
+        leads = event.state == "leader" and track.epoch_start_of == epoch
+        self.leader_high_watermarks += leads
+        if leads and hw <= track.epoch_start:
             self.findings.add(
                 "I12",
                 f"{track.name}, leader of epoch {epoch} since offset {track.epoch_start}, sets the "
@@ -213,6 +232,7 @@ class Positions:
     def _check_majority(
         self, track: NodeTrack, base: int, epoch: int, last: int, event: TraceEvent
     ) -> None:
+        self.majorities += 1
         holders = self.chain.batches[base, epoch].holders
         voters: dict[int, str] = track.voters
         total = len(voters) or self.voters

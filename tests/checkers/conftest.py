@@ -12,7 +12,7 @@ from histories.fault import FaultEvent
 from histories.operation import Op, OpType
 from histories.trace import TraceEvent
 from nodes.log.batch import encode_batch, parse_header
-from nodes.protocol.records import LEADER_CHANGE, encode_control
+from nodes.protocol.records import LEADER_CHANGE, encode_control, encode_record
 
 NODES = ["n1", "n2", "n3"]
 SECOND = 1_000_000_000
@@ -173,16 +173,10 @@ class Quorum:
     ) -> bytes:
         """The leader writes a batch; return it for followers."""
         base = self._end(leader)
-        record: tuple[bytes | None, bytes | None] = (None, value)
         if control:
-            body = {
-                "version": 0,
-                "leader_id": NODES.index(leader) + 1,
-                "voters": [],
-                "granting_voters": [],
-            }
-            record = encode_control(LEADER_CHANGE, body)
-        batch = encode_batch(base, epoch, 0, [record], control)
+            batch = leader_change(base, epoch, NODES.index(leader) + 1)
+        else:
+            batch = encode_batch(base, epoch, 0, [(None, setting(value))], control)
         self.store(leader, batch, "leader")
         return batch
 
@@ -243,6 +237,18 @@ def about(batch: bytes) -> dict[str, int]:
     }
 
 
+def leader_change(base: int, epoch: int, leader: int) -> bytes:
+    """The batch that begins an epoch."""
+    body = {"version": 0, "leader_id": leader, "voters": [], "granting_voters": []}
+    return encode_batch(base, epoch, 0, [encode_control(LEADER_CHANGE, body)], control=True)
+
+
+def setting(value: bytes) -> bytes:
+    """A metadata record that may stand anywhere."""
+    fields = {"resource_type": 4, "resource_name": "", "name": "k", "value": value.decode()}
+    return encode_record("ConfigRecord", 0, fields)
+
+
 MakeRun = Callable[..., RunData]
 
 
@@ -279,6 +285,11 @@ def make_run() -> MakeRun:
         )
 
     return make
+
+
+@pytest.fixture
+def first_of_epoch() -> Callable[[int, int, int], bytes]:
+    return leader_change
 
 
 def fault(

@@ -91,7 +91,7 @@ def test_an_uncommitted_tail_of_an_older_epoch_is_normal(
 
 
 def test_an_uncommitted_tail_of_a_newer_epoch_is_normal_too(
-    quorum: Any, make_run: Callable[..., Any]
+    quorum: Any, make_run: Callable[..., Any], first_of_epoch: Callable[..., bytes]
 ) -> None:
     """n1 writes alone in epoch 2 and falls; epoch 3 commits the older batch of n2 there."""
     quorum.one_epoch()
@@ -99,7 +99,7 @@ def test_an_uncommitted_tail_of_a_newer_epoch_is_normal_too(
     quorum.copy("n1", "n2")
     quorum.logs["n1"].pop()
     quorum.start("n1", state="resigned", leader=1)
-    other = encode_batch(2, 2, 0, [(None, b"alone")], control=False)
+    other = first_of_epoch(2, 2, 1)
     killed = quorum.image("n1", "kill-1")
     killed.log += other
     quorum.elect("n2", 3, ["n3"])
@@ -111,11 +111,11 @@ def test_an_uncommitted_tail_of_a_newer_epoch_is_normal_too(
 
 
 def test_a_newer_epoch_in_place_of_what_was_committed(
-    quorum: Any, make_run: Callable[..., Any]
+    quorum: Any, make_run: Callable[..., Any], first_of_epoch: Callable[..., bytes]
 ) -> None:
     quorum.one_epoch()
     image = quorum.image("n3", "kill-1")
-    image.log = quorum.logs["n3"][0] + encode_batch(1, 2, 0, [(None, b"x")], control=False)
+    image.log = quorum.logs["n3"][0] + first_of_epoch(1, 2, 2)
     result = check(make_run(None, quorum, images=[*quorum.images(), image]))
     assert kinds(result) == {"I10"}
 

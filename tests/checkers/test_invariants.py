@@ -99,7 +99,7 @@ def test_i1_two_nodes_follow_different_leaders(quorum: Any, make_run: Callable[.
 def test_i2_a_second_vote_in_one_epoch(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.grant("n2", "n1", 1)
     quorum.grant("n2", "n3", 1)
-    assert broken(make_run(None, quorum)) == {"I2"}
+    assert broken(make_run(None, quorum, images=[])) == {"I2"}
 
 
 def test_i2_i3_a_vote_forgotten_over_a_restart(quorum: Any, make_run: Callable[..., Any]) -> None:
@@ -305,7 +305,7 @@ def test_i25_a_delivery_beyond_the_high_watermark(
     quorum.elect("n1", 1)
     appended = next(e for e in quorum.events if e.node == "n1" and e.kind == "append")
     quorum.event("n1", "commit", appended.detail)
-    assert broken(make_run(None, quorum)) == {"I25"}
+    assert broken(make_run(None, quorum, images=[])) == {"I25"}
 
 
 def test_i25_a_claim_before_the_epoch_is_committed(
@@ -349,7 +349,7 @@ def test_ten_thousand_events_are_checked_in_a_blink(
                 )
                 at["seq"] += 1
     assert len(quorum.events) > 10_000
-    run = make_run(None, quorum, ordered=False)
+    run = make_run(None, quorum, ordered=False, images=[])
     begin = process_time()
     assert check(run).valid is True
     assert process_time() - begin < 0.3, "some 30 ms on an idle machine"

@@ -1,0 +1,174 @@
+"""Messages between nodes, captured: from a real node's input log, or in the simulator.
+
+What is kept is bounded: bytes of records and of snapshots are left out, and after
+:data:`LIMIT` messages the rest is only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from histories.message import Message
+from histories.reading import HistoryError
+from nodes.consensus.effects import (
+    ApiRequest,
+    ApiResponseReceived,
+    RequestReceived,
+    ResponseReceived,
+)
+from nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
+from nodes.log.batch import BatchError, parse_header, split_batches
+from nodes.server.plain import from_plain
+
+LIMIT = 500_000
+"""Messages kept of one run."""
+
+INPUTS = "inputs.log"
+
+_ASKERS = {
+    "Vote": "candidate_id",
+    "BeginQuorumEpoch": "leader_id",
+    "EndQuorumEpoch": "leader_id",
+    "Fetch": "replica_id",
+    "FetchSnapshot": "replica_id",
+    "UpdateRaftVoter": "voter_id",
+}
+_NAMES: dict[type, str] = {}
+
+
+class Capture:
+    """Collects messages; ``dropped`` counts those beyond ``limit``."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.messages: list[Message] = []
+        self.dropped = 0
+        self._limit = limit
+
+    def request(self, time: int, replier: int, request: Any) -> None:
+        """A quorum request reached ``replier`` at ``time`` (ns since the start of the test)."""
+        api = api_name(type(request))
+        self._keep(Message(time, asker_of(api, request), replier, api, request))
+
+    def answer(self, time: int, asker: int, replier: int, response: Any) -> None:
+        """The answer of ``replier`` to a quorum request of ``asker`` reached the asker."""
+        if response is not None:
+            self._keep(
+                _slim(Message(time, asker, replier, api_name(type(response)), None), response)
+            )
+
+    def exchange(self, time: int, asker: int, replier: int, request: Any, response: Any) -> None:
+        """``replier`` answered the quorum request of ``asker`` at ``time``."""
+        if len(self.messages) >= self._limit:
+            self.dropped += 1
+            return
+        message = Message(time, asker, replier, api_name(type(request)), request, response)
+        if type(response) in (FetchResponse, FetchSnapshotResponse):
+            _slim(message, response)
+        self.messages.append(message)
+
+    def api(
+        self,
+        time: int,
+        asker: int,
+        replier: int,
+        api: str,
+        request: dict[str, Any] | None,
+        response: dict[str, Any] | None,
+    ) -> None:
+        """A request that is none of the quorum's, its answer, or both; as decoded bodies."""
+        if asker < 0 and request is not None:
+            asker = request.get("broker_id", -1)
+        self._keep(Message(time, asker, replier, api, request, response))
+
+    def _keep(self, message: Message) -> None:
+        if len(self.messages) < self._limit:
+            self.messages.append(message)
+        else:
+            self.dropped += 1
+
+
+def api_name(kind: type) -> str:
+    """Return the schema name of a quorum message's class, without its suffix."""
+    name = _NAMES.get(kind)
+    if name is None:
+        name = _NAMES[kind] = kind.__name__.removesuffix("Request").removesuffix("Response")
+    return name
+
+
+def asker_of(api: str, request: Any) -> int:
+    """Return who sent a quorum request, -1 if it does not say."""
+    field = _ASKERS.get(api)
+    return int(getattr(request, field)) if field is not None else -1
+
+
+def _slim(message: Message, response: Any) -> Message:
+    """Put ``response`` into ``message`` without the bytes it carries."""
+    if isinstance(response, FetchResponse) and response.records:
+        message.records = _extent(response.records)
+        response = replace(response, records=b"")
+    elif isinstance(response, FetchSnapshotResponse) and response.data:
+        response = replace(response, data=b"")
+    message.response = response
+    return message
+
+
+def _extent(records: bytes) -> tuple[int, int, int] | None:
+    """Return (base offset and epoch of the first batch, end offset of the last whole one)."""
+    try:
+        first = parse_header(records)
+        end = first.last_offset + 1
+        if len(records) > first.length:
+            for batch in split_batches(records):
+                end = parse_header(batch).last_offset + 1
+    except BatchError:
+        return None
+    return first.base_offset, first.epoch, end
+
+
+def read_messages(run: Path, ids: dict[str, int], offsets: dict[str, int]) -> Capture | None:
+    """Return what the input logs of the run in folder ``run`` tell; None if there are none.
+
+    ``ids`` are node ids by name, ``offsets`` what their clocks read (µs) at the test's start.
+    Raises :class:`~histories.reading.HistoryError` for a log that cannot be understood.
+    """
+    capture, found = Capture(), False
+    for name, node in ids.items():
+        path = run / "nodes" / name / INPUTS
+        if path.exists() and name in offsets:
+            found = True
+            for now, event in _events(path):
+                _take(capture, (now - offsets[name]) * 1000, node, event)
+    capture.messages.sort(key=lambda message: message.time)
+    return capture if found else None
+
+
+def _events(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield (node's clock in µs, event) of each line; a line a crash tore is left out."""
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                content = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            try:
+                if "event" in content:
+                    yield int(content["now"]), from_plain(content["event"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise HistoryError(f"{path}:{number}: {error}") from error
+
+
+def _take(capture: Capture, time: int, node: int, event: Any) -> None:
+    if isinstance(event, RequestReceived):
+        capture.request(time, node, event.message)
+    elif isinstance(event, ResponseReceived):
+        capture.answer(time, node, event.source, event.message)
+    elif isinstance(event, ApiRequest):
+        capture.api(time, -1, node, event.api, event.body, None)
+    elif isinstance(event, ApiResponseReceived) and event.body is not None:
+        capture.api(time, node, event.source, "", None, event.body)

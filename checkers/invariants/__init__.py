@@ -1,0 +1,62 @@
+"""The invariants of a KRaft cluster by their ids, judged by all evidence of a run.
+
+:mod:`checkers.invariants.table` lists them. Of each the result says whether it was checked,
+and by how many facts, was broken, or was not checked, and why: nothing that was not looked
+at is ever called valid. Sources: Ongaro and Ousterhout 2014; KIP-500, KIP-595, KIP-630,
+KIP-631, KIP-853, KIP-966, KIP-996; the invariants of Kafka's RaftEventSimulationTest and of
+Vanlightly's TLA+ specifications.
+"""
+
+from __future__ import annotations
+
+from checkers.epochs import missing_traces
+from checkers.invariants.evidence import Evidence
+from checkers.invariants.report import Report
+from checkers.invariants.table import GROUPS, TABLE
+from checkers.run_data import RunData
+from histories.verdict import CheckerResult
+
+CONTROLLER_ERROR = "controller-error"
+"""What a controller could not do for a reason nobody foresaw; no invariant of the list."""
+
+
+def check(run: RunData) -> CheckerResult:
+    """Valid iff the traces are complete and break no invariant."""
+    evidence, report = Evidence(run), Report()
+    report.take(evidence.trace.findings)
+    report.take(evidence.disks.findings)
+    doubts = []
+    missing = missing_traces(run, evidence.trace)
+    if evidence.trace.count == 0:
+        missing = "there is no trace: nothing was checked"
+    if missing is not None:
+        doubts.append(missing)
+    for group in GROUPS:
+        try:
+            group(evidence, report)
+        except Exception as error:
+            # One evaluation that fails must hide neither itself nor what the others found.
+            ids = [each.id for each in TABLE if group in each.checks]
+            text = f"{type(error).__name__}: {error}"
+            doubts.append(f"{', '.join(ids)} could not be judged ({text})")
+            for invariant in ids:
+                report.unseen(invariant, text)
+    capture = run.capture
+    if capture is not None and capture.dropped:
+        doubts.append(f"{capture.dropped} messages were captured and not kept")
+    anomalies = report.findings.anomalies
+    chain = evidence.trace.chain
+    return CheckerResult(
+        valid=False if anomalies else "unknown" if doubts else True,
+        anomalies=anomalies,
+        stats={
+            "events": evidence.trace.count,
+            "elections": len(chain.elections),
+            "batches": len(chain.batches),
+            "committed_batches": len(chain.committed),
+            "messages": len(capture.messages) if capture is not None else None,
+            "broken": dict(report.findings.counts),
+            "invariants": {each.id: {"name": each.name, **report.of(each.id)} for each in TABLE},
+        },
+        error="; ".join(doubts) or None,
+    )

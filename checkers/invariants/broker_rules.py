@@ -1,0 +1,113 @@
+"""Registrations: C1 BrokerEpochUnique, C2 BrokerEpochFencing and C3 FencedNotInIsr by records."""
+
+from __future__ import annotations
+
+from checkers.disk_log import StoredBatch
+from checkers.invariants.report import Report
+from checkers.metadata_model import Broker, Fields, MetadataModel
+from checkers.replay import Step
+
+_NAMING_AN_EPOCH = frozenset(
+    {
+        "BrokerRegistrationChangeRecord",
+        "FenceBrokerRecord",
+        "UnfenceBrokerRecord",
+        "UnregisterBrokerRecord",
+    }
+)
+LARGEST_BATCH = 9_000
+"""Records of a batch from which on an operation may go on in the next one (Kafka: 10,000)."""
+
+
+class BrokerRules:
+    """``epochs`` are all registrations: (broker id, epoch, offset of the batch); ``states`` all
+    changes of service: (offset of the batch, broker id, whether it is unfenced)."""
+
+    def __init__(self, report: Report) -> None:
+        self.epochs: list[tuple[int, int, int]] = []
+        self.states: list[tuple[int, int, bool]] = []
+        self._report = report
+        self._latest: dict[int, int] = {}
+        self._left: set[int] = set()
+        """Brokers that the current batch has fenced or sent into controlled shutdown."""
+
+    def begin(self, model: MetadataModel) -> None:
+        """The replay goes on from ``model``."""
+        for broker_id, broker in model.brokers.items():
+            self._latest[broker_id] = max(broker.epoch, self._latest.get(broker_id, -1))
+            self.epochs.append((broker_id, broker.epoch, broker.epoch))
+
+    def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
+        """C2: ids of producers are given to the registered incarnation only."""
+        if name == "ProducerIdsRecord":
+            broker = model.brokers.get(fields["broker_id"])
+            if broker is not None:
+                self._report.held("C2")
+                if broker.epoch != fields["broker_epoch"]:
+                    self._report.broken(
+                        "C2",
+                        f"Offset {offset} gives producer ids to broker {fields['broker_id']} "
+                        f"epoch {fields['broker_epoch']}; its epoch is {broker.epoch}.",
+                    )
+
+    def refused(self, offset: int, name: str, why: str) -> bool:
+        """C2: no record of a stale epoch is written."""
+        if name not in _NAMING_AN_EPOCH:
+            return False
+        self._report.broken("C2", f"{name} at offset {offset}: {why}.")
+        return True
+
+    def step(self, step: Step) -> None:
+        """A broker's registration changed."""
+        assert step.change is not None
+        broker_id, old, new = step.change.key, step.change.old, step.change.new
+        if step.name == "RegisterBrokerRecord":
+            self._registered(step, broker_id, old, new)
+        else:
+            self._report.held("C2")
+        self.states.append((step.batch.base, broker_id, new is not None and not new.fenced))
+        if new is None or not new.active:
+            if old is None or old.active or new is None or old.incarnation != new.incarnation:
+                self._left.add(broker_id)
+        else:
+            self._left.discard(broker_id)
+
+    def _registered(self, step: Step, broker_id: int, old: Broker | None, new: Broker) -> None:
+        """C1: the epoch of a new incarnation is the offset it registered at."""
+        report = self._report
+        report.held("C1")
+        told = f"Broker {broker_id} registers at offset {step.offset} with epoch {new.epoch}"
+        if old is not None and old.incarnation == new.incarnation:
+            if old.epoch != new.epoch:
+                report.broken("C1", f"{told}; the same incarnation had epoch {old.epoch}.")
+            return
+        latest = self._latest.get(broker_id, -1)
+        if new.epoch <= latest:
+            report.broken("C1", f"{told}, which is not above its last epoch {latest}.")
+        elif not step.batch.base <= new.epoch <= step.offset:
+            report.broken(
+                "C1", f"{told}, which is not the offset {step.batch.base} its batch begins at."
+            )
+        self._latest[broker_id] = max(latest, new.epoch)
+        self.epochs.append((broker_id, new.epoch, step.batch.base))
+
+    def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
+        """C3: whoever is fenced has left every ISR and leads nothing."""
+        left, self._left = self._left, set()
+        if count >= LARGEST_BATCH:
+            return
+        for broker_id in sorted(left):
+            self._report.held("C3")
+            for (topic_id, number), partition in model.partitions.items():
+                if broker_id not in partition.isr and partition.leader != broker_id:
+                    continue
+                alone = partition.isr == (broker_id,) and not model.elr_enabled()
+                if alone and partition.leader != broker_id:
+                    continue
+                what = "leads" if partition.leader == broker_id else "is in the ISR of"
+                self._report.broken(
+                    "C3",
+                    f"After the batch at offset {batch.base}, which takes broker {broker_id} out "
+                    f"of service, it still {what} {model.names.get(topic_id)}-{number} (ISR "
+                    f"{list(partition.isr)}).",
+                )

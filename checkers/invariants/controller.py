@@ -1,0 +1,89 @@
+"""The committed metadata records, replayed once, and the rules that judge every step."""
+
+from __future__ import annotations
+
+from checkers.committed_log import Segment
+from checkers.disk_log import StoredBatch
+from checkers.invariants.broker_rules import BrokerRules
+from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from checkers.invariants.partition_rules import PartitionRules
+from checkers.invariants.report import Report
+from checkers.invariants.topic_rules import TopicRules
+from checkers.metadata_model import Fields, MetadataModel
+from checkers.replay import Replay, Step, replay
+
+BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
+"""The ids that the replay judges, alone or with captured messages."""
+
+
+class Controller:
+    """What the committed log shows of the controllers that wrote it."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.report = Report()
+        self.brokers = BrokerRules(self.report)
+        self.partitions = PartitionRules(self.report, evidence.run)
+        self.topics = TopicRules(self.report)
+        self._rules = (self.brokers, self.partitions, self.topics)
+        self.replay: Replay = replay(evidence.log, self)
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Controller:
+        """Return the replay of ``evidence``'s log, made once."""
+        return evidence.run.derived("controller", lambda run: cls(evidence))
+
+    # --- what the replay tells ------------------------------------------------------------
+
+    def begin(self, segment: Segment, model: MetadataModel) -> None:
+        """A part of the log follows."""
+        self.brokers.begin(model)
+        self.partitions.begin(model)
+
+    def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
+        """A record is about to be applied."""
+        self.brokers.before(name, fields, offset, model)
+
+    def step(self, step: Step) -> None:
+        """A record was applied."""
+        change = step.change
+        if change is None:
+            return
+        if change.section == "partition":
+            self.partitions.step(step)
+        elif change.section == "broker":
+            self.brokers.step(step)
+            self.partitions.broker_changed(step)
+        else:
+            self.topics.step(step)
+            if change.section == "topic":
+                self.partitions.topic_changed(step)
+
+    def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
+        """All records of a batch were applied."""
+        self.brokers.batch_end(batch, count, model)
+        self.partitions.batch_end(batch, count, model)
+
+    def refused(self, offset: int, name: str, why: str, batch: StoredBatch) -> bool:
+        """A record that contradicts the state; return whether a rule is about just that."""
+        return self.brokers.refused(offset, name, why) or self.topics.refused(offset, name, why)
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Report what the replay has shown of C1 to C7, C10, C11 and C14."""
+    controller = Controller.of(evidence)
+    report.take(controller.report.findings)
+    for invariant, facts in controller.report.facts.items():
+        report.held(invariant, facts)
+    if not controller.replay.records:
+        for invariant in BY_RECORDS:
+            report.unseen(invariant, NO_LOG)
+    for invariant in ("C1", "C2", "C3"):
+        report.unseen(invariant, "no broker registered in this run")
+    for invariant in ("C4", "C5"):
+        report.unseen(invariant, "no partition was created or changed")
+    report.unseen("C6", "no partition changed its leader")
+    report.unseen("C7", "no eligible leader replicas were kept")
+    report.unseen("C14", "no reassignment in this run")
+    if not evidence.captured:
+        for invariant in ("C8", "C16"):
+            report.unseen(invariant, NO_MESSAGES)

@@ -1,0 +1,72 @@
+"""Everything the invariants are judged by, put together once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from checkers.clocks import clock_offsets, pauses
+from checkers.committed_log import CommittedLog, committed_log
+from checkers.disk_pass import DiskPass, disk_pass
+from checkers.run_data import RunData
+from checkers.trace_pass import TracePass, trace_pass
+from histories.message import Message
+from histories.trace import TraceEvent
+
+NO_TRACE = "no trace"
+NO_IMAGES = "no disk image"
+NO_MESSAGES = "messages were not captured"
+NO_LOG = "no committed metadata records on the disks"
+
+
+class Evidence:
+    """``trace`` is T4, ``disks`` and ``log`` are T2 and T6, ``messages`` T1 of KRAFT."""
+
+    def __init__(self, run: RunData) -> None:
+        self.run = run
+        self.trace: TracePass = trace_pass(run)
+        self.names = dict(enumerate(run.nodes, start=1))
+        self._offsets = clock_offsets(run.test)
+
+    @cached_property
+    def disks(self) -> DiskPass:
+        return disk_pass(self.run)
+
+    @cached_property
+    def log(self) -> CommittedLog:
+        return committed_log(self.run)
+
+    @cached_property
+    def pauses(self) -> dict[str, list[tuple[int, int]]]:
+        return pauses(self.run.faults)
+
+    @property
+    def captured(self) -> bool:
+        """Whether messages between nodes were captured at all."""
+        return self.run.capture is not None
+
+    @cached_property
+    def messages(self) -> dict[str, list[Message]]:
+        """The captured messages by API, in order of time."""
+        by_api: dict[str, list[Message]] = {}
+        if self.run.capture is not None:
+            for message in self.run.capture.messages:
+                by_api.setdefault(message.api, []).append(message)
+        return by_api
+
+    def of(self, api: str) -> list[Message]:
+        """Return the messages of one API."""
+        return self.messages.get(api, [])
+
+    def name(self, node: int) -> str:
+        """Return what a node is called."""
+        return self.names.get(node, f"node {node}")
+
+    def moment(self, event: TraceEvent) -> int | None:
+        """Return when (ns since the start of the test) an event happened, if clocks are known."""
+        offset = self._offsets.get(event.node)
+        return None if offset is None else (event.mono - offset) * 1000
+
+    @cached_property
+    def high_watermark(self) -> int:
+        """The highest high watermark any node told of, -1 if none did."""
+        return max((hw for hw, _ in self.trace.chain.high_watermarks.values()), default=-1)

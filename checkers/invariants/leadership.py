@@ -1,0 +1,118 @@
+"""Who leads: I1 ElectionSafety, I15 RestartNotLeader, I18 CheckQuorum."""
+
+from __future__ import annotations
+
+from checkers.deposed import bound_ns, stale_leaders
+from checkers.disk_log import disk_logs
+from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from checkers.invariants.report import Report
+from checkers.log_chain import Election
+from histories.message import Message
+
+SLACK_NS = 1_000_000_000
+"""What a captured answer may be later than the request that resets the leader's clock."""
+
+_PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
+"""Requests of voters that tell a leader that it is heard."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge I1, I15 and I18."""
+    trace = evidence.trace
+    if not trace.count:
+        for invariant in ("I1", "I15", "I18"):
+            report.unseen(invariant, NO_TRACE)
+    _one_leader(evidence, report)
+    report.held("I15", trace.kinds.get("start", 0) + len(trace.chain.elections))
+    for stale in stale_leaders(evidence.run, trace, [])[0]:
+        report.broken("I18", stale.explanation, stale.events)
+    if len(trace.chain.elections) > 1:
+        report.held("I18", len(trace.last_led))
+    _check_quorum(evidence, report)
+
+
+def _one_leader(evidence: Evidence, report: Report) -> None:
+    """I1: whoever claims an epoch, by message or in the log, is the one who led it."""
+    leaders = {
+        epoch: (leader, "its trace") for epoch, (leader, _) in evidence.trace.leaders.items()
+    }
+    report.held("I1", len(leaders))
+
+    def claim(epoch: int, leader: int, how: str) -> None:
+        known = leaders.setdefault(epoch, (leader, how))
+        if known[0] != leader:
+            report.broken(
+                "I1",
+                f"Epoch {epoch} has two leaders: {evidence.name(known[0])} ({known[1]}) and "
+                f"{evidence.name(leader)} ({how}).",
+            )
+
+    for log in disk_logs(evidence.run):
+        for batch in log.batches:
+            if batch.leader is not None:
+                claim(batch.epoch, batch.leader, f"LeaderChange on {log.image.node}'s disk")
+    told: set[tuple[int, int, str]] = set()
+    for api in ("BeginQuorumEpoch", "EndQuorumEpoch"):
+        for message in evidence.of(api):
+            if message.request is not None:
+                told.add((message.request.leader_epoch, message.request.leader_id, api))
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if answer is not None and answer.error == answer.partition_error == 0:
+            told.add((answer.leader_epoch, answer.leader_id, "answer to Fetch"))
+    for epoch, leader, how in sorted(told):
+        claim(epoch, leader, how)
+    report.held("I1", len(told))
+
+
+def _check_quorum(evidence: Evidence, report: Report) -> None:
+    """I18: a leader that no majority fetches from resigns, by its own clock and capture."""
+    if not evidence.captured:
+        report.unseen("I18", f"one election at most, and {NO_MESSAGES}")
+        return
+    heard: dict[tuple[int, int], list[Message]] = {}
+    for api in _PROOF:
+        for message in evidence.of(api):
+            if message.request is not None:
+                reign = message.replier, message.request.current_leader_epoch
+                heard.setdefault(reign, []).append(message)
+    for election in evidence.trace.chain.elections:
+        _reign(evidence, report, election, heard)
+
+
+def _reign(
+    evidence: Evidence,
+    report: Report,
+    election: Election,
+    heard: dict[tuple[int, int], list[Message]],
+) -> None:
+    node, epoch = election.node, election.epoch
+    leader = evidence.trace.tracks[node].id
+    voters = set(election.event.detail["voters"])
+    begun = evidence.moment(election.event)
+    last_event = evidence.trace.last_led.get((node, epoch))
+    last = None if last_event is None else evidence.moment(last_event)
+    if begun is None or last is None or last_event is None or len(voters) < 2:
+        return
+    if evidence.pauses.get(node) or evidence.trace.voter_changes:
+        return  # Its clock stood still, or majorities changed: the trace alone must do.
+    report.held("I18")
+    bound = bound_ns(evidence.run.test) + SLACK_NS
+    since, seen = begun, set[int]()
+    messages = sorted(heard.get((leader, epoch), ()), key=lambda message: message.time)
+    for message in messages:
+        if message.time > last:
+            break
+        if message.time > since + bound:
+            break
+        if message.asker in voters and message.asker != leader:
+            seen.add(message.asker)
+            if len(seen) >= len(voters) // 2:
+                since, seen = message.time, set()
+    if last > since + bound:
+        report.broken(
+            "I18",
+            f"{node} still leads epoch {epoch} {(last - since) / 1e9:.1f} s after a majority of "
+            f"{sorted(voters)} had fetched from it for the last time.",
+            [election.event, last_event],
+        )

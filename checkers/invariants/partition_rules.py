@@ -1,0 +1,240 @@
+"""Partitions: C3 FencedNotInIsr, C4 LeaderInIsr, C5 LeaderEpochRule, C6 UncleanOnlyIfAllowed,
+C7 ElrDisjoint and C14 ReassignmentSane, as every change record must keep them."""
+
+from __future__ import annotations
+
+from checkers.disk_log import StoredBatch
+from checkers.invariants.broker_rules import LARGEST_BATCH
+from checkers.invariants.report import Report
+from checkers.metadata_model import NO_LEADER, MetadataModel, Partition, PartitionKey
+from checkers.replay import Step
+from checkers.run_data import RunData
+from nodes.log.uuids import LOST
+
+SAME_LEADER = -2
+SHRINK_KEEPS_EPOCH = 12
+"""metadata.version (3.6-IV0) from which on a smaller ISR bumps no leader epoch."""
+
+
+class PartitionRules:
+    """``states`` are all states of all partitions, by (topic id, partition, partition epoch)."""
+
+    def __init__(self, report: Report, run: RunData) -> None:
+        self.states: dict[tuple[bytes, int, int], Partition] = {}
+        self._report = report
+        self._elected_by_hand = any(call.f.startswith("elect") for call in run.calls)
+        self._touched: set[PartitionKey] = set()
+        self._leaderless: set[PartitionKey] = set()
+        self._unfenced = False
+
+    def begin(self, model: MetadataModel) -> None:
+        """The replay goes on from ``model``."""
+        self._touched.clear()
+        self._unfenced = False
+        self._leaderless = {k for k, p in model.partitions.items() if p.leader == NO_LEADER}
+        for (topic_id, number), partition in model.partitions.items():
+            self.states[topic_id, number, partition.partition_epoch] = partition
+
+    def broker_changed(self, step: Step) -> None:
+        """A broker that is back may lead again."""
+        assert step.change is not None
+        old, new = step.change.old, step.change.new
+        self._unfenced |= new is not None and new.active and (old is None or not old.active)
+
+    def topic_changed(self, step: Step) -> None:
+        """Partitions of a removed topic are gone."""
+        assert step.change is not None
+        if step.change.new is None:
+            gone = step.change.old
+            self._leaderless = {key for key in self._leaderless if key[0] != gone}
+            self._touched = {key for key in self._touched if key[0] != gone}
+
+    def step(self, step: Step) -> None:
+        """A partition was created or changed."""
+        assert step.change is not None
+        key, old, new = step.change.key, step.change.old, step.change.new
+        name = f"{step.model.names.get(key[0])}-{key[1]} at offset {step.offset}"
+        self.states[key[0], key[1], new.partition_epoch] = new
+        self._touched.add(key)
+        if new.leader == NO_LEADER:
+            self._leaderless.add(key)
+        else:
+            self._leaderless.discard(key)
+        self._epochs(step, name, old, new)
+        self._leader(step, name, old, new)
+        self._isr(step, name, old, new)
+        self._eligible(step, name, key[0], new)
+        if step.name == "PartitionChangeRecord":
+            self._reassignment(name, old, new)
+
+    # --- one change -----------------------------------------------------------------------
+
+    def _epochs(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
+        """C5: a leader epoch for every choice of a leader, and for a removed replica."""
+        report = self._report
+        report.held("C5")
+        if step.name == "PartitionRecord":
+            if old is not None:
+                report.broken("C5", f"{name} is created although it exists.")
+            elif (new.leader_epoch, new.partition_epoch) != (0, 0):
+                report.broken(
+                    "C5",
+                    f"{name} begins with leader epoch {new.leader_epoch} and partition epoch "
+                    f"{new.partition_epoch}.",
+                )
+            return
+        assert old is not None
+        version = step.model.features.get("metadata.version")
+        removed = set(old.replicas) - set(new.replicas)
+        shrunk = len(new.isr) < len(old.isr)
+        must = bool(removed) or (shrunk and version is not None and version < SHRINK_KEEPS_EPOCH)
+        may = must or (shrunk and (version is None or version < SHRINK_KEEPS_EPOCH))
+        bumped = step.fields.get("leader", SAME_LEADER) != SAME_LEADER
+        if must and not bumped:
+            why = f"replicas {sorted(removed)} were removed" if removed else "its ISR shrank"
+            report.broken("C5", f"{name}: {why}, and the leader epoch stays {old.leader_epoch}.")
+        elif bumped and new.leader == old.leader and not may:
+            report.broken(
+                "C5", f"{name}: the leader epoch goes to {new.leader_epoch} for no reason."
+            )
+
+    def _leader(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
+        """C4: the leader is in the ISR and active; C6: it was there before, or may be unclean."""
+        report, model = self._report, step.model
+        report.held("C4")
+        if not set(new.isr) <= set(new.replicas) or len(set(new.isr)) != len(new.isr):
+            report.broken(
+                "C4", f"{name}: ISR {list(new.isr)} of replicas {list(new.replicas)} is no subset."
+            )
+        if new.leader == NO_LEADER:
+            return
+        if new.leader not in new.isr:
+            report.broken("C4", f"{name}: leader {new.leader} is not in the ISR {list(new.isr)}.")
+        chosen = old is None or step.fields.get("leader", SAME_LEADER) != SAME_LEADER
+        if chosen and model.brokers:
+            broker = model.brokers.get(new.leader)
+            if broker is None or not broker.active:
+                how = "not registered" if broker is None else "fenced or shutting down"
+                report.broken("C4", f"{name}: leader {new.leader} is {how}.")
+        if old is None or new.leader == old.leader:
+            return
+        report.held("C6")
+        if new.leader in (*old.isr, *old.elr, *old.adding):
+            return
+        if new.recovery != 1:
+            report.broken(
+                "C6",
+                f"{name}: leader {new.leader} was neither in the ISR {list(old.isr)} nor in the "
+                f"ELR {list(old.elr)}, and the partition is not marked as recovering.",
+            )
+        last_known = not old.isr and old.last_known_elr == (new.leader,)
+        topic_id = step.change.key[0] if step.change is not None else b""
+        allowed = model.config(topic_id, "unclean.leader.election.enable") == "true"
+        if not (allowed or last_known or self._elected_by_hand):
+            report.broken(
+                "C6",
+                f"{name}: leader {new.leader} was neither in the ISR {list(old.isr)} nor in the "
+                f"ELR {list(old.elr)}, and unclean elections are not allowed.",
+            )
+
+    def _isr(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
+        """C3: only active brokers come into an ISR."""
+        if not step.model.brokers:
+            return
+        joined = set(new.isr) - set(old.isr if old is not None else ())
+        self._report.held("C3", len(joined))
+        for broker_id in sorted(joined):
+            broker = step.model.brokers.get(broker_id)
+            if broker is None or not broker.active:
+                how = "not registered" if broker is None else "fenced or shutting down"
+                self._report.broken("C3", f"{name}: broker {broker_id}, {how}, joins the ISR.")
+
+    def _eligible(self, step: Step, name: str, topic_id: bytes, new: Partition) -> None:
+        """C7: ELR and ISR do not meet, and a large enough ISR needs no ELR."""
+        if not step.model.elr_enabled():
+            return
+        self._report.held("C7")
+        both = set(new.isr) & set(new.elr)
+        if both:
+            self._report.broken("C7", f"{name}: {sorted(both)} are both in the ISR and in the ELR.")
+        told = step.model.config(topic_id, "min.insync.replicas")
+        if told is None or not told.isdigit():
+            return
+        least = min(int(told), len(new.replicas))
+        if len(new.isr) >= least and new.elr and step.fields.get("isr") is not None:
+            self._report.broken(
+                "C7",
+                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, and the ELR "
+                f"{list(new.elr)} is not empty.",
+            )
+
+    def _reassignment(self, name: str, old: Partition, new: Partition) -> None:
+        """C14: replicas come and go by way of adding and removing, and none too early."""
+        under_way = bool(old.adding or old.removing)
+        if not under_way and not (new.adding or new.removing or old.replicas != new.replicas):
+            return
+        report = self._report
+        report.held("C14")
+        strangers = {*new.adding, *new.removing} - set(new.replicas)
+        if strangers or len(set(new.replicas)) != len(new.replicas):
+            report.broken(
+                "C14",
+                f"{name}: replicas {list(new.replicas)} with adding {list(new.adding)} and "
+                f"removing {list(new.removing)}.",
+            )
+        sudden = set(new.replicas) - set(old.replicas) - set(new.adding)
+        if sudden:
+            report.broken("C14", f"{name}: {sorted(sudden)} became replicas without being added.")
+        if not under_way or new.adding or new.removing:
+            return
+        target = set(old.replicas) - set(old.removing)
+        back = set(old.replicas) - set(old.adding)
+        if len(new.replicas) < min(len(target), len(back)):
+            report.broken(
+                "C14",
+                f"{name}: the reassignment to {sorted(target)} ends with {list(new.replicas)}.",
+            )
+        elif old.adding and set(new.replicas) == target and not set(old.adding) <= set(new.isr):
+            report.broken(
+                "C14",
+                f"{name}: the reassignment to {sorted(target)} is complete although "
+                f"{sorted(set(old.adding) - set(new.isr))} are not in sync.",
+            )
+
+    # --- one batch ------------------------------------------------------------------------
+
+    def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
+        """C4: nobody goes without a leader while somebody could lead."""
+        suspects = self._leaderless & self._touched
+        if self._unfenced:
+            suspects = set(self._leaderless)
+        self._touched.clear()
+        self._unfenced = False
+        if not suspects or not model.brokers or count >= LARGEST_BATCH:
+            return
+        for key in sorted(suspects):
+            partition = model.partitions.get(key)
+            if partition is None:
+                continue
+            candidates = partition.isr
+            if not candidates and model.elr_enabled():
+                candidates = partition.elr
+            able = [b for b in candidates if _acceptable(model, partition, b)]
+            if able:
+                self._report.broken(
+                    "C4",
+                    f"After the batch at offset {batch.base}, {model.names.get(key[0])}-{key[1]} "
+                    f"has no leader although {able} could lead.",
+                )
+
+
+def _acceptable(model: MetadataModel, partition: Partition, broker_id: int) -> bool:
+    broker = model.brokers.get(broker_id)
+    if broker is None or not broker.active:
+        return False
+    if not partition.directories or broker_id not in partition.replicas:
+        return True
+    directory = partition.directories[partition.replicas.index(broker_id)]
+    if directory <= LOST:
+        return directory != LOST
+    return not broker.directories or directory in broker.directories

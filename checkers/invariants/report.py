@@ -1,0 +1,54 @@
+"""What the checks of one run say about each invariant: how much was looked at, what broke."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.findings import Findings
+from histories.trace import TraceEvent
+
+CHECKED, BROKEN, NOT_CHECKED = "checked", "broken", "not checked"
+
+
+class Report:
+    """Facts, anomalies and excuses by invariant id."""
+
+    def __init__(self) -> None:
+        self.findings = Findings()
+        self.facts: dict[str, int] = {}
+        self._reasons: dict[str, str] = {}
+
+    def held(self, invariant: str, facts: int = 1) -> None:
+        """``facts`` things were held against the invariant, whether they kept it or not."""
+        if facts > 0:
+            self.facts[invariant] = self.facts.get(invariant, 0) + facts
+
+    def unseen(self, invariant: str, why: str) -> None:
+        """There is nothing, or too little, to judge the invariant by."""
+        self._reasons.setdefault(invariant, why)
+
+    def broken(
+        self,
+        invariant: str,
+        explanation: str,
+        events: list[TraceEvent] | None = None,
+        operations: list[int] | None = None,
+    ) -> None:
+        """The invariant was broken, with the proof."""
+        self.findings.add(invariant, explanation, events, operations)
+
+    def take(self, findings: Findings) -> None:
+        """Take over what another pass has found."""
+        self.findings.merge(findings)
+
+    def of(self, invariant: str) -> dict[str, Any]:
+        """Return {"status", "facts", "anomalies" or "why"} of one invariant: never ``checked``
+        when nothing was looked at."""
+        facts = self.facts.get(invariant, 0)
+        count = self.findings.counts.get(invariant, 0)
+        if count:
+            return {"status": BROKEN, "facts": max(facts, count), "anomalies": count}
+        if facts:
+            return {"status": CHECKED, "facts": facts}
+        why = self._reasons.get(invariant, "nothing of the kind happened in this run")
+        return {"status": NOT_CHECKED, "facts": 0, "why": why}

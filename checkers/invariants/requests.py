@@ -1,0 +1,151 @@
+"""Brokers' requests and what became of them: C2 BrokerEpochFencing, C7, C8 AlterPartitionCAS,
+C11 (blocks of producer ids) and C16 SessionFencing, by captured messages."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import NO_LOG, Evidence
+from checkers.invariants.report import Report
+from checkers.log_chain import Committed
+from histories.message import Message
+
+LATE_NS = 5_000_000_000
+"""How long a request may have been under way before a newer registration was committed."""
+
+_FENCED_APIS = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "AssignReplicasToDirs")
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge what brokers were answered."""
+    if not evidence.captured:
+        return
+    controller = Controller.of(evidence)
+    report.unseen("C8", "no ISR change was asked for and answered")
+    _stale(evidence, report, controller)
+    _proposals(evidence, report, controller)
+    _blocks(evidence, report)
+
+
+def _stale(evidence: Evidence, report: Report, controller: Controller) -> None:
+    """C2: an epoch that was never given, or not any more, is refused."""
+    given: dict[int, dict[int, int]] = {}
+    for broker_id, epoch, offset in controller.brokers.epochs:
+        given.setdefault(broker_id, {})[epoch] = offset
+    for api in _FENCED_APIS:
+        for message in evidence.of(api):
+            body, answer = message.request, message.response
+            if body is None or answer is None or answer.get("error_code") != 0:
+                continue
+            broker_id, epoch = body["broker_id"], body["broker_epoch"]
+            epochs = given.get(broker_id, {})
+            report.held("C2")
+            told = f"{evidence.name(message.replier)} accepts {api} of broker {broker_id}"
+            if epoch not in epochs:
+                if evidence.log.whole and not evidence.log.missing:
+                    report.broken("C2", f"{told} with epoch {epoch}, which was never given.")
+                continue
+            newer = [(e, offset) for e, offset in epochs.items() if e > epoch]
+            for later, offset in newer:
+                since = _committed_at(evidence, evidence.trace.chain.committed.get(offset))
+                if since is not None and message.time > since + LATE_NS:
+                    report.broken(
+                        "C2",
+                        f"{told} with epoch {epoch}, {(message.time - since) / 1e9:.1f} s after "
+                        f"epoch {later} was committed.",
+                    )
+
+
+def _committed_at(evidence: Evidence, entry: Committed | None) -> int | None:
+    if entry is None or entry.event is None:
+        return None
+    return evidence.moment(entry.event)
+
+
+def _proposals(evidence: Evidence, report: Report, controller: Controller) -> None:
+    """C8: an accepted ISR was proposed by the leader of just the state it replaced."""
+    if not controller.replay.records:
+        report.unseen("C8", NO_LOG)
+        return
+    epochs = {broker_id: epoch for broker_id, epoch, _ in controller.brokers.epochs}
+    given = {(broker_id, epoch) for broker_id, epoch, _ in controller.brokers.epochs}
+    for message in evidence.of("AlterPartition"):
+        body, answer = message.request, message.response
+        if body is None or answer is None or answer.get("error_code") != 0:
+            continue
+        answers = {
+            (bytes(topic["topic_id"]), part["partition_index"]): part
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+        }
+        for topic in body["topics"]:
+            for part in topic["partitions"]:
+                key = bytes(topic["topic_id"]), part["partition_index"]
+                done = answers.get(key)
+                if done is not None and done["error_code"] == 0:
+                    report.held("C8")
+                    wrong = _proposal(controller, body["broker_id"], key, part, done)
+                    wrong = wrong or _members(part, epochs, given)
+                    if wrong is not None:
+                        report.broken("C8", _told(evidence, message, key, wrong))
+
+
+def _told(evidence: Evidence, message: Message, key: tuple[bytes, int], wrong: str) -> str:
+    return (
+        f"{evidence.name(message.replier)} accepted an ISR of partition {key[1]} of topic id "
+        f"{key[0].hex()} {wrong}"
+    )
+
+
+def _proposal(
+    controller: Controller,
+    broker_id: int,
+    key: tuple[bytes, int],
+    part: dict[str, Any],
+    done: dict[str, Any],
+) -> str | None:
+    asked, told = (part["leader_epoch"], part["partition_epoch"]), done["partition_epoch"]
+    before = controller.partitions.states.get((*key, part["partition_epoch"]))
+    after = controller.partitions.states.get((*key, told))
+    if before is not None:
+        if before.leader != broker_id:
+            return f"proposed by broker {broker_id}; its leader then was {before.leader}."
+        if before.leader_epoch != asked[0]:
+            return f"of leader epoch {asked[0]}; it was {before.leader_epoch} then."
+    if told not in (asked[1], asked[1] + 1):
+        return f"proposed at partition epoch {asked[1]} as partition epoch {told}."
+    if after is not None and sorted(after.isr) != sorted(done["isr"]):
+        return f"as {done['isr']}; the committed log holds {list(after.isr)}."
+    return None
+
+
+def _members(
+    part: dict[str, Any], epochs: dict[int, int], given: set[tuple[int, int]]
+) -> str | None:
+    """Members must be named by an epoch they were given; -1 stands for not known."""
+    for member in part.get("new_isr_with_epochs") or ():
+        broker_id, epoch = member["broker_id"], member["broker_epoch"]
+        if epoch != -1 and broker_id in epochs and (broker_id, epoch) not in given:
+            return f"with broker {broker_id} epoch {epoch}, which was never given."
+    return None
+
+
+def _blocks(evidence: Evidence, report: Report) -> None:
+    """C11: no two blocks of producer ids overlap."""
+    blocks: list[tuple[int, int]] = []
+    for message in evidence.of("AllocateProducerIds"):
+        answer = message.response
+        if answer is not None and answer.get("error_code") == 0:
+            begin = answer["producer_id_start"]
+            blocks.append((begin, begin + answer["producer_id_len"]))
+    blocks.sort()
+    report.held("C11", len(blocks))
+    for (begin, end), (following, _) in pairwise(blocks):
+        if following < end:
+            report.broken(
+                "C11",
+                f"Producer ids from {following} on were given away twice: in the blocks that begin "
+                f"at {begin} and at {following}.",
+            )

@@ -1,0 +1,122 @@
+"""Sessions of brokers: C16 SessionFencing (KIP-631, KAFKA-18138).
+
+A broker that is silent is fenced by the active controller within its session time-out and
+some periods, counted from its last contact or from the claim of the controller, whichever
+was later. Only what an active controller that lived on must have done is held against it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import Evidence
+from checkers.invariants.report import Report
+from histories.trace import TraceEvent
+
+SESSION_MS = 9000
+SLACK_NS = 3_000_000_000
+_MS = 1_000_000
+
+
+class _Reign(NamedTuple):
+    """An active controller: from its claim to the last sign of it; ``lag`` in ns is paused."""
+
+    node: str
+    begun: int
+    last: int
+    event: TraceEvent
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge C16."""
+    if not evidence.captured:
+        return
+    contacts: dict[int, list[int]] = {}
+    for api in ("BrokerHeartbeat", "BrokerRegistration"):
+        for message in evidence.of(api):
+            if message.request is not None:
+                contacts.setdefault(message.request["broker_id"], []).append(message.time)
+    if not contacts:
+        report.unseen("C16", "no broker sent a heartbeat")
+        return
+    bound = session_ns(evidence) * 5 // 4 + SLACK_NS
+    bound += session_ns(evidence) // 8 * len(contacts)
+    unfenced = _unfenced(evidence)
+    if unfenced is None:
+        report.unseen("C16", "when registrations were committed is not known for all of them")
+        return
+    reigns = list(_reigns(evidence))
+    for broker_id, times in sorted(contacts.items()):
+        times.sort()
+        for begin, end in unfenced.get(broker_id, ()):
+            report.held("C16")
+            _judge(evidence, report, broker_id, times, (begin, end), reigns, bound)
+
+
+def session_ns(evidence: Evidence) -> int:
+    """Return the session time-out of the run's brokers."""
+    knobs = evidence.run.test.get("knobs")
+    node = knobs.get("node") if isinstance(knobs, dict) else None
+    settings = node if isinstance(node, dict) else evidence.run.test
+    return int(settings.get("session_timeout_ms", SESSION_MS)) * _MS
+
+
+def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
+    """Return when (ns) each broker was registered and not fenced, as committed."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    since: dict[int, int] = {}
+    for offset, broker_id, is_unfenced in Controller.of(evidence).brokers.states:
+        entry = evidence.trace.chain.committed.get(offset)
+        at = None if entry is None or entry.event is None else evidence.moment(entry.event)
+        if at is None:
+            return None
+        if is_unfenced:
+            since.setdefault(broker_id, at)
+        elif broker_id in since:
+            spans.setdefault(broker_id, []).append((since.pop(broker_id), at))
+    for broker_id, begin in since.items():
+        spans.setdefault(broker_id, []).append((begin, 1 << 62))
+    return spans
+
+
+def _reigns(evidence: Evidence) -> list[_Reign]:
+    reigns = []
+    for claim in evidence.trace.claims:
+        last = evidence.trace.last_led.get((claim.node, claim.epoch))
+        begun = evidence.moment(claim)
+        ended = None if last is None else evidence.moment(last)
+        if begun is not None and ended is not None and not evidence.pauses.get(claim.node):
+            reigns.append(_Reign(claim.node, begun, ended, claim))
+    return reigns
+
+
+def _judge(
+    evidence: Evidence,
+    report: Report,
+    broker_id: int,
+    times: list[int],
+    span: tuple[int, int],
+    reigns: list[_Reign],
+    bound: int,
+) -> None:
+    begin, end = span
+    for reign in reigns:
+        # The silence that this controller had to end: from its claim or the last contact on.
+        since = max(reign.begun, begin)
+        while True:
+            place = bisect_right(times, since + bound)
+            heard = times[place - 1] if place else -1
+            if heard <= since:
+                break
+            since = heard
+        deadline = since + bound
+        if deadline < min(end, reign.last):
+            report.broken(
+                "C16",
+                f"{reign.node}, active controller, heard nothing of broker {broker_id} for more "
+                f"than {bound / 1e9:.1f} s and did not fence it.",
+                [reign.event],
+            )
+            return

@@ -1,0 +1,140 @@
+"""Snapshots: I19 SnapshotConsistency, I20 SnapshotValidId, I21 SnapshotAtLogStart, I22
+LeaderNeverLoadsSnapshot, C5's epochs as snapshots tell them, C12 for what they contain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.committed_log import Snapshot
+from checkers.disk_log import disk_logs
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
+from checkers.invariants.report import Report
+from checkers.replay import Replay
+from nodes.log.snapshots import parse_snapshot_name
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge what snapshot files are called and what they hold."""
+    if not evidence.run.images:
+        for invariant in ("I19", "I20", "I21"):
+            report.unseen(invariant, NO_IMAGES)
+    else:
+        for invariant in ("I19", "I20"):
+            report.unseen(invariant, "no snapshots in this run")
+        report.unseen("I21", "every log begins at offset 0")
+    snapshots = [s for s in evidence.log.snapshots if s.id[0] > 0]
+    replayed = Controller.of(evidence).replay
+    _contents(evidence, report, replayed, snapshots)
+    _names(evidence, report, replayed, snapshots)
+    _starts(evidence, report)
+    _fetched(evidence, report)
+
+
+def _contents(
+    evidence: Evidence, report: Report, replayed: Replay, snapshots: list[Snapshot]
+) -> None:
+    """I19: the state of a snapshot is that of the log before its end, on every node."""
+    report.held("I19", replayed.compared)
+    if snapshots:
+        report.unseen("I19", NO_LOG if not evidence.log.segments else "no log reaches a snapshot")
+    for snapshot, section, key, expected, found in replayed.differences:
+        what = f"{section} {_plain(key)}"
+        report.broken(
+            "I19",
+            f"{snapshot.where}: snapshot {snapshot.id} says {_plain(found)} of {what}; the log "
+            f"before its end gives {_plain(expected)}.",
+        )
+    for snapshot, why in replayed.unreadable:
+        report.broken("I19", f"{snapshot.where}: snapshot {snapshot.id} cannot be read: {why}.")
+
+
+def _plain(value: Any) -> str:
+    text = repr(value) if value is not None else "nothing"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _names(evidence: Evidence, report: Report, replayed: Replay, snapshots: list[Snapshot]) -> None:
+    """I20: the name is the end of a committed batch and its epoch; the file is whole; its
+    voters are those in force there."""
+    ends: dict[int, int] = {0: 0}
+    for segment in evidence.log.segments:
+        for batch in segment.batches:
+            ends[batch.last + 1] = batch.epoch
+    reach = [(s.start, s.end) for s in evidence.log.segments if s.batches]
+    high_watermark = evidence.high_watermark
+    for snapshot in snapshots:
+        end, epoch = snapshot.id
+        report.held("I20")
+        if snapshot.damage is not None:
+            report.broken("I20", f"{snapshot.where}: {snapshot.damage}.")
+            continue
+        if high_watermark >= 0 and end > high_watermark and not evidence.trace.gaps:
+            report.broken(
+                "I20",
+                f"{snapshot.where}: snapshot {snapshot.id} ends above every high watermark, the "
+                f"highest being {high_watermark}.",
+            )
+        if any(start < end <= stop for start, stop in reach) and ends.get(end) != epoch:
+            held = f"a batch of epoch {ends[end]} ends there" if end in ends else "no batch ends"
+            report.broken(
+                "I20",
+                f"{snapshot.where}: snapshot {snapshot.id} names offset {end}, where {held} in the "
+                "committed log.",
+            )
+        _voters(report, replayed, snapshot, complete=evidence.log.whole)
+
+
+def _voters(report: Report, replayed: Replay, snapshot: Snapshot, *, complete: bool) -> None:
+    """The header names the voters in force at the end (KIP-853)."""
+    if snapshot.header is None or not complete:
+        return
+    voters = [found for offset, found in replayed.voters if offset < snapshot.id[0]]
+    levels = [level for offset, level in replayed.levels if offset < snapshot.id[0]]
+    if not voters or not levels or levels[-1] < 1:
+        return
+    told = snapshot.header.voters
+    wanted = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in voters[-1]}
+    found = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in told or ()}
+    if wanted != found:
+        report.broken(
+            "I20",
+            f"{snapshot.where}: snapshot {snapshot.id} names the voters "
+            f"{sorted(voter for voter, _ in found)}; in force were "
+            f"{sorted(voter for voter, _ in wanted)}.",
+        )
+
+
+def _starts(evidence: Evidence, report: Report) -> None:
+    """I21: what a log does not hold any more is in a snapshot beside it."""
+    for log in disk_logs(evidence.run):
+        if log.start == 0:
+            continue
+        report.held("I21")
+        ids = [parse_snapshot_name(name) for name, _ in log.image.snapshots]
+        latest = max((each[0] for each in ids if each is not None), default=-1)
+        if latest < log.start:
+            report.broken(
+                "I21",
+                f"{log.image.node}'s disk ({log.image.label}): the log begins at offset "
+                f"{log.start}, and no snapshot reaches it (the last ends at {latest}).",
+            )
+
+
+def _fetched(evidence: Evidence, report: Report) -> None:
+    """I22: a leader has all that is committed, so it never needs a snapshot."""
+    report.unseen("I22", "nobody fetched or installed a snapshot")
+    report.held("I22", evidence.trace.kinds.get("install", 0))
+    for message in evidence.of("FetchSnapshot"):
+        if message.request is None:
+            continue
+        report.held("I22")
+        epoch = message.request.current_leader_epoch
+        leader = evidence.trace.leaders.get(epoch)
+        if leader is not None and leader[0] == message.asker:
+            report.broken(
+                "I22",
+                f"{evidence.name(message.asker)}, leader of epoch {epoch}, fetches snapshot "
+                f"({message.request.snapshot_end}, {message.request.snapshot_epoch}).",
+                [leader[1]],
+            )

@@ -1,0 +1,101 @@
+"""Votes: I2 VoteOnce, I3 VotePersisted, I4 VoteUpToDate, I5 LeaderHasMajority, I6
+MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounted."""
+
+from __future__ import annotations
+
+from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from checkers.invariants.report import Report
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Count what the trace pass has judged; judge what messages add."""
+    trace, disks = evidence.trace, evidence.disks
+    if not trace.count:
+        for invariant in ("I2", "I3", "I4", "I5", "I6", "I16", "I17", "I27"):
+            report.unseen(invariant, NO_TRACE)
+        return
+    grants = trace.kinds.get("grant", 0)
+    report.held("I2", sum(len(track.votes) for track in trace.tracks.values()))
+    report.held("I3", disks.facts.get("I3", 0) + trace.restarts_after_vote)
+    report.unseen("I3", "no vote was followed by a restart or a disk image")
+    report.held("I4", grants)
+    report.held("I5", len(trace.chain.elections))
+    report.held("I6", trace.count + disks.facts.get("I6", 0))
+    report.held("I16", trace.prospective)
+    report.held("I27", len(trace.chain.elections))
+    _granted(evidence, report)
+    _stickiness(evidence, report)
+
+
+def _granted(evidence: Evidence, report: Report) -> None:
+    """I2 and I16 by messages: one candidate per epoch and disk; a pre-vote asks for no new epoch.
+
+    Only exchanges, requests with their answers, tell which vote was granted to whom.
+    """
+    votes: dict[tuple[int, bytes, int], int] = {}
+    for message in evidence.of("Vote"):
+        request, answer = message.request, message.response
+        if request is None:
+            continue
+        if request.pre_vote:
+            track = evidence.trace.by_id.get(message.asker)
+            report.held("I16")
+            if track is not None and not track.gap and request.epoch > track.epoch_seen:
+                report.broken(
+                    "I16",
+                    f"{evidence.name(message.asker)} asks for pre-votes of epoch {request.epoch}, "
+                    f"but was never in an epoch above {track.epoch_seen}.",
+                )
+            continue
+        if answer is None or not answer.vote_granted:
+            continue
+        voter = evidence.trace.by_id.get(message.replier)
+        if voter is not None and voter.wiped and not any(request.voter_directory):
+            continue  # Which of its disks voted cannot be told.
+        report.held("I2")
+        key = message.replier, request.voter_directory, request.epoch
+        known = votes.setdefault(key, request.candidate_id)
+        if known != request.candidate_id:
+            report.broken(
+                "I2",
+                f"{evidence.name(message.replier)} told {evidence.name(known)} and "
+                f"{evidence.name(request.candidate_id)} that they have its vote of epoch "
+                f"{request.epoch}.",
+            )
+
+
+def _stickiness(evidence: Evidence, report: Report) -> None:
+    """I17: a follower that has fetched from its leader grants no pre-vote of the epoch.
+
+    One answer may have been to a request of an earlier state, two may not.
+    """
+    if not evidence.captured:
+        report.unseen("I17", NO_MESSAGES)
+        return
+    report.unseen("I17", "no pre-vote was asked of anybody")
+    report.held("I17", sum(1 for m in evidence.of("Vote") if m.request and m.request.pre_vote))
+    fetched: dict[tuple[int, int], list[int]] = {}
+    if not evidence.trace.follower_grants:
+        return
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if message.request is not None or answer is None:
+            continue  # When a node answered is not when the asker knew.
+        if answer.error == answer.partition_error == 0:
+            fetched.setdefault((message.asker, answer.leader_epoch), []).append(message.time)
+    for since, event in evidence.trace.follower_grants:
+        at = evidence.moment(event)
+        if at is None:
+            continue
+        begun = at - (event.mono - since) * 1000
+        own = evidence.trace.tracks[event.node].id
+        count = sum(begun < time < at for time in fetched.get((own, event.epoch), ()))
+        report.held("I17")
+        if count >= 2:
+            report.broken(
+                "I17",
+                f"{event.node} follows {evidence.name(event.leader)} in epoch {event.epoch}, has "
+                f"fetched from it {count} times, and yet granted a pre-vote to "
+                f"{evidence.name(event.detail['candidate'])}.",
+                [event],
+            )
