@@ -27,7 +27,6 @@ from nodes.consensus.effects import (
     WriteQuorumState,
 )
 from nodes.consensus.recovered import Recovered, SnapshotFile
-from nodes.log.files import LogCorruptError
 from nodes.log.snapshots import read_header
 
 Durable = (
@@ -287,19 +286,14 @@ class Disk:
         """A process starts: repair what a crash left half done, make durable what is read
         before it is trusted, and return it.
 
-        Raises SnapshotCorruptError for a damaged snapshot and LogCorruptError for what no crash
-        can have done, as ``nodes.log`` does.
+        Raises SnapshotCorruptError for a damaged snapshot.
         """
         self.parts.clear()
         latest = self.latest
         if latest is not None:
-            if _age(latest) > (self.end_epoch, self.end_offset):
+            newer = _age(latest) > (self.end_epoch, self.end_offset)
+            if newer or latest[0] > self.end_offset:
                 self._empty(latest[0])
-            elif latest[0] > self.end_offset:
-                raise LogCorruptError(
-                    f"the log ends at {self.end_offset} in epoch {self.end_epoch}, and snapshot"
-                    f" {latest} goes further in an older epoch"
-                )
         self._forget_snapshots(self.start)
         self.flushed = len(self.log)
         names = sorted(self.snapshots, key=_age)

@@ -13,7 +13,7 @@ from nodes.log.layout import is_stale, segment_name, segment_offsets
 from nodes.log.media import Media
 from nodes.log.scan import scan_segment
 from nodes.log.snapshot_files import SnapshotFiles
-from nodes.log.snapshots import SnapshotCorruptError, snapshot_name
+from nodes.log.snapshots import SnapshotCorruptError
 
 
 class LogCorruptError(Exception):
@@ -71,13 +71,11 @@ def find_log(
     _read_segments(directory, media, epochs, found)
     _read_snapshots(snapshots, found)
     last_epoch = epochs.entries[-1][0] if epochs.entries else found.epoch_before or 0
-    if (latest[1], latest[0]) > (last_epoch, found.end_offset):
+    newer = (latest[1], latest[0]) > (last_epoch, found.end_offset)
+    if newer or latest[0] > found.end_offset:
+        # A crash came between a snapshot's end and its installation. What is in the log is
+        # below the snapshot; where it is of a newer epoch it was never committed.
         found.restart = latest
-    elif latest[0] > found.end_offset:
-        raise LogCorruptError(
-            f"{directory}: the log ends at {found.end_offset} in epoch {last_epoch}, and "
-            f"{snapshot_name(*latest)} goes further in an older epoch"
-        )
     if found.restart is not None:
         found.snapshots = [file for file in found.snapshots if file.end_offset >= latest[0]]
     return found

@@ -174,6 +174,19 @@ def test_a_wiped_disk_is_no_voter(cluster_of: Make) -> None:
     assert leader.high_watermark == committed, "only one of three voters has it"
 
 
+def test_a_wiped_leader_comes_back_as_somebody_else(cluster_of: Make) -> None:
+    """The others still say that its id leads; it is not that replica."""
+    cluster = dynamic(cluster_of)
+    old = cluster.leader().node_id
+    cluster.kill(old)
+    cluster.wipe(old)
+    fresh = cluster.start(old)
+    assert cluster.run(10_000, lambda: cluster.leader() is not None and fresh.leader_id > 0)
+    assert not fresh.is_voter
+    cluster.run(3000)
+    assert (old, bytes(16)) not in cluster.leader().state.observers
+
+
 def test_a_wiped_controller_joins_again_by_itself(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of, auto_join=True)
     lost = follower_of(cluster)

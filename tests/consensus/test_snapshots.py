@@ -217,3 +217,29 @@ def test_fetch_snapshot_of_a_foreign_cluster_or_from_a_follower_is_refused(
     assert snapshots.serve(follower, asked)[0].partition_error == errors.NOT_LEADER_OR_FOLLOWER
     foreign = request(leader, cluster_id="another")
     assert snapshots.serve(leader, foreign)[0].error == errors.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_crash_between_download_and_installation_is_repaired(cluster_of: Make) -> None:
+    """The log goes beyond the snapshot, but in an epoch in which nothing was committed."""
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    node = leader.node_id
+    cluster.cut = lambda source, target: node in (source, target)
+    for k in range(10):
+        cluster.append(leader, b"lost%d" % k)
+        cluster.run(30)
+    tail = leader.log.end_offset
+    assert cluster.run(10_000, lambda: cluster.leader() is not leader)
+    cluster.kill(node)
+    new = cluster.elect()
+    cluster.append(new, b"kept")
+    cluster.run(1000)
+    end, epoch = cluster.snapshot(new.node_id)
+    assert end < tail
+    content = cluster.disks[new.node_id].snapshots[end, epoch]
+    cluster.disks[node].snapshots[end, epoch] = content
+    replica = cluster.start(node)
+    assert (replica.log.start_offset, replica.log.end_offset) == (end, end)
+    cluster.cut = lambda source, target: False
+    assert cluster.run(5000, lambda: replica.high_watermark == new.high_watermark)
+    assert cluster.loaded[node] == cluster.loaded[new.node_id]

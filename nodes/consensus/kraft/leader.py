@@ -125,7 +125,7 @@ class Leader:
                 if voter.is_replica(replica_id, directory) and voter_id not in self.voters:
                     self.voters[voter_id] = known.pop((replica_id, directory))
             self.voters.setdefault(voter_id, Progress())
-        self.observers = {key: p for key, p in known.items() if key[0] != self.leader_id}
+        self.observers = {k: p for k, p in known.items() if p.last_fetch >= 0}
         self.voter_set = voters
         self.fetched &= set(voters.ids)
         if len(voters) > 1 or self.leader_id not in self.voters:

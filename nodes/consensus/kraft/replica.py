@@ -241,6 +241,9 @@ class Replica(Replication):
         """
         if epoch < self.epoch:
             return
+        if leader_id == self.node_id and not self.is_voter:
+            # The leader had this id and another disk; this replica is not it (KIP-853).
+            leader_id = -1
         if leader_id >= 0 and endpoint is None:
             endpoint = self.voter_set.endpoint(leader_id)
         if epoch > self.epoch:

@@ -70,14 +70,18 @@ class Replication(Member):
             if latest.end_offset > 0:
                 self.committed.append(Snapshot(*latest.id, recovered.latest))
                 self._delivered = latest.end_offset
-        self.log = ReplicatedLog((), recovered.start_offset, base)
-        for batch in recovered.batches:
-            found = parse_header(batch)
-            self.log.append(batch, found)
-            if found.is_control and found.last_offset >= base[0]:
-                self.read_control(batch)
+        self.log = ReplicatedLog(recovered.batches, recovered.start_offset, base)
         if self.log.end_offset < base[0]:
             raise FatalError(f"the log ends at {self.log.end_offset}, before snapshot {base}")
+        if self.log.start_offset < base[0] and self.log.epoch_at(base[0] - 1) != base[1]:
+            # A crash came between the end of a download and its installation: the log is not
+            # what the snapshot stands for, so what differs was never committed.
+            self.effects.append(InstallSnapshot(*base))
+            self.log.restart(base[0], base)
+            self.snapshots = self.snapshots[-1:]
+        for batch in self.log.batches_between(base[0], self.log.end_offset):
+            if parse_header(batch).is_control:
+                self.read_control(batch)
         self.note_voters()
 
     # --- the log ------------------------------------------------------------------------

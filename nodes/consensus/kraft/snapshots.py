@@ -179,6 +179,7 @@ def start_download(replica: Replica, follower: Follower, end_offset: int, epoch:
             f"{replica.high_watermark}"
         )
     follower.download = Download(end_offset, epoch)
+    replica.trace("download", {"end": end_offset, "epoch": epoch})
 
 
 def request_piece(replica: Replica, download: Download) -> FetchSnapshotRequest:
