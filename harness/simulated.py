@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 
+from checkers.capture import Capture
 from checkers.run_data import DiskImage, RunData
 from harness.options import RunOptions, repeat_command
+from harness.simulated_capture import listen
 from harness.simulated_clients import VirtualClients
 from harness.simulated_cluster import SimulatedCluster
 from harness.simulated_environment import SimulatedEnvironment
@@ -57,11 +59,18 @@ class SimResult:
     processed: int
     knobs: Knobs
     test: dict[str, Any]
+    capture: Capture
 
     def data(self) -> RunData:
         """Return the run as checkers want it."""
         return RunData.from_memory(
-            self.ops, self.events, self.faults, self.images, self.test, ordered=True
+            self.ops,
+            self.events,
+            self.faults,
+            self.images,
+            self.test,
+            ordered=True,
+            capture=self.capture,
         )
 
 
@@ -94,6 +103,7 @@ def simulate(
         watch = Invariants(
             world, knobs.node.get("fetch_timeout_ms", 2000), cluster.configured_voters
         )
+        capture = listen(world)
         env = SimulatedEnvironment(world, cluster)
         planned = PlannedFaults(
             world, env, injector(env, lambda: world.now * 1000), schedule, limit
@@ -133,6 +143,7 @@ def simulate(
         processed=world.processed,
         knobs=knobs,
         test=test,
+        capture=capture,
     )
 
 

@@ -41,8 +41,9 @@ class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
     ``calls`` are those of clients. ``on_reply`` is told of each answer a node gives to a
-    quorum request of another. A host's open requests are known by correlation id, those that
-    are none of the quorum by its complement.
+    quorum request of another, ``on_api_reply`` of each to another request of a node. A host's
+    open requests are known by correlation id, those that are none of the quorum by its
+    complement.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Wires:
         self.network = Network(seed, knobs)
         self.calls = Calls(time, hosts, deliver, self._token)
         self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
+        self.on_api_reply: list[Callable[[Host, Rpc, dict[str, Any]], None]] = []
         self._time = time
         self._hosts = hosts
         self._by_name = {host.name: host for host in hosts.values()}
@@ -154,7 +156,9 @@ class Wires:
             raise FatalError(f"a client's answer to another node: {effect!r}")
         if isinstance(effect, ApiReply):
             assert isinstance(target.message, ApiMessage)
-            target.answer = _api_answer(target.message, effect.body)
+            target.answer = body = _api_answer(target.message, effect.body)
+            for heard in self.on_api_reply:
+                heard(host, target, body)
         else:
             assert isinstance(effect, Reply)
             for told in self.on_reply:

@@ -1,0 +1,38 @@
+"""Captures the messages of a simulated run, for the checkers that judge by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.capture import Capture
+from nodes.consensus.effects import Reply, ResponseReceived
+from nodes.consensus.kraft.messages import FetchResponse
+from simulation.host import Host
+from simulation.network import ApiMessage, Rpc
+from simulation.world import World
+
+
+def listen(world: World) -> Capture:
+    """Return what will hold the messages of ``world``.
+
+    Each request is kept with its answer, at the moment the answer is given; answers to Fetch
+    once more as the asker hears of them.
+    """
+    capture = Capture()
+
+    def on_reply(host: Host, rpc: Rpc, effect: Reply) -> None:
+        capture.exchange(world.now * 1000, rpc.source, host.id, rpc.message, effect.message)
+
+    def on_api_reply(host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
+        asked = rpc.message
+        assert isinstance(asked, ApiMessage)
+        capture.api(world.now * 1000, rpc.source, host.id, asked.api, asked.body, body)
+
+    def on_response(host: Host, event: ResponseReceived) -> None:
+        if type(event.message) is FetchResponse:
+            capture.answer(world.now * 1000, host.id, event.source, event.message)
+
+    world.wires.on_reply.append(on_reply)
+    world.wires.on_api_reply.append(on_api_reply)
+    world.on_response.append(on_response)
+    return capture
