@@ -1,24 +1,31 @@
-"""Apache Kafka's DumpLogSegments reads what our controllers write as we read it ourselves."""
+"""Apache Kafka's DumpLogSegments and metadata shell read what our controllers write as we do."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nodes.log.uuids import to_text
 from oracle.dump import difference, kafka_dump, our_dump, re_encoded
+from oracle.images import snapshot_image
+from oracle.java import Ran
 from oracle.quorum import OURS, Quorum
 from oracle.release import OracleError
 
 pytestmark = pytest.mark.oracle
+Tool = Callable[..., Ran]
+SHELL = "org.apache.kafka.shell.MetadataShell"
 
 
 @pytest.fixture(scope="module")
 def logs(make_quorum: Callable[..., Quorum]) -> list[Path]:
     """Segments and snapshots of three of ours: topics, configs, deletions, two leaders."""
-    quorum = make_quorum(OURS, OURS, OURS)
+    often = {"metadata.log.max.record.bytes.between.snapshots": 1000}
+    quorum = make_quorum(OURS, OURS, OURS, properties=often)
     quorum.start()
     leader = quorum.leader()
     for number in range(5):
@@ -42,7 +49,7 @@ def logs(make_quorum: Callable[..., Quorum]) -> list[Path]:
         for pattern in ("*.log", "*.checkpoint")
         for path in sorted(controller.log.glob(pattern))
     ]
-    assert len(found) >= 3
+    assert {path.suffix for path in found} == {".log", ".checkpoint"}
     return found
 
 
@@ -56,12 +63,31 @@ def test_every_batch_and_record_is_read_as_we_read_it(logs: list[Path]) -> None:
         names |= {record.name for batch in ours for record in batch.records}
     assert names >= {
         "LeaderChange",
+        "SnapshotHeader",
+        "SnapshotFooter",
         "FeatureLevelRecord",
         "TopicRecord",
         "PartitionRecord",
         "ConfigRecord",
         "RemoveTopicRecord",
+        "RegisterControllerRecord",
     }
+
+
+def test_a_snapshot_is_an_image_in_the_metadata_shell(logs: list[Path], tool: Tool) -> None:
+    path = [path for path in logs if path.suffix == ".checkpoint"][-1]
+    ours = snapshot_image(path)
+    assert ours.topics
+    said = tool(SHELL, "--snapshot", str(path), "tree", "/image/topics/byName").stdout
+    lines = [line.strip() for line in said.splitlines()]
+    topics = {line.removesuffix(":") for line in lines if re.fullmatch(r"[a-z]+(-\d)?:", line)}
+    assert topics - {"id", "name"} == set(ours.topics)
+    assert {to_text(topic.topic_id) for topic in ours.topics.values()} <= set(lines)
+    partitions = [line for line in lines if line.startswith("PartitionRegistration(")]
+    assert len(partitions) == len(ours.partitions)
+    for partition in ours.partitions.values():
+        told = f"replicas={list(partition.replicas)}", f"isr={list(partition.isr)}"
+        assert any(all(part in line for part in told) for line in partitions), partition
 
 
 def test_a_damaged_log_is_complained_of(logs: list[Path], tmp_path: Path) -> None:
