@@ -209,9 +209,9 @@ class Node:
         if not self.config.controller:
             return
         body = self.controller.registration_due(now)
-        leader = controller_of(self._quorum)
         if body is None:
             return
+        leader = controller_of(self._quorum)
         if leader is None:
             self.controller.registration_answered(None, now)
             return

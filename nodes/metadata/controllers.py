@@ -16,7 +16,7 @@ from nodes.metadata.features import (
     SUPPORTED_FEATURES,
     unsupported_finalized,
 )
-from nodes.metadata.image_values import ImageView, Listener
+from nodes.metadata.image_values import ControllerRegistration, ImageView, Listener
 from nodes.metadata.operation import Body, Context, Outcome, Record
 from nodes.protocol.errors import (
     INVALID_REQUEST,
@@ -132,14 +132,22 @@ class OwnRegistration:
         self.identity = identity
         self._backoff_ms = FIRST_BACKOFF_MS
         self._next = 0
+        self._good: ControllerRegistration | None = None
 
     def is_missing(self, image: ImageView) -> bool:
         """Tell whether ``image`` lacks the registration, and may hold one."""
-        return (
-            self.identity is not None
-            and metadata_version(image) >= CONTROLLER_REGISTRATION
-            and not self.identity.is_registered(image)
-        )
+        identity = self.identity
+        if identity is None:
+            return False
+        known = image.controllers.get(identity.controller_id)
+        if known is not None and known is self._good:
+            return False  # Asked in every step: the same registration is not compared again.
+        if metadata_version(image) < CONTROLLER_REGISTRATION:
+            return False
+        if not identity.is_registered(image):
+            return True
+        self._good = known
+        return False
 
     def deadline(self, image: ImageView) -> int:
         """Return when :meth:`due` has something to send."""

@@ -163,6 +163,8 @@ class Loader:
 
         Raises :class:`FatalError` for what cannot be read or contradicts the image.
         """
+        if not (self._queue or self._load or self._garbage):
+            return False
         while records > 0 and self.busy:
             if self._load is not None:
                 done = self._load.work(records)
