@@ -1,4 +1,6 @@
-"""Controllers on hosts: put them there, start them, signal them, bring back what they wrote.
+"""Nodes on hosts: put them there, start them, signal them, bring back what they wrote.
+
+Controllers come first in the order of hosts, brokers follow them.
 
 On every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
 ``/var/lib/kraftwreck`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
@@ -22,10 +24,12 @@ from harness.agent import Agent
 from harness.archive import PROJECT_TREE, build_archive, digest
 from harness.clusters.cluster import Host
 from harness.environment import Evidence
+from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from harness.remote import Remote, RemoteError, on_all
 from nodes.draw import draw
 
 PORT = 9093
+BROKER_PORT = 9092
 CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
 CONFIG = "/etc/kraftwreck/controller.properties"
 DATA = "/var/lib/kraftwreck"
@@ -47,15 +51,20 @@ _PROVISION_TIMEOUT_S = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What all controllers of a run share.
+    """What all nodes of a run share.
 
-    ``tree`` is the folder of the node code, a mutated copy for planted bugs. ``extra`` are
-    further properties, which win over the ones written here.
+    ``brokers`` of the hosts, the last ones, are brokers; with ``combined`` the others are
+    controllers and brokers, otherwise controllers. ``port`` is that of controllers,
+    ``broker_port`` that of brokers. ``tree`` is the folder of the node code, a mutated copy
+    for planted bugs. ``extra`` are further properties, which win over the ones written here.
     """
 
     seed: int
     tree: Path = PROJECT_TREE
     port: int = PORT
+    brokers: int = 0
+    combined: bool = False
+    broker_port: int = BROKER_PORT
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -65,16 +74,36 @@ class Settings:
         return base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
 
 
-def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
-    """Return the configuration of the controller on ``host``."""
-    voters = ",".join(f"{each.node_id}@{each.ip}:{settings.port}" for each in hosts)
+def roles(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
+    """Return the ``process.roles`` of every host, by name."""
+    controllers = len(hosts) - settings.brokers
+    if controllers < 1:
+        raise ValueError(f"{len(hosts)} hosts are too few for {settings.brokers} brokers")
+    role = CONTROLLER_AND_BROKER if settings.combined else CONTROLLER
     return {
-        "process.roles": "controller",
+        host.name: role if position < controllers else BROKER for position, host in enumerate(hosts)
+    }
+
+
+def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
+    """Return the configuration of the node on ``host``."""
+    by_name = roles(hosts, settings)
+    role = by_name[host.name]
+    voters = [each for each in hosts if by_name[each.name] != BROKER]
+    listeners = []
+    if role != BROKER:
+        listeners.append(f"CONTROLLER://{host.ip}:{settings.port}")
+    if role != CONTROLLER:
+        listeners.append(f"PLAINTEXT://{host.ip}:{settings.broker_port}")
+    return {
+        "process.roles": role,
         "node.id": str(host.node_id),
         "cluster.id": settings.cluster_id,
-        "controller.quorum.voters": voters,
+        "controller.quorum.voters": ",".join(
+            f"{each.node_id}@{each.ip}:{settings.port}" for each in voters
+        ),
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"CONTROLLER://{host.ip}:{settings.port}",
+        "listeners": ",".join(listeners),
         "log.dirs": DATA,
         "kraftwreck.node.name": host.name,
         "kraftwreck.seed": str(settings.seed),
@@ -85,11 +114,12 @@ def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[st
 
 
 class Deployment:
-    """The controllers of one run. Methods raise :class:`RemoteError` with one line."""
+    """The nodes of one run. Methods raise :class:`RemoteError` with one line."""
 
     def __init__(self, hosts: Sequence[Host], settings: Settings) -> None:
         self.hosts = {host.name: host for host in hosts}
         self.settings = settings
+        self.roles = roles(hosts, settings)
         self.remotes = {name: Remote(host) for name, host in self.hosts.items()}
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
         self.archive = build_archive(settings.tree)
@@ -99,6 +129,26 @@ class Deployment:
     def nodes(self) -> list[str]:
         """The names of all nodes, in order of node id."""
         return list(self.hosts)
+
+    @property
+    def controllers(self) -> list[str]:
+        """The names of the nodes of the quorum, in order of node id."""
+        return [name for name, role in self.roles.items() if role != BROKER]
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of the nodes that are brokers and nothing else."""
+        return [name for name, role in self.roles.items() if role == BROKER]
+
+    def address(self, name: str) -> tuple[str, int]:
+        """Return where clients reach the node: its controller, if it has one."""
+        if self.roles[name] == BROKER:
+            return self.broker_address(name)
+        return self.hosts[name].ip, self.settings.port
+
+    def broker_address(self, name: str) -> tuple[str, int]:
+        """Return where clients reach the node's broker."""
+        return self.hosts[name].ip, self.settings.broker_port
 
     def check_hosts(self) -> None:
         """Make sure that every host has what is needed; raises with what is missing."""
@@ -119,7 +169,7 @@ class Deployment:
     def install(self) -> None:
         """Put code and configuration on every host, with empty data and log directories.
 
-        A controller left running by an earlier run is ended first.
+        A node left running by an earlier run is ended first.
         """
         self.check_hosts()
         on_all(self.nodes, self._install)
@@ -150,43 +200,48 @@ class Deployment:
             ) from failure
 
     def start(self, name: str) -> Evidence:
-        """Start the node's controller and wait for its port; a no-op when it runs."""
-        host = self.hosts[name]
+        """Start the node and wait for its port; a no-op when it runs."""
+        ip, port = self.address(name)
         return self.agents[name].ask(
             "start",
             timeout_s=START_TIMEOUT_S + 10,
             service=SERVICE,
-            ip=host.ip,
-            port=self.settings.port,
+            ip=ip,
+            port=port,
             wait_s=START_TIMEOUT_S,
         )
 
     def start_all(self) -> dict[str, Evidence]:
-        """Start every controller at once."""
+        """Start every node at once."""
         return dict(on_all(self.nodes, self.start))
 
-    def stop(self, name: str) -> Evidence:
-        """End the controller: SIGTERM, after :data:`STOP_TIMEOUT_S` SIGKILL."""
-        return self.agents[name].ask("stop", service=SERVICE, wait_s=STOP_TIMEOUT_S)
+    def stop(self, name: str, wait_s: float = STOP_TIMEOUT_S) -> Evidence:
+        """End the node: SIGTERM, after ``wait_s`` seconds SIGKILL."""
+        return self.agents[name].ask("stop", service=SERVICE, wait_s=wait_s)
 
-    def stop_all(self) -> dict[str, Evidence]:
-        """End every controller at once."""
-        return dict(on_all(self.nodes, self.stop))
+    def stop_all(self, wait_s: float = STOP_TIMEOUT_S) -> dict[str, Evidence]:
+        """End every node, the brokers first: they take leave of a controller."""
+        evidence: dict[str, Evidence] = {}
+        try:
+            evidence |= on_all(self.brokers, self.stop)
+        finally:
+            evidence |= on_all(self.controllers, lambda name: self.stop(name, wait_s))
+        return evidence
 
     def kill(self, name: str, label: str) -> Evidence:
-        """kill -9 the controller and keep its data directory as image ``label``."""
+        """kill -9 the node and keep its data directory as image ``label``."""
         return self.agents[name].ask("kill", service=SERVICE, label=label)
 
     def pause(self, name: str) -> Evidence:
-        """SIGSTOP the controller."""
+        """SIGSTOP the node."""
         return self.agents[name].ask("pause", service=SERVICE)
 
     def resume(self, name: str) -> Evidence:
-        """SIGCONT the controller."""
+        """SIGCONT the node."""
         return self.agents[name].ask("resume", service=SERVICE)
 
     def status(self, name: str) -> Evidence:
-        """Tell whether the controller runs, its pid and state."""
+        """Tell whether the node runs, its pid and state."""
         return self.agents[name].ask("status", service=SERVICE)
 
     def clock_offsets(self) -> dict[str, int]:

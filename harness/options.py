@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+CONTROLLER = "controller"
+BROKER = "broker"
+CONTROLLER_AND_BROKER = "controller,broker"
 DEFAULT_FAULTS = ("partition", "kill", "pause")
 
 
@@ -21,7 +24,9 @@ class RunOptions:
     ``faults`` are fault families (empty: none), ``time_limit_s`` is how long clients and
     faults run in seconds (healing and final reads come on top), ``rate`` is the number of
     operations per second of all clients together, ``concurrency`` the number of client
-    threads, ``nodes`` the number of nodes, named ``n1`` … ``nN`` with Kafka node ids 1 … N.
+    threads, ``nodes`` the number of controllers, named ``n1`` … ``nN`` with Kafka node ids
+    1 … N. ``brokers`` more hosts follow them as brokers; with ``combined`` every controller
+    is a broker too.
     ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
     planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
     ``store`` is the folder that receives the run folder.
@@ -33,6 +38,8 @@ class RunOptions:
     time_limit_s: float = 60.0
     cluster: str = "netns"
     nodes: int = 5
+    brokers: int = 0
+    combined: bool = False
     seed: int = 0
     rate: float = 20.0
     concurrency: int = 5
@@ -47,8 +54,19 @@ class RunOptions:
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """The nodes in order; node id = position + 1."""
-        return tuple(f"n{i}" for i in range(1, self.nodes + 1))
+        """The nodes in order, controllers first; node id = position + 1."""
+        return tuple(f"n{i}" for i in range(1, self.nodes + self.brokers + 1))
+
+    @property
+    def controller_names(self) -> tuple[str, ...]:
+        """The nodes of the quorum; clients talk to them."""
+        return self.node_names[: self.nodes]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The ``process.roles`` of each node, in order."""
+        controller = CONTROLLER_AND_BROKER if self.combined else CONTROLLER
+        return (controller,) * self.nodes + (BROKER,) * self.brokers
 
     def as_json(self) -> dict[str, Any]:
         """Return the options as plain JSON values, for ``test.json``."""
@@ -64,7 +82,12 @@ def repeat_command(options: RunOptions) -> str:
     words = ["kraftwreck", "run", options.system, "-w", options.workload]
     words += ["-n", ",".join(options.faults) or "none"]
     words += ["-t", f"{options.time_limit_s:g}", "-c", options.cluster]
-    words += ["--nodes", str(options.nodes), "--seed", str(options.seed)]
+    words += ["--nodes", str(options.nodes)]
+    if options.brokers:
+        words += ["--brokers", str(options.brokers)]
+    if options.combined:
+        words += ["--combined"]
+    words += ["--seed", str(options.seed)]
     words += ["--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
     if options.mutant is not None:
         words += ["--mutant", options.mutant]

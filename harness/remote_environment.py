@@ -32,14 +32,14 @@ class RemoteEnvironment:
         self._kills = dict.fromkeys(self.nodes, 0)
         self._claim: tuple[int, str] | None = None
         self._clients = {
-            name: KafkaClient(host.ip, deployment.settings.port, "kraftwreck-nemesis")
-            for name, host in deployment.hosts.items()
+            name: KafkaClient(*deployment.address(name), "kraftwreck-nemesis")
+            for name in deployment.controllers
         }
         self._clients_lock = threading.Lock()
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        return self.nodes
+        return tuple(self.deployment.controllers)
 
     @property
     def dynamic_quorum(self) -> bool:
@@ -47,9 +47,9 @@ class RemoteEnvironment:
         return False
 
     def leader(self) -> str | None:
-        """Ask all nodes at once; return who claims the highest epoch, now or else lastly."""
+        """Ask all controllers at once; return who claims the highest epoch, now or else lastly."""
         with self._clients_lock:
-            claims = on_all(self.nodes, self._claimed_epoch)
+            claims = on_all(self.controllers, self._claimed_epoch)
         fresh = [(epoch, name) for name, epoch in claims.items() if epoch is not None]
         if fresh:
             self._claim = max(fresh)

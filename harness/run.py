@@ -26,7 +26,7 @@ from harness.faults import FaultInjector, FaultThread
 from harness.final_reads import final_operations
 from harness.interpreter import Client, Interpreter
 from harness.interrupts import Interrupted, Interrupts
-from harness.options import RunOptions, repeat_command
+from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
 from harness.system import Deployed, System
 from harness.workload import ClientState, Workload
@@ -90,6 +90,7 @@ class TestRun:
         self._tree = tree
         self._folder = RunFolder(options.store, options.name, options.seed)
         self._nodes = options.node_names
+        self._controllers = options.controller_names
         self._errors: list[str] = []
         self._disk_full = False
         self._interrupts = Interrupts()
@@ -139,7 +140,10 @@ class TestRun:
         if [host.node_id for host in hosts] != list(range(1, len(hosts) + 1)):
             raise ValueError("the hosts' node ids must be 1, 2, ... in the order of the hosts")
         self._nodes = tuple(host.name for host in hosts)
-        self._test["nodes"] = list(self._nodes)
+        if len(hosts) != len(options.roles):
+            raise ValueError(f"{len(hosts)} hosts for {len(options.roles)} nodes")
+        self._controllers = self._nodes[: options.nodes]
+        self._test |= self._members()
         self._deployed = self._system.deploy(hosts, options, self._tree)
         leader = self._deployed.ready(READY_S)
         self._say(f"{options.system} is ready after {time.monotonic() - begun:.1f} s: {leader}")
@@ -163,7 +167,7 @@ class TestRun:
             self._workload,
             self._recorder,
             deployed.connect,
-            self._nodes,
+            self._controllers,
             seed=options.seed,
             concurrency=options.concurrency,
             rate=options.rate,
@@ -244,8 +248,8 @@ class TestRun:
         self._say("final operations")
         state = ClientState(
             thread=0,
-            nodes=nodes,
-            ids=dict(enumerate(nodes, start=1)),
+            nodes=self._controllers,
+            ids=dict(enumerate(self._controllers, start=1)),
             seed=self._options.seed,
         )
         concurrency = self._options.concurrency
@@ -288,12 +292,22 @@ class TestRun:
     def _clock(self) -> int:
         return time.monotonic_ns() - self._start_ns
 
+    def _members(self) -> dict[str, Any]:
+        """Return who takes part: all nodes, and their roles."""
+        roles = dict(zip(self._nodes, self._options.roles, strict=True))
+        return {
+            "nodes": list(roles),
+            "controllers": [node for node, role in roles.items() if role != BROKER],
+            "brokers": [node for node, role in roles.items() if role == BROKER],
+            "roles": roles,
+        }
+
     def _describe(self) -> dict[str, Any]:
         options = self._options
         return {
             **options.as_json(),
             "name": options.name,
-            "nodes": list(options.node_names),
+            **self._members(),
             "options": options.as_json(),
             "repeat": repeat_command(options),
             "simulated": False,

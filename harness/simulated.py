@@ -15,7 +15,7 @@ import msgspec
 
 from checkers.capture import Capture
 from checkers.run_data import DiskImage, RunData
-from harness.options import RunOptions, repeat_command
+from harness.options import BROKER, CONTROLLER, RunOptions, repeat_command
 from harness.simulated_capture import listen
 from harness.simulated_clients import VirtualClients
 from harness.simulated_cluster import SimulatedCluster
@@ -93,9 +93,9 @@ def simulate(
     seed = options.seed
     if knobs is None:
         quorum: Quorum = "dynamic" if "membership" in options.faults else "static"
-        knobs = draw_knobs(seed, len(options.node_names), quorum=quorum)
+        knobs = draw_knobs(seed, options.nodes, quorum=quorum, brokers=options.brokers)
     limit = int(options.time_limit_s * SECOND)
-    cluster = SimulatedCluster(options.node_names, seed, knobs)
+    cluster = SimulatedCluster(options.controller_names, seed, knobs)
     names = cluster.names
     with fence():
         world = World(names, cluster.make_node, seed, knobs)
@@ -229,6 +229,8 @@ def _describe(
         "nodes": list(cluster.names),
         "controllers": list(cluster.controllers),
         "brokers": list(cluster.brokers),
+        "roles": dict.fromkeys(cluster.controllers, CONTROLLER)
+        | dict.fromkeys(cluster.brokers, BROKER),
         "fault_model": {
             "quorum": "dynamic" if cluster.knobs.dynamic else "static",
             "first_voters": list(cluster.first_voters or cluster.configured_voters),

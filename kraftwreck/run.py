@@ -53,7 +53,12 @@ def say(line: str) -> None:
     "-c", "--cluster", default="netns", show_default=True,
     metavar="netns|vagrant|sim|hosts:FILE", help="Where it runs.",
 )  # fmt: skip
-@click.option("--nodes", type=click.IntRange(1, 200), help="Number of nodes [default: 5].")
+@click.option("--nodes", type=click.IntRange(1, 200), help="Number of controllers [default: 5].")
+@click.option(
+    "--brokers", type=click.IntRange(0, 200), default=0, show_default=True,
+    help="Number of brokers beside them.",
+)  # fmt: skip
+@click.option("--combined", is_flag=True, help="Every controller is a broker too.")
 @click.option("--seed", type=click.IntRange(min=0), help="Decides all that is drawn.")
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
@@ -71,6 +76,8 @@ def cli(
     time_limit: float,
     cluster: str,
     nodes: int | None,
+    brokers: int,
+    combined: bool,
     seed: int | None,
     rate: float,
     concurrency: int,
@@ -86,6 +93,8 @@ def cli(
     try:
         if mutant is not None and patch is not None:
             raise OptionError("--mutant and --patch exclude each other")
+        if combined and brokers:
+            raise OptionError("--combined and --brokers exclude each other")
         chosen = RunOptions(
             system=system,
             workload=workload or systems_registry.find(system).default_workload,
@@ -93,6 +102,8 @@ def cli(
             time_limit_s=time_limit,
             cluster=cluster,
             nodes=nodes or DEFAULT_NODES,
+            brokers=brokers,
+            combined=combined,
             seed=secrets.randbelow(1 << 31) if seed is None else seed,
             rate=rate,
             concurrency=concurrency,
@@ -117,8 +128,6 @@ def cli(
 
 def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster | None]:
     """Return where the test runs; None for the simulator, also when there is no root."""
-    if options.cluster == SIMULATOR:
-        return options, None
     if options.cluster == "netns":
         from harness.clusters.netns import probe
 
@@ -126,12 +135,21 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
             probe()
         except ClusterUnavailable as error:
             say(f"{error}: running the same test in the simulator (-c sim) instead")
-            return replace(options, cluster=SIMULATOR), None
-    faults_registry.check_hosts(options.faults)
-    cluster = choose_cluster(options.cluster, nodes)
+            options = replace(options, cluster=SIMULATOR)
+    if options.cluster == SIMULATOR:
+        if options.combined:
+            raise OptionError("--combined is for real hosts: the simulator has --brokers")
+        return options, None
+    # All hosts of an inventory take part, unless numbers are given.
+    everybody = None if nodes is None else nodes + options.brokers
+    if not options.cluster.startswith("hosts:"):
+        everybody = options.nodes + options.brokers
+    cluster = choose_cluster(options.cluster, everybody)
     listed = getattr(cluster, "hosts", None)
     if options.cluster.startswith("hosts:") and listed:
-        options = replace(options, nodes=len(listed))
+        if len(listed) <= options.brokers:
+            raise OptionError(f"{len(listed)} hosts leave no controller beside the brokers")
+        options = replace(options, nodes=len(listed) - options.brokers)
     return options, cluster
 
 

@@ -1,4 +1,4 @@
-"""KRaft controllers of our own, deployed over SSH: the flagship system under test."""
+"""KRaft controllers and brokers of our own, deployed over SSH: the flagship system under test."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from harness.archive import build_archive, digest
 from harness.clusters.cluster import Host
-from harness.deployment import SERVICE, Deployment, Settings
+from harness.deployment import Deployment, Settings
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.kafka_client import KafkaClient
-from harness.options import RunOptions
+from harness.options import CONTROLLER, RunOptions
 from harness.remote import RemoteError, on_all
 from harness.remote_environment import RemoteEnvironment
 from harness.system import Deployed
@@ -25,27 +25,33 @@ _WHO_LEADS: dict[str, Any] = {
     "allow_auto_topic_creation": False,
     "include_topic_authorized_operations": False,
 }
+METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.1
 _STOP_S = 1.0
 
 
 class KraftDeployment:
-    """Running controllers (:class:`~harness.system.Deployed`)."""
+    """Running controllers and brokers (:class:`~harness.system.Deployed`)."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self._remote = RemoteEnvironment(deployment)
         self.env: Environment = self._remote
-        self._probes = {name: self._client(name, "kraftwreck-probe") for name in deployment.nodes}
-        self._watchers = {name: self._client(name, "kraftwreck-watch") for name in deployment.nodes}
+        controllers = deployment.controllers
+        self._probes = {name: self._client(name, "kraftwreck-probe") for name in controllers}
+        self._watchers = {name: self._client(name, "kraftwreck-watch") for name in controllers}
+        self._broker_probes = {
+            name: KafkaClient(*deployment.broker_address(name), "kraftwreck-probe")
+            for name, role in deployment.roles.items()
+            if role != CONTROLLER
+        }
 
     def _client(self, node: str, client_id: str) -> KafkaClient:
-        host = self.deployment.hosts[node]
-        return KafkaClient(host.ip, self.deployment.settings.port, client_id)
+        return KafkaClient(*self.deployment.address(node), client_id)
 
     def connect(self, node: str, client_id: str) -> Connection:
-        """Return a client's connection to ``node``, not open yet."""
+        """Return a client's connection to ``node``, its controller if it has one."""
         return self._client(node, client_id)
 
     def clocks(self) -> Mapping[str, int]:
@@ -58,21 +64,34 @@ class KraftDeployment:
         return f"leader {claim[1]} epoch {claim[0]}" if claim else "no leader"
 
     def ready(self, timeout_s: float) -> str:
-        """Wait until one node leads with a high watermark and every node says so."""
+        """Wait until one controller leads with a high watermark, every controller says so, and
+        every broker knows itself to be unfenced."""
         begun = time.monotonic()
         while True:
             claim = self._claim(self._probes)
+            missing = "the nodes do not agree on a leader"
             if claim is not None:
                 wanted = self.deployment.hosts[claim[1]].node_id
-                seen = on_all(self.deployment.nodes, self._controller_seen_by)
+                seen = on_all(list(self._probes), self._controller_seen_by)
                 if all(controller == wanted for controller in seen.values()):
-                    return f"leader {claim[1]} epoch {claim[0]}"
+                    alive = on_all(list(self._broker_probes), self._is_alive)
+                    if all(alive.values()):
+                        return f"leader {claim[1]} epoch {claim[0]}"
+                    fenced = ", ".join(name for name, lives in alive.items() if not lives)
+                    missing = f"brokers that do not serve: {fenced}"
             if time.monotonic() - begun > timeout_s:
                 named = f"{claim[1]} leads epoch {claim[0]}" if claim else "nobody leads"
-                raise TimeoutError(
-                    f"the nodes do not agree on a leader after {timeout_s:g} s ({named})"
-                )
+                raise TimeoutError(f"{missing} after {timeout_s:g} s ({named})")
             time.sleep(_POLL_S)
+
+    def _is_alive(self, node: str) -> bool:
+        """Whether the node's broker counts itself among the unfenced ones."""
+        client = self._broker_probes[node]
+        answer = client.call("Metadata", METADATA_VERSION, _WHO_LEADS, _ASK_TIMEOUT_MS)
+        wanted = self.deployment.hosts[node].node_id
+        return answer.status == "ok" and any(
+            broker["node_id"] == wanted for broker in answer.body["brokers"]
+        )
 
     def _claim(self, clients: Mapping[str, KafkaClient]) -> tuple[int, str] | None:
         """Return (epoch, node) of the highest claim to lead with a high watermark."""
@@ -88,11 +107,11 @@ class KraftDeployment:
                         return int(part["leader_epoch"])
             return None
 
-        claims = on_all(self.deployment.nodes, ask)
+        claims = on_all(self.deployment.controllers, ask)
         return max(((e, node) for node, e in claims.items() if e is not None), default=None)
 
     def _controller_seen_by(self, node: str) -> int:
-        answer = self._probes[node].call("Metadata", 12, _WHO_LEADS, _ASK_TIMEOUT_MS)
+        answer = self._probes[node].call("Metadata", METADATA_VERSION, _WHO_LEADS, _ASK_TIMEOUT_MS)
         return int(answer.body["controller_id"]) if answer.status == "ok" else -1
 
     def restore(self) -> list[str]:
@@ -100,15 +119,11 @@ class KraftDeployment:
         return self._remote.restore()
 
     def stop(self) -> None:
-        """End every controller: SIGTERM, and soon SIGKILL.
+        """End every node: SIGTERM, and soon SIGKILL; brokers get the time to take leave.
 
         A leader that ends waits for answers that nodes which end too will not give.
         """
-        agents = self.deployment.agents
-        on_all(
-            self.deployment.nodes,
-            lambda node: agents[node].ask("stop", service=SERVICE, wait_s=_STOP_S),
-        )
+        self.deployment.stop_all(_STOP_S)
 
     def collect(self, run: Path) -> None:
         """Copy what the nodes wrote into ``run/nodes/<name>``."""
@@ -116,8 +131,9 @@ class KraftDeployment:
 
     def close(self) -> None:
         """End all connections and sessions."""
-        for client in (*self._probes.values(), *self._watchers.values()):
-            client.close()
+        for clients in (self._probes, self._watchers, self._broker_probes):
+            for client in clients.values():
+                client.close()
         self._remote.close()
         self.deployment.close()
 
@@ -126,7 +142,7 @@ class Kraft:
     """The adapter (:class:`~harness.system.System`)."""
 
     name = "kraft"
-    about = "KRaft controllers in Python: the metadata quorum of Kafka"
+    about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
     default_workload = "metadata"
     workloads: Sequence[str] = ("metadata", "register", "leader")
     checkers: Sequence[str] = ("recovery",)
@@ -136,7 +152,10 @@ class Kraft:
 
         Nothing is left running when this raises (``RemoteError``, one line).
         """
-        deployment = Deployment(hosts, Settings(seed=options.seed, tree=nodes))
+        settings = Settings(
+            seed=options.seed, tree=nodes, brokers=options.brokers, combined=options.combined
+        )
+        deployment = Deployment(hosts, settings)
         try:
             deployment.install()
             deployment.start_all()

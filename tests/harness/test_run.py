@@ -37,11 +37,18 @@ def fault(kind: str, at_s: float, duration_s: float, *targets: str) -> Fault:
 
 @pytest.fixture
 def make(tmp_path: Path, fake: Any, cluster: Any) -> Callable[..., TestRun]:
-    def build(schedule: Sequence[Fault] = (), seconds: float = 0.5) -> TestRun:
+    def build(schedule: Sequence[Fault] = (), seconds: float = 0.5, brokers: int = 0) -> TestRun:
         said: list[str] = []
         fake.said = said
         return TestRun(
-            RunOptions(nodes=3, time_limit_s=seconds, store=tmp_path, rate=100.0, seed=9),
+            RunOptions(
+                nodes=3 - brokers,
+                brokers=brokers,
+                time_limit_s=seconds,
+                store=tmp_path,
+                rate=100.0,
+                seed=9,
+            ),
             system=fake,
             workload=WORKLOAD,
             schedule=schedule,
@@ -83,6 +90,18 @@ def test_a_run_from_set_up_to_tear_down(make: Any, fake: Any, tmp_path: Path) ->
     assert [f["kind"] for f in test["schedule"]] == ["partition", "kill"]
     assert test["errors"] == []
     assert test["healed"] > 0
+
+
+def test_clients_talk_to_controllers_and_in_the_end_every_broker_is_read(make: Any) -> None:
+    outcome = make(brokers=1).go()
+    assert outcome.errors == []
+    ops = read_lines(outcome.folder / "history.jsonl", Op)
+    assert {op.node for op in ops if op.node and not op.final} <= {"n1", "n2"}
+    assert {op.node for op in ops if op.final and op.type == "ok"} == {"n1", "n2", "n3"}
+    test = msgspec.json.decode((outcome.folder / "test.json").read_bytes())
+    assert test["roles"] == {"n1": "controller", "n2": "controller", "n3": "broker"}
+    assert (test["nodes"], test["brokers"]) == (["n1", "n2", "n3"], ["n3"])
+    assert test["options"]["brokers"] == 1
 
 
 def test_faults_still_active_at_the_end_are_healed(make: Any, fake: Any) -> None:

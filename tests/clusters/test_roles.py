@@ -1,0 +1,70 @@
+"""Which node gets which roles, and what its configuration says."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.clusters.cluster import Host
+from harness.deployment import Deployment, Settings, properties, roles
+from harness.options import RunOptions, repeat_command
+from nodes.consensus.endpoint import Endpoint
+from nodes.server.properties import server_config
+
+
+def hosts(count: int) -> list[Host]:
+    return [Host(f"n{i}", i, f"10.77.0.{i}", "ssh-ed25519 AAAA") for i in range(1, count + 1)]
+
+
+def test_brokers_follow_the_controllers() -> None:
+    settings = Settings(seed=1, brokers=3)
+    assert list(roles(hosts(6), settings).values()) == ["controller"] * 3 + ["broker"] * 3
+    everybody = hosts(6)
+    configs = [server_config(properties(host, everybody, settings)) for host in everybody]
+    for config in configs:
+        assert list(config.voters) == [1, 2, 3]
+    assert configs[0].listeners == {"CONTROLLER": Endpoint("10.77.0.1", 9093)}
+    assert configs[3].listeners == {"PLAINTEXT": Endpoint("10.77.0.4", 9092)}
+    assert [(c.controller, c.broker) for c in configs[2:4]] == [(True, False), (False, True)]
+
+
+def test_combined_nodes_listen_twice() -> None:
+    settings = Settings(seed=1, combined=True)
+    everybody = hosts(5)
+    config = server_config(properties(everybody[4], everybody, settings))
+    assert (config.controller, config.broker) == (True, True)
+    assert config.listeners == {
+        "CONTROLLER": Endpoint("10.77.0.5", 9093),
+        "PLAINTEXT": Endpoint("10.77.0.5", 9092),
+    }
+    assert list(config.voters) == [1, 2, 3, 4, 5]
+
+
+def test_controllers_alone_are_configured_as_ever() -> None:
+    everybody = hosts(3)
+    config = server_config(properties(everybody[0], everybody, Settings(seed=1)))
+    assert (config.controller, config.broker) == (True, False)
+
+
+def test_somebody_must_control() -> None:
+    with pytest.raises(ValueError, match="3 hosts are too few for 3 brokers"):
+        roles(hosts(3), Settings(seed=1, brokers=3))
+
+
+def test_clients_reach_a_node_where_its_controller_is_if_it_has_one() -> None:
+    deployment = Deployment(hosts(4), Settings(seed=1, brokers=1))
+    assert deployment.controllers == ["n1", "n2", "n3"]
+    assert deployment.brokers == ["n4"]
+    assert deployment.address("n1") == ("10.77.0.1", 9093)
+    assert deployment.address("n4") == ("10.77.0.4", 9092)
+    assert deployment.broker_address("n4") == ("10.77.0.4", 9092)
+
+
+def test_the_options_of_a_run_say_who_is_who() -> None:
+    options = RunOptions(nodes=2, brokers=1)
+    assert options.node_names == ("n1", "n2", "n3")
+    assert options.controller_names == ("n1", "n2")
+    assert options.roles == ("controller", "controller", "broker")
+    assert " --nodes 2 --brokers 1 --seed 0 " in repeat_command(options)
+    combined = RunOptions(nodes=2, combined=True)
+    assert combined.roles == ("controller,broker",) * 2
+    assert " --nodes 2 --combined --seed 0 " in repeat_command(combined)
