@@ -24,6 +24,7 @@ from nodes.consensus.effects import (
     ResponseReceived,
     SendApi,
     Shutdown,
+    Stopped,
     Tick,
 )
 from nodes.consensus.endpoint import Endpoint
@@ -195,6 +196,9 @@ class Node:
         self._register(effects, now)
         if self.broker is not None:
             effects.extend(self.broker.take_effects())
+            for effect in effects:
+                if isinstance(effect, Stopped):
+                    effect.broker_epoch = self.broker.epoch
         return effects
 
     def _run_broker(self, broker: Broker, now: int, wall_ms: int) -> None:
