@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkers.capture import Capture
 from checkers.run_data import DiskImage, RunData
 from histories.fault import FaultEvent
 from histories.operation import Op, OpType
@@ -219,6 +220,23 @@ class Quorum:
         state = {"leaderEpoch": at["epoch"], "leaderId": at["leader"], "votedId": at["voted"]}
         return DiskImage(node=node, label=label, log=b"".join(self.logs[node]), quorum_state=state)
 
+    def write(self, *records: bytes, control: bool = False) -> int:
+        """n1, which leads epoch 1, commits one batch of ``records`` on all; return its offset."""
+        base = self._end("n1")
+        pairs: list[tuple[bytes | None, bytes | None]] = [(None, record) for record in records]
+        self.store("n1", encode_batch(base, 1, 0, pairs, control), "leader")
+        self.copy("n1", "n2", "n3")
+        self.commit("n1", "n2", "n3")
+        return base
+
+    def write_control(self, *records: tuple[bytes, bytes]) -> int:
+        """As :meth:`write`, for control records (key, value)."""
+        base = self._end("n1")
+        self.store("n1", encode_batch(base, 1, 0, list(records), True), "leader")
+        self.copy("n1", "n2", "n3")
+        self.commit("n1", "n2", "n3")
+        return base
+
     def one_epoch(self) -> None:
         """n1 leads epoch 1 and commits two batches everywhere."""
         self.elect("n1", 1)
@@ -271,6 +289,7 @@ def make_run() -> MakeRun:
         images: Sequence[DiskImage] | None = None,
         faults: Sequence[FaultEvent] = (),
         ordered: bool = True,
+        capture: Capture | None = None,
         **test: Any,
     ) -> RunData:
         if images is None:
@@ -282,9 +301,81 @@ def make_run() -> MakeRun:
             images,
             {"nodes": NODES, "clock": {n: {"offset_us": 0} for n in NODES}, **test},
             ordered=ordered,
+            capture=capture,
         )
 
     return make
+
+
+@pytest.fixture
+def capture() -> Capture:
+    return Capture()
+
+
+class Records:
+    """Metadata records, shortly; topics have ids made of one byte, brokers one incarnation."""
+
+    TOPIC = bytes(15) + b"\x99"
+
+    def topic(self, name: str = "t", topic_id: bytes = TOPIC) -> bytes:
+        return encode_record("TopicRecord", 0, {"name": name, "topic_id": topic_id})
+
+    def remove_topic(self, topic_id: bytes = TOPIC) -> bytes:
+        return encode_record("RemoveTopicRecord", 0, {"topic_id": topic_id})
+
+    def partition(self, replicas: list[int], isr: list[int] | None = None, **more: Any) -> bytes:
+        isr = replicas if isr is None else isr
+        fields = {
+            "partition_id": 0,
+            "topic_id": self.TOPIC,
+            "replicas": replicas,
+            "isr": isr,
+            "leader": isr[0] if isr else -1,
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+            **more,
+        }
+        return encode_record("PartitionRecord", 2, fields)
+
+    def change(self, **fields: Any) -> bytes:
+        fields = {"partition_id": 0, "topic_id": self.TOPIC, **fields}
+        return encode_record("PartitionChangeRecord", 2, fields)
+
+    def register(
+        self, broker_id: int, epoch: int, *, incarnation: int = 1, fenced: bool = True
+    ) -> bytes:
+        fields = {
+            "broker_id": broker_id,
+            "incarnation_id": bytes(15) + bytes([incarnation]),
+            "broker_epoch": epoch,
+            "end_points": [],
+            "features": [],
+            "rack": None,
+            "fenced": fenced,
+            "in_controlled_shutdown": False,
+        }
+        return encode_record("RegisterBrokerRecord", 1, fields)
+
+    def fence(self, broker_id: int, epoch: int, fenced: int) -> bytes:
+        """``fenced`` 1 to fence, -1 to unfence."""
+        fields = {"broker_id": broker_id, "broker_epoch": epoch, "fenced": fenced}
+        return encode_record("BrokerRegistrationChangeRecord", 1, fields)
+
+    def record(self, kind: str, /, **fields: Any) -> bytes:
+        return encode_record(kind, 0, fields)
+
+    def feature(self, name: str, level: int) -> bytes:
+        return self.record("FeatureLevelRecord", name=name, feature_level=level)
+
+    def config(self, topic: str, name: str, value: str | None) -> bytes:
+        return self.record(
+            "ConfigRecord", resource_type=2, resource_name=topic, name=name, value=value
+        )
+
+
+@pytest.fixture
+def records() -> Records:
+    return Records()
 
 
 @pytest.fixture

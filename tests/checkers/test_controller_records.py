@@ -1,0 +1,318 @@
+"""Each controller invariant: a log that keeps it, and one that breaks it, called by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.invariants import check
+from checkers.run_data import RunData
+
+
+@pytest.fixture
+def cluster(quorum: Any, records: Any) -> Any:
+    """n1 leads epoch 1; brokers 1, 2 and 3 are registered, unfenced and hold partition t-0."""
+    quorum.one_epoch()
+    quorum.epochs = {}
+    for broker in (1, 2, 3):
+        epoch = quorum.epochs[broker] = quorum._end("n1")
+        quorum.write(records.register(broker, epoch))
+        quorum.write(records.fence(broker, epoch, -1))
+    quorum.write(records.topic(), records.partition([1, 2, 3]))
+    return quorum
+
+
+def broken(run: RunData) -> set[str]:
+    return {anomaly.type for anomaly in check(run).anomalies}
+
+
+def status(run: RunData, invariant: str) -> str:
+    return str(check(run).stats["invariants"][invariant]["status"])
+
+
+def test_a_correct_life_of_brokers_and_partitions_is_valid(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    epochs = cluster.epochs
+    # Broker 1 is fenced, comes back, is restarted; the partition is reassigned to 2, 3.
+    cluster.write(records.change(isr=[2, 3], leader=2), records.fence(1, epochs[1], 1))
+    cluster.write(records.fence(1, epochs[1], -1))
+    cluster.write(records.change(isr=[2, 3, 1]))
+    again = cluster._end("n1")
+    cluster.write(records.change(isr=[2, 3]), records.register(1, again, incarnation=2))
+    cluster.write(records.change(replicas=[2, 3, 1], removing_replicas=[1]))
+    cluster.write(records.change(replicas=[2, 3], isr=[2, 3], leader=2, removing_replicas=[]))
+    cluster.write(
+        records.record(
+            "ProducerIdsRecord", broker_id=2, broker_epoch=epochs[2], next_producer_id=1000
+        )
+    )
+    cluster.write(records.remove_topic())
+    result = check(make_run(None, cluster))
+    assert (result.valid, result.anomalies) == (True, [])
+    for invariant in ("C1", "C2", "C3", "C4", "C5", "C6", "C10", "C11", "C14", "I23"):
+        assert result.stats["invariants"][invariant]["status"] == "checked", invariant
+
+
+def test_without_brokers_their_invariants_are_not_checked(
+    quorum: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    quorum.write(records.topic(), records.partition([1, 2, 3]))
+    run = make_run(None, quorum)
+    assert status(run, "C1") == status(run, "C3") == status(run, "C16") == "not checked"
+    assert status(run, "C4") == "checked"
+    assert check(run).valid is True
+
+
+def test_c1_an_epoch_that_is_not_its_offset(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.register(4, cluster._end("n1") + 7))
+    assert broken(make_run(None, cluster)) == {"C1"}
+
+
+def test_c1_an_epoch_that_goes_back(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(isr=[1, 2]), records.register(3, 1, incarnation=2))
+    assert broken(make_run(None, cluster)) == {"C1"}
+
+
+def test_c2_a_record_of_a_stale_epoch(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.fence(3, 1, 1))
+    assert broken(make_run(None, cluster)) == {"C2"}
+
+
+def test_c2_producer_ids_for_a_stale_epoch(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(
+        records.record("ProducerIdsRecord", broker_id=2, broker_epoch=1, next_producer_id=1000)
+    )
+    assert broken(make_run(None, cluster)) == {"C2"}
+
+
+def test_c3_a_fenced_broker_stays_in_the_isr(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.fence(3, cluster.epochs[3], 1))
+    assert broken(make_run(None, cluster)) == {"C3"}
+
+
+def test_c3_the_last_member_may_stay(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    assert broken(make_run(None, cluster)) == set()
+
+
+def test_c3_a_fenced_broker_joins_the_isr(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(isr=[1, 2]), records.fence(3, cluster.epochs[3], 1))
+    cluster.write(records.change(isr=[1, 2, 3]))
+    assert broken(make_run(None, cluster)) == {"C3"}
+
+
+def test_c4_a_leader_outside_of_the_isr(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(isr=[2, 3]))
+    assert broken(make_run(None, cluster)) == {"C4"}
+
+
+def test_c4_a_fenced_leader(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    cluster.write(records.change(leader=1))
+    assert broken(make_run(None, cluster)) == {"C4"}
+
+
+def test_c4_nobody_leads_although_somebody_could(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(isr=[2, 3], leader=-1), records.fence(1, cluster.epochs[1], 1))
+    assert broken(make_run(None, cluster)) == {"C4"}
+
+
+def test_c4_nobody_is_elected_when_the_last_member_is_back(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    cluster.write(records.fence(1, cluster.epochs[1], -1))
+    assert broken(make_run(None, cluster)) == {"C4"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"isr": [1, 2], "leader": 1},
+        {"replicas": [1, 2], "isr": [1, 2]},
+    ],
+    ids=["an epoch for nothing", "a replica goes without one"],
+)
+def test_c5_the_leader_epoch(
+    cluster: Any, records: Any, make_run: Callable[..., Any], change: dict[str, Any]
+) -> None:
+    cluster.write(records.feature("metadata.version", 25), records.change(**change))
+    assert broken(make_run(None, cluster)) == {"C5"}
+
+
+def test_c5_a_partition_is_created_twice(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.partition([1, 2, 3]))
+    assert broken(make_run(None, cluster)) == {"C5"}
+
+
+def test_c6_an_unclean_leader(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:
+    cluster.write(records.change(isr=[1]))
+    fenced = records.fence(1, cluster.epochs[1], 1)
+    unclean = records.change(isr=[2], leader=2, leader_recovery_state=1)
+    cluster.write(records.change(leader=-1), fenced)
+    cluster.write(unclean)
+    assert broken(make_run(None, cluster)) == {"C6"}
+
+
+def test_c6_an_unclean_leader_that_is_allowed(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.config("t", "unclean.leader.election.enable", "true"))
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    cluster.write(records.change(isr=[2], leader=2, leader_recovery_state=1))
+    assert broken(make_run(None, cluster)) == set()
+
+
+def test_c7_isr_and_elr_meet(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.change(isr=[1], eligible_leader_replicas=[1, 2]))
+    assert broken(make_run(None, cluster)) == {"C7"}
+
+
+def test_c7_a_large_isr_with_an_elr(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.config("t", "min.insync.replicas", "2"))
+    cluster.write(records.change(isr=[1], eligible_leader_replicas=[2, 3]))
+    assert broken(make_run(None, cluster)) == set()
+    cluster.write(records.change(isr=[1, 2], eligible_leader_replicas=[3]))
+    assert broken(make_run(None, cluster)) == {"C7"}
+
+
+def test_c9_an_acknowledged_topic_without_a_record(
+    cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
+) -> None:
+    history.did(0, "create", "t", key="t")
+    run = make_run(history, cluster, workload="metadata")
+    assert (broken(run), status(run, "C9")) == (set(), "checked")
+    history.did(0, "create", "lost", key="lost")
+    run = make_run(history, cluster, workload="metadata")
+    assert broken(run) == {"C9"}
+    assert check(run).anomalies[0].operations == [2, 3]
+
+
+def test_c9_an_acknowledged_value_without_a_record(
+    cluster: Any, records: Any, history: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.config("register-1", "retention.ms", "7"))
+    history.did(0, "write", 7, key=1)
+    assert broken(make_run(history, cluster, workload="register")) == set()
+    history.did(0, "cas", [7, 8], key=1)
+    assert broken(make_run(history, cluster, workload="register")) == {"C9"}
+
+
+def test_c10_a_topic_that_exists_is_created_again(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.topic("t", bytes(15) + b"\x77"))
+    assert broken(make_run(None, cluster)) == {"C10"}
+
+
+def test_c11_a_topic_id_is_used_again(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.remove_topic())
+    cluster.write(records.topic("u"))
+    assert broken(make_run(None, cluster)) == {"C11"}
+
+
+def test_c11_producer_ids_go_back(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:
+    for following in (2000, 1000):
+        cluster.write(
+            records.record(
+                "ProducerIdsRecord",
+                broker_id=2,
+                broker_epoch=cluster.epochs[2],
+                next_producer_id=following,
+            )
+        )
+    assert broken(make_run(None, cluster)) == {"C11"}
+
+
+def test_c12_transactions_that_are_none(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.record("BeginTransactionRecord"), records.topic("u", b"u" * 16))
+    cluster.write(records.record("AbortTransactionRecord"))
+    run = make_run(None, cluster)
+    assert (broken(run), status(run, "C12")) == (set(), "checked")
+    cluster.write(records.record("EndTransactionRecord"))
+    assert broken(make_run(None, cluster)) == {"C12"}
+
+
+def test_what_a_transaction_took_back_never_was(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    for _ in range(2):
+        cluster.write(records.record("BeginTransactionRecord"), records.topic("u", b"u" * 16))
+        cluster.write(records.record("AbortTransactionRecord"))
+    assert broken(make_run(None, cluster)) == set()
+
+
+def test_c14_a_reassignment_that_ends_too_early(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    cluster.write(
+        records.change(
+            replicas=[1, 2, 4], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(None, cluster)) == {"C14"}
+
+
+def test_c14_a_replica_that_nobody_added(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(replicas=[1, 2, 3, 4]))
+    assert broken(make_run(None, cluster)) == {"C14"}
+
+
+def test_i23_a_record_that_contradicts_the_state(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.remove_topic(b"?" * 16))
+    result = check(make_run(None, cluster))
+    assert {anomaly.type for anomaly in result.anomalies} == {"I23"}
+    assert "which nobody" in result.anomalies[0].explanation or "nobody has" in (
+        result.anomalies[0].explanation
+    )
+
+
+def test_i23_bytes_that_are_no_record(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(b"\x01\x7f\x00rubbish")
+    assert broken(make_run(None, cluster)) == {"I23"}
