@@ -186,6 +186,8 @@ class World:
                 continue
             if api != "BrokerRegistration":
                 assert self.judge.was_current(body["broker_id"], body["broker_epoch"], since), "C2"
+            if api == "BrokerHeartbeat" and answer["is_caught_up"]:
+                assert body["current_metadata_offset"] >= body["broker_epoch"], "unfenced too early"
             if api == "AllocateProducerIds":
                 start = answer["producer_id_start"]
                 assert answer["producer_id_len"] == 1000 and start % 1000 == 0, "C11"
