@@ -83,3 +83,31 @@ def test_a_gap_or_an_older_epoch_is_refused() -> None:
     old = batch(2, 1, 1)
     with pytest.raises(FatalError, match="epoch 1 after epoch 5"):
         log.append(old, parse_header(old))
+
+
+@given(SHAPES, st.integers(0, 12), st.integers(0, 12))
+def test_cleaning_and_truncating_forget_neither_offsets_nor_epochs(
+    shape: list[tuple[int, int]], clean: int, cut: int
+) -> None:
+    """S12: a log that is emptied above its snapshot still ends in the snapshot's epoch."""
+    log, epochs = build(shape)
+    whole, _ = build(shape)
+    ends = [parse_header(b).last_offset + 1 for b in whole.batches_between(0, whole.end_offset)]
+    if not ends:
+        return
+    start = ends[min(clean, len(ends) - 1)]
+    end = ends[min(max(cut, clean), len(ends) - 1)]
+    log.clean((start, epochs[start - 1]))
+    log.truncate(end)
+    whole.truncate(end)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (start, end, whole.last_epoch)
+    assert log.read(start, 1 << 20) == whole.read(start, 1 << 20)
+    assert log.size == len(whole.read(start, 1 << 20))
+    for epoch in range(epochs[start - 1], epochs[-1] + 2):
+        expected = whole.end_offset_for_epoch(epoch)
+        if expected[0] >= start and start < end:
+            assert log.end_offset_for_epoch(epoch)[0] == max(expected[0], start)
+    for offset in range(start, end):
+        assert log.epoch_at(offset) == epochs[offset]
+    assert log.epoch_at(start - 1) is None
+    assert log.epoch_at(end) is None

@@ -89,8 +89,12 @@ class ReplicatedLog:
         del self._epochs[epochs:]
         del self._epoch_starts[epochs:]
 
-    def clean(self, start_offset: int) -> None:
-        """Let the log begin at ``start_offset``, the end of a snapshot that is on disk."""
+    def clean(self, snapshot: tuple[int, int]) -> None:
+        """Let the log begin at the end of ``snapshot`` (end offset, epoch), which is on disk.
+
+        Should truncation empty the log later, the snapshot's epoch is the last one.
+        """
+        start_offset = snapshot[0]
         if not self.start_offset <= start_offset <= self.end_offset:
             raise FatalError(f"log start {start_offset} is outside of the log")
         drop = bisect_left(self._bases, start_offset)
@@ -98,6 +102,7 @@ class ReplicatedLog:
         del self._batches[:drop]
         del self._bases[:drop]
         self.start_offset = start_offset
+        self.base = snapshot
         first = bisect_right(self._epoch_starts, start_offset) - 1
         if first > 0:
             del self._epochs[:first]

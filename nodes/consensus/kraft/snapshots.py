@@ -105,7 +105,7 @@ def clean(replica: Replication) -> None:
         start = files[0].end_offset
         if start > replica.log.start_offset:
             before = replica.log.size
-            replica.log.clean(start)
+            replica.log.clean(files[0].id)
             total -= before - replica.log.size
     if start >= 0:
         replica.history.clean(replica.log.start_offset)
