@@ -18,7 +18,6 @@ from nodes.protocol.errors import UNSUPPORTED_VERSION
 from nodes.server.console import say
 from nodes.server.listeners import Listener
 from nodes.server.wire import (
-    QUORUM_APIS,
     Body,
     Endpoints,
     ShapeError,
@@ -182,7 +181,7 @@ class Connection(asyncio.Protocol):
             called = f"api {key}" if name is None else f"{name} (api {key})"
             self.close(f"{called} is not served on the listener {self._listener.name}")
             return False
-        if name in QUORUM_APIS and size > MAX_QUORUM_FRAME:
+        if name in self._listener.quorum and size > MAX_QUORUM_FRAME:
             self.close(f"a {name} request of {size} bytes is too long")
             return False
         return True
@@ -203,7 +202,7 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         self._throttle()
         event: Event
-        if api in QUORUM_APIS:
+        if api in self._listener.quorum:
             try:
                 message = request_from_body(api, version, body)
             except ShapeError:

@@ -17,23 +17,28 @@ from nodes.metadata.served import CLIENT_APIS as CONTROLLER_APIS
 from nodes.server.addresses import BROKER, CONTROLLER, ConfigError
 from nodes.server.shapes import QUORUM_APIS
 
+QUORUM: Final = frozenset(QUORUM_APIS)
 SERVED: Final = {
-    CONTROLLER: frozenset((*CONTROLLER_APIS, *QUORUM_APIS)),
+    CONTROLLER: QUORUM | frozenset(CONTROLLER_APIS),
     BROKER: frozenset(BROKER_APIS),
 }
 
 
 @dataclass(slots=True, frozen=True)
 class Listener:
-    """A listener: its name and the APIs it serves."""
+    """A listener: its name, the APIs it serves, and those among them that the quorum answers.
+
+    A broker does not hand AddRaftVoter to the quorum, it forwards it.
+    """
 
     name: str
     served: frozenset[str]
+    quorum: frozenset[str]
 
     @staticmethod
     def called(name: str) -> Listener:
         """Return the listener of this name."""
-        return Listener(name, SERVED[name])
+        return Listener(name, SERVED[name], QUORUM if name == CONTROLLER else frozenset())
 
 
 def bind(endpoint: Endpoint) -> socket.socket:

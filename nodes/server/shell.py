@@ -41,7 +41,7 @@ STOPPED: Final = 0
 DISK_FAILED: Final = 1
 FATAL: Final = 3
 SHUTDOWN_LIMIT_S: Final = 5.0
-BROKER_SHUTDOWN_LIMIT_S: Final = 15.0
+BROKER_SHUTDOWN_LIMIT_S: Final = 8.0
 """A broker waits until its partitions are led by others."""
 _MICROSECOND: Final = 1e-6
 _STALE_TICK_S: Final = 0.001

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nodes.log.format import format_directory
+from nodes.log.format import Mode, format_directory
 from nodes.protocol.apis import decode_response, encode_request
 from nodes.protocol.codec import ProtocolError
 
@@ -114,16 +114,30 @@ class Client:
 
 
 class Cluster:
-    """Node processes; node ids count from 1."""
+    """Node processes; node ids count from 1, those of ``brokers`` follow the controllers'.
 
-    def __init__(self, directory: Path, size: int) -> None:
+    ``ports`` are where the controllers of nodes listen, ``broker_ports`` where their brokers
+    do; with ``combined`` every node has both.
+    """
+
+    def __init__(
+        self, directory: Path, size: int, brokers: int = 0, combined: bool = False
+    ) -> None:
         self.directory = directory
         self.ports = dict(enumerate(free_ports(size), 1))
+        clients = range(1, size + 1) if combined else range(size + 1, size + brokers + 1)
+        self.broker_ports = dict(zip(clients, free_ports(len(clients)), strict=True))
+        self.nodes = sorted({*self.ports, *self.broker_ports})
+        self.extra: dict[str, object] = {}
         self.voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in self.ports.items())
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        for node in self.ports:
-            self.config(node).write_text(self.properties(node))
-            format_directory(self.path(node, "data"), CLUSTER_ID, node)
+        for node in self.nodes:
+            self.configure(node)
+            mode = Mode.STATIC if node in self.ports else Mode.NO_INITIAL_CONTROLLERS
+            format_directory(self.path(node, "data"), CLUSTER_ID, node, mode=mode)
+
+    def configure(self, node: int) -> None:
+        self.config(node).write_text(self.properties(node))
 
     def path(self, node: int, name: str) -> Path:
         return self.directory / f"n{node}" / name
@@ -134,18 +148,27 @@ class Cluster:
         return path
 
     def properties(self, node: int) -> str:
-        values = {
-            "process.roles": "controller",
+        listeners = {
+            f"{role} {name}": f"{name}://127.0.0.1:{ports[node]}"
+            for role, name, ports in (
+                ("controller", "CONTROLLER", self.ports),
+                ("broker", "PLAINTEXT", self.broker_ports),
+            )
+            if node in ports
+        }
+        values: dict[str, object] = {
+            "process.roles": ",".join(key.partition(" ")[0] for key in listeners),
             "node.id": node,
             "cluster.id": CLUSTER_ID,
             "controller.quorum.voters": self.voters,
-            "listeners": f"CONTROLLER://127.0.0.1:{self.ports[node]}",
+            "listeners": ",".join(listeners.values()),
             "log.dirs": self.path(node, "data"),
             "kraftwreck.node.name": f"n{node}",
             "kraftwreck.seed": 11,
             "kraftwreck.trace.file": self.path(node, "trace.jsonl"),
             "kraftwreck.input.log": self.path(node, "inputs.log"),
             **FAST,
+            **self.extra,
         }
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
@@ -153,7 +176,7 @@ class Cluster:
         return [sys.executable, "-m", "nodes.server", "--config", str(self.config(node))]
 
     def start(self, *nodes: int) -> None:
-        for node in nodes or tuple(self.ports):
+        for node in nodes or tuple(self.nodes):
             with self.path(node, "stderr").open("ab") as output:
                 self.processes[node] = subprocess.Popen(
                     self.command(node),
@@ -182,11 +205,29 @@ class Cluster:
         with self.client(node) as client:
             return client.call(api, version, body)
 
+    def ask_broker(self, node: int, api: str, version: int, body: dict[str, Any]) -> Any:
+        """Send a request to the broker of a node."""
+        with Client(self.broker_ports[node], timeout_s=15.0) as client:
+            return client.call(api, version, body)
+
+    def alive(self, node: int) -> list[int]:
+        """Return the unfenced brokers as the broker of ``node`` knows them."""
+        answer = self.ask_broker(node, "Metadata", 12, {"topics": []})
+        return [broker["node_id"] for broker in answer["brokers"]]
+
+    def serving(self) -> None:
+        """Wait until every broker that runs knows all those that run to be unfenced."""
+        brokers = [node for node in self.broker_ports if node in self.processes]
+        eventually(
+            lambda: all(self.alive(node) == brokers for node in brokers),
+            f"brokers {brokers} are unfenced",
+        )
+
     def controller(self) -> int:
         """Return the active controller; it is waited for."""
 
         def find() -> int | None:
-            for node in self.processes:
+            for node in self.processes.keys() & self.ports.keys():
                 with contextlib.suppress(OSError):
                     answer = self.call(node, "DescribeCluster", 1, {"endpoint_type": 2})
                     if answer["controller_id"] == node:
@@ -196,7 +237,7 @@ class Cluster:
         try:
             found: int = eventually(find, "a controller is active")
         except AssertionError as error:
-            said = {node: self.stderr(node)[-500:] for node in self.ports}
+            said = {node: self.stderr(node)[-500:] for node in self.processes}
             raise AssertionError(f"{error}; the nodes said {said}") from None
         return found
 
@@ -221,13 +262,13 @@ class Cluster:
 
 
 @pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[[int], Any]]:
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     clusters: list[Cluster] = []
 
-    def make(size: int) -> Cluster:
+    def make(size: int, brokers: int = 0, combined: bool = False) -> Cluster:
         directory = tmp_path / f"cluster{len(clusters)}"
         directory.mkdir()
-        clusters.append(Cluster(directory, size))
+        clusters.append(Cluster(directory, size, brokers, combined))
         return clusters[-1]
 
     yield make
@@ -236,7 +277,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[[int], Any]]:
 
 
 @pytest.fixture
-def three(make_cluster: Callable[[int], Any]) -> Any:
+def three(make_cluster: Callable[..., Any]) -> Any:
     """A running cluster of three that has a controller."""
     cluster = make_cluster(3)
     cluster.start()
@@ -250,6 +291,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     cluster = Cluster(tmp_path_factory.mktemp("shared"), 3)
     cluster.start()
     cluster.controller()
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Three controllers and three brokers for the tests of one file that do them no harm."""
+    cluster = Cluster(tmp_path_factory.mktemp("brokers"), 3, brokers=3)
+    cluster.start()
+    cluster.controller()
+    cluster.serving()
     yield cluster
     cluster.close()
 

@@ -1,0 +1,136 @@
+"""Each listener serves what belongs to it, and hangs up on the rest with one line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from nodes.consensus.effects import ApiReply, ApiRequest, Event, RequestReceived
+from nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response, encode_request
+from nodes.server.connection import Connection, Requests
+from nodes.server.listeners import SERVED, Listener
+
+METADATA: dict[str, Any] = {"topics": []}
+
+
+class Door:
+    """A listener by itself: what comes in is kept, what was asked of it can be answered."""
+
+    def __init__(self, name: str) -> None:
+        self.events: list[Event] = []
+        self.requests = Requests(self.events.append, {})
+        self.listener = Listener.called(name)
+
+    async def __aenter__(self) -> Door:
+        loop = asyncio.get_running_loop()
+        connections: set[Connection] = set()
+        self._server = await loop.create_server(
+            lambda: Connection(self.requests, connections, self.listener), "127.0.0.1", 0
+        )
+        port = self._server.sockets[0].getsockname()[1]
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.writer.close()
+        self._server.close()
+
+    async def send(self, api: str, version: int, body: dict[str, Any]) -> None:
+        data = encode_request(api, version, 1, "t", body)
+        self.writer.write(len(data).to_bytes(4, "big") + data)
+        await asyncio.sleep(0.05)
+
+    async def receive(self, api: str, version: int) -> dict[str, Any]:
+        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), 5), "big")
+        return decode_response(api, version, await self.reader.readexactly(size))[1]
+
+    async def hung_up(self) -> bool:
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 0.3) == b""
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        await scenario()
+
+    asyncio.run(inside())
+
+
+def test_a_request_says_by_which_door_it_came_and_from_where() -> None:
+    async def scenario() -> None:
+        for name in ("CONTROLLER", "PLAINTEXT"):
+            async with Door(name) as door:
+                await door.send("Metadata", 12, METADATA)
+                [event] = door.events
+                assert isinstance(event, ApiRequest)
+                assert (event.api, event.listener, event.client) == ("Metadata", name, "127.0.0.1")
+                door.requests.reply(ApiReply(event.token, {"brokers": [], "topics": []}))
+                assert (await door.receive("Metadata", 12))["topics"] == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "api",
+    [
+        *("Vote", "Fetch", "FetchSnapshot", "UpdateRaftVoter", "BeginQuorumEpoch"),
+        *("Envelope", "BrokerRegistration", "BrokerHeartbeat", "ControllerRegistration"),
+        *("AllocateProducerIds", "AlterPartition", "OffsetForLeaderEpoch"),
+    ],
+)
+def test_what_nodes_say_to_each_other_is_refused_at_the_clients_door(
+    api: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario() -> None:
+        async with Door("PLAINTEXT") as door:
+            await door.send(api, SUPPORTED[api][1], {})
+            assert await door.hung_up()
+            assert door.events == []
+
+    run(scenario)
+    said = capfd.readouterr().err
+    key = API_KEYS[api]
+    assert said.count("\n") == 1
+    assert f"{api} (api {key}) is not served on the listener PLAINTEXT" in said
+
+
+def test_the_controllers_door_serves_the_quorum_and_what_brokers_say() -> None:
+    assert {
+        *("Vote", "Fetch", "FetchSnapshot", "AddRaftVoter", "UpdateRaftVoter"),
+        *("Envelope", "BrokerRegistration", "BrokerHeartbeat", "ControllerRegistration"),
+        *("Metadata", "CreateTopics", "DescribeQuorum"),
+    } <= SERVED["CONTROLLER"]
+
+
+def test_a_voter_may_be_added_at_both_doors_but_reaches_the_quorum_only_at_one() -> None:
+    body = {"cluster_id": "c", "voter_id": 4, "voter_directory_id": b"d" * 16, "timeout_ms": 1}
+
+    async def scenario() -> None:
+        async with Door("CONTROLLER") as door:
+            await door.send("AddRaftVoter", 0, body)
+            assert isinstance(door.events[0], RequestReceived)
+        async with Door("PLAINTEXT") as door:
+            await door.send("AddRaftVoter", 0, body)
+            assert isinstance(door.events[0], ApiRequest)
+
+    run(scenario)
+
+
+def test_an_unknown_version_is_told_what_this_door_serves() -> None:
+    async def scenario() -> None:
+        async with Door("PLAINTEXT") as door:
+            head = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + bytes(3) + b"\1\xff\xff\0"
+            door.writer.write(len(head).to_bytes(4, "big") + head)
+            answer = await door.receive("ApiVersions", 0)
+            assert answer["error_code"] == 35
+            keys = {api["api_key"] for api in answer["api_keys"]}
+            assert keys == {API_KEYS[api] for api in SERVED["PLAINTEXT"]}
+
+    run(scenario)
