@@ -19,7 +19,7 @@ NO_LOG = "no committed metadata records on the disks"
 
 
 class Evidence:
-    """``trace`` is T4, ``disks`` and ``log`` are T2 and T6, ``messages`` T1 of KRAFT."""
+    """``trace`` is T4, ``disks`` T2, ``log`` T6 and ``messages`` T1 of docs/invariants.md."""
 
     def __init__(self, run: RunData) -> None:
         self.run = run

@@ -1,0 +1,166 @@
+"""What brokers were answered, held against the records: C2, C8, C11 and C16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.capture import Capture
+from checkers.invariants import check
+from checkers.run_data import RunData
+
+TOPIC = bytes(15) + b"\x99"
+SECOND = 1_000_000_000
+
+
+def broken(run: RunData) -> set[str]:
+    return {anomaly.type for anomaly in check(run).anomalies}
+
+
+def listed(run: RunData, invariant: str) -> dict[str, Any]:
+    found: dict[str, Any] = check(run).stats["invariants"][invariant]
+    return found
+
+
+@pytest.fixture
+def brokers(quorum: Any, records: Any) -> Any:
+    """n1 leads epoch 1 and is active; brokers 1 and 2 are unfenced and hold partition t-0."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    quorum.epochs = {}
+    for broker in (1, 2):
+        epoch = quorum.epochs[broker] = quorum._end("n1")
+        quorum.write(records.register(broker, epoch))
+        quorum.write(records.fence(broker, epoch, -1))
+    quorum.write(records.topic(), records.partition([1, 2]))
+    return quorum
+
+
+def beat(capture: Capture, time: float, broker: int, epoch: int, error: int = 0) -> None:
+    body = {"broker_id": broker, "broker_epoch": epoch, "current_metadata_offset": 0}
+    capture.api(int(time * SECOND), broker, 1, "BrokerHeartbeat", body, {"error_code": error})
+
+
+def alter(
+    capture: Capture, broker: int, isr: list[int], *, asked: int, told: int, leader_epoch: int = 0
+) -> None:
+    """``asked`` and ``told`` are partition epochs."""
+    part = {
+        "partition_index": 0,
+        "leader_epoch": leader_epoch,
+        "new_isr_with_epochs": [],
+        "partition_epoch": asked,
+    }
+    done = {"partition_index": 0, "error_code": 0, "isr": isr, "partition_epoch": told}
+    capture.api(
+        SECOND,
+        broker,
+        1,
+        "AlterPartition",
+        {
+            "broker_id": broker,
+            "broker_epoch": 2,
+            "topics": [{"topic_id": TOPIC, "partitions": [part]}],
+        },
+        {"error_code": 0, "topics": [{"topic_id": TOPIC, "partitions": [done]}]},
+    )
+
+
+def test_c2_an_epoch_that_was_never_given(
+    brokers: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    beat(capture, 1, 1, brokers.epochs[1])
+    assert broken(make_run(None, brokers, capture=capture)) == set()
+    beat(capture, 2, 1, 3, error=77)
+    assert broken(make_run(None, brokers, capture=capture)) == set()
+    beat(capture, 3, 1, 3)
+    assert broken(make_run(None, brokers, capture=capture)) == {"C2"}
+
+
+def test_c2_an_epoch_that_is_over(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    again = brokers._end("n1")
+    brokers.write(records.change(isr=[1]), records.register(2, again, incarnation=2))
+    beat(capture, 1, 2, brokers.epochs[2])
+    assert broken(make_run(None, brokers, capture=capture)) == set()
+    beat(capture, 20, 2, brokers.epochs[2])
+    assert broken(make_run(None, brokers, capture=capture)) == {"C2"}
+
+
+def test_c8_accepted_proposals(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    brokers.write(records.change(isr=[1]))
+    alter(capture, 1, [1], asked=0, told=1)
+    run = make_run(None, brokers, capture=capture)
+    assert (broken(run), listed(run, "C8")["facts"]) == (set(), 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"broker": 2, "isr": [1], "asked": 0, "told": 1},
+        {"broker": 1, "isr": [1], "asked": 0, "told": 1, "leader_epoch": 3},
+        {"broker": 1, "isr": [1], "asked": 0, "told": 5},
+        {"broker": 1, "isr": [1, 2], "asked": 0, "told": 1},
+    ],
+    ids=["not the leader", "another leader epoch", "another state", "another ISR"],
+)
+def test_c8_proposals_that_were_not_to_be_accepted(
+    brokers: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    wrong: dict[str, Any],
+) -> None:
+    brokers.write(records.change(isr=[1]))
+    alter(capture, **wrong)
+    assert broken(make_run(None, brokers, capture=capture)) - {"C2"} == {"C8"}
+
+
+def test_c11_two_blocks_that_overlap(
+    brokers: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    for begin in (0, 1000, 1500):
+        capture.api(
+            SECOND,
+            1,
+            1,
+            "AllocateProducerIds",
+            {"broker_id": 1, "broker_epoch": brokers.epochs[1]},
+            {"error_code": 0, "producer_id_start": begin, "producer_id_len": 1000},
+        )
+    assert broken(make_run(None, brokers, capture=capture)) == {"C11"}
+
+
+@pytest.mark.parametrize("silent_s", [5, 60])
+def test_c16_a_silent_broker(
+    brokers: Any, capture: Capture, make_run: Callable[..., Any], silent_s: int
+) -> None:
+    for number in range(silent_s):
+        capture_time = 1 + number
+        beat(capture, capture_time, 1, brokers.epochs[1])
+    beat(capture, 1, 2, brokers.epochs[2])
+    brokers.time += silent_s
+    brokers.event("n1", "hw")
+    run = make_run(None, brokers, capture=capture)
+    told = {kind for kind in broken(run) if kind.startswith("C")}
+    assert told == ({"C16"} if silent_s == 60 else set())
+    assert listed(run, "C16")["facts"] == 2
+
+
+def test_c16_a_silent_broker_that_is_fenced_in_time(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    for second in range(60):
+        beat(capture, 1 + second, 1, brokers.epochs[1])
+    beat(capture, 1, 2, brokers.epochs[2])
+    brokers.time += 10
+    brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
+    brokers.time += 50
+    brokers.event("n1", "hw")
+    run = make_run(None, brokers, capture=capture)
+    assert not {kind for kind in broken(run) if kind.startswith("C")}

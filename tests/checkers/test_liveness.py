@@ -1,0 +1,119 @@
+"""L1 to L8: what must happen once the last fault is over, and what a short look cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.invariants import check
+from checkers.run_data import RunData
+
+L = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
+
+
+def broken(run: RunData) -> set[str]:
+    return {anomaly.type for anomaly in check(run).anomalies}
+
+
+def listed(run: RunData, invariant: str) -> dict[str, Any]:
+    found: dict[str, Any] = check(run).stats["invariants"][invariant]
+    return found
+
+
+def watch(quorum: Any, seconds: float, *nodes: str) -> None:
+    """Let time pass; ``nodes`` are heard of at its end."""
+    quorum.time += seconds
+    for node in nodes:
+        quorum.event(node, "hw")
+
+
+def test_all_follow_one_leader(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    watch(quorum, 41, "n2")
+    run = make_run(None, quorum)
+    assert broken(run) == set()
+    for invariant in ("L1", "L2", "L4", "L7"):
+        assert listed(run, invariant)["status"] == "checked", invariant
+
+
+def test_a_short_look_tells_nothing(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    quorum.event("n2", "state", {"from": "follower"}, state="prospective", leader=-1)
+    run = make_run(None, quorum)
+    assert broken(run) == set()
+    for invariant in ("L1", "L4", "L7"):
+        assert listed(run, invariant)["status"] == "not checked", invariant
+
+
+def test_a_fault_that_never_ended_leaves_liveness_open(
+    quorum: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    run = make_run(None, quorum, faults=make_fault(1, "kill", 1, None, "n1"))
+    for invariant in L:
+        assert listed(run, invariant)["why"] == "a fault never ended", invariant
+
+
+def test_l1_nobody_leads(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    quorum.event(
+        "n1", "state", {"from": "leader"}, state="unattached", epoch=2, leader=-1, voted=-1
+    )
+    watch(quorum, 40, "n1")
+    assert broken(make_run(None, quorum)) == {"L1"}
+
+
+def test_l2_a_high_watermark_that_stays(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    quorum.append("n1", 1)
+    watch(quorum, 40, "n1", "n2")
+    assert broken(make_run(None, quorum)) == {"L2"}
+
+
+def test_l3_an_observer_that_stays_behind(quorum: Any, make_run: Callable[..., Any]) -> None:
+    directories = [[1, "1" * 32], [2, "2" * 32]]
+    quorum.elect("n1", 1)
+    voters = {"voters": directories, "offset": -1, "kraft_version": 1}
+    quorum.event("n1", "voters", voters)
+    quorum.copy("n1", "n2", "n3")
+    quorum.commit("n1", "n2")
+    watch(quorum, 40, "n1", "n3")
+    assert broken(make_run(None, quorum)) == {"L3"}
+
+
+@pytest.mark.parametrize("state", ["prospective", "candidate"])
+def test_l4_somebody_stays_a_candidate(
+    quorum: Any, make_run: Callable[..., Any], state: str
+) -> None:
+    quorum.one_epoch()
+    quorum.event("n3", "state", {"from": "follower"}, state=state, leader=-1)
+    watch(quorum, 40, "n1")
+    assert broken(make_run(None, quorum)) == {"L1", "L4"}
+
+
+def test_l5_an_operation_that_never_ends(
+    quorum: Any, history: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    history.invoke(0, "create", "a", key="a")
+    history.time = 61
+    history.did(1, "read", saw=[])
+    assert broken(make_run(history, quorum)) == {"L5"}
+
+
+def test_l7_elections_without_end(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    quorum.time += 40
+    for number, leader in enumerate(("n2", "n1", "n2", "n1"), start=2):
+        others = [node for node in ("n1", "n2", "n3") if node != leader]
+        quorum.elect(leader, number, ["n3"])
+        for node in others:
+            own = int(leader[1])
+            quorum.event(node, "state", {}, state="follower", epoch=number, leader=own, voted=-1)
+        quorum.copy(leader, *others)
+        quorum.commit("n1", "n2", "n3")
+    quorum.time += 2
+    quorum.event("n1", "hw")
+    assert broken(make_run(None, quorum, images=[])) == {"L7"}
