@@ -100,6 +100,17 @@ class Campaign:
         return shlex.join(words)
 
 
+EVERYTHING = Campaign(
+    faults=("partition", "kill", "pause", "power", "membership"),
+    nodes=0,
+    quorum="mixed",
+    brokers=None,
+    snapshots=True,
+)
+"""Every fault family, either kind of quorum, brokers and snapshots: what a bug nobody knows is
+hunted with. Nothing in it depends on the bug."""
+
+
 @dataclass(slots=True)
 class Tested:
     """What came of one test. ``found`` are (checker, anomaly type, explanation), the first

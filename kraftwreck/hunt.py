@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +22,7 @@ import msgspec
 
 import nodes
 from harness.archive import PROJECT_TREE
-from kraftwreck.campaign import SIMULATOR, Campaign, Tested, run_seed
+from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Tested, run_seed
 from nodes.consensus.effects import FatalError
 
 RUN_LIMIT_S = 60
@@ -30,7 +31,8 @@ RUN_LIMIT_S = 60
 class Hunted(msgspec.Struct, kw_only=True):
     """How a hunt ended. ``checker``, ``anomaly``, ``explanation``, ``seed`` and ``workload``
     tell of the test that noticed; ``runs`` and ``sim_s`` what it took, ``cpu_s`` without
-    the start of the process."""
+    the start of the process. ``not_its`` are seeds whose test fails without the bug, too:
+    they say nothing about it, and do not count as finding it."""
 
     found: bool
     cpu_s: float
@@ -41,6 +43,7 @@ class Hunted(msgspec.Struct, kw_only=True):
     explanation: str | None = None
     seed: int | None = None
     workload: str | None = None
+    not_its: tuple[int, ...] = ()
 
 
 def environment(tree: Path) -> dict[str, str]:
@@ -113,7 +116,7 @@ def cli(
     if imported != tree.resolve():
         click.echo(f"kraftwreck hunt: nodes comes from {imported}, not from {tree}", err=True)
         sys.exit(255)
-    campaign = Campaign(nodes=count, time_limit_s=time_limit)
+    campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit)
     hunted = hunt(campaign, first_seed, budget, runs)
     click.echo(msgspec.json.encode(hunted).decode())
 

@@ -20,6 +20,8 @@ class Mutant(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
     breaks: tuple[str, ...]
     core: bool
     note: str
+    missed: str = ""
+    found_by_test: str = ""
 
     @property
     def patch(self) -> Path:
