@@ -1,0 +1,168 @@
+"""A process of the lock service: the quorum's RPCs on one port, clients on another.
+
+The quorum speaks Kafka's protocol through ``nodes.server``, and keeps its log with
+``nodes.log``. Clients send a JSON object a line and get one a line back, in any order: ``id``
+of a request is repeated in its answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from examples.lock_service.service import LockService
+from nodes.consensus.effects import (
+    ApiReply,
+    ApiRequest,
+    Effect,
+    Event,
+    Reply,
+    Send,
+    SnapshotReply,
+    Tick,
+)
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.config import QuorumConfig
+from nodes.log.format import format_directory
+from nodes.protocol.apis import API_KEYS, SUPPORTED
+from nodes.server.connection import Connection, Requests
+from nodes.server.listeners import Listener
+from nodes.server.peers import Peers
+from nodes.server.shapes import LISTENER, QUORUM_APIS
+from nodes.server.storage import Storage, next_incarnation
+
+CLUSTER_ID: Final = "lock-service"
+SERVED: Final = (*QUORUM_APIS, "ApiVersions")
+
+
+def clocks() -> tuple[int, int]:
+    """Return the monotonic clock (µs) and the wall clock (ms)."""
+    return time.monotonic_ns() // 1000, time.time_ns() // 1_000_000
+
+
+class Process:
+    """The shell around one :class:`LockService`: disk, timer and sockets."""
+
+    def __init__(self, node_id: int, members: dict[int, Endpoint], data: Path) -> None:
+        meta = format_directory(data, CLUSTER_ID, node_id)
+        self._storage = Storage(data)
+        incarnation = next_incarnation(data / "incarnation")
+        config = QuorumConfig(
+            node_id, CLUSTER_ID, meta.directory_id, members, incarnation=incarnation
+        )
+        self.service = LockService(config, self._storage.recovered, *clocks())
+        self._timer: asyncio.TimerHandle | None = None
+        self._peers = Peers(
+            node_id, members, members[node_id], config.request_timeout_ms, self.submit
+        )
+        self.requests = Requests(self.submit, members)
+
+    def begin(self) -> None:
+        """Take up the state on the disk."""
+        self._carry_out(self.service.start(*clocks()))
+
+    def submit(self, event: Event) -> None:
+        """Let the quorum handle an event."""
+        if isinstance(event, ApiRequest):
+            self.requests.reply(ApiReply(event.token, _api_versions()))
+            return
+        self._carry_out(self.service.step(event, *clocks()))
+
+    def ask(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        """Take a client's request in."""
+
+        def answer(body: dict[str, Any]) -> None:
+            if not writer.is_closing():
+                writer.write(json.dumps({"id": request.get("id"), **body}).encode() + b"\n")
+
+        self._carry_out(self.service.ask(request, answer, clocks()[0]))
+
+    async def clients(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one client until it hangs up or says something that is no request."""
+        try:
+            while line := await reader.readline():
+                request = json.loads(line)
+                if not isinstance(request, dict) or "do" not in request:
+                    raise ValueError("a request is an object that says what to do")
+                self.ask(request, writer)
+        except (ValueError, OSError) as error:
+            writer.write(json.dumps({"ok": False, "error": str(error)}).encode() + b"\n")
+        finally:
+            writer.close()
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        """What is durable first, then what is said: persist before you speak."""
+        self._storage.carry_out(effects)
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._peers.send(effect)
+            elif isinstance(effect, Reply):
+                self.requests.reply(effect)
+            elif isinstance(effect, SnapshotReply):
+                told = effect.message
+                place = (told.snapshot_end, told.snapshot_epoch, told.position)
+                data = self._storage.read_snapshot(*place, effect.max_bytes)
+                self.requests.reply(Reply(effect.token, replace(told, data=data)))
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.001, (self.service.deadline - clocks()[0]) / 1e6)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(min(delay, 3600.0), self.submit, Tick())
+
+
+def _api_versions() -> dict[str, Any]:
+    keys = [
+        {
+            "api_key": API_KEYS[api],
+            "min_version": SUPPORTED[api][0],
+            "max_version": SUPPORTED[api][1],
+        }
+        for api in sorted(SERVED, key=lambda name: API_KEYS[name])
+    ]
+    return {"error_code": 0, "api_keys": keys, "throttle_time_ms": 0}
+
+
+async def serve(node_id: int, members: dict[int, Endpoint], clients: Endpoint, data: Path) -> None:
+    """Run a member until it is killed."""
+    process = Process(node_id, members, data)
+    listener = Listener(LISTENER, frozenset(SERVED), frozenset(QUORUM_APIS))
+    connections: set[Connection] = set()
+    loop = asyncio.get_running_loop()
+    own = members[node_id]
+    await loop.create_server(
+        lambda: Connection(process.requests, connections, listener), own.host, own.port
+    )
+    await asyncio.start_server(process.clients, clients.host, clients.port)
+    process.begin()
+    await asyncio.Event().wait()
+
+
+def endpoint(text: str) -> Endpoint:
+    """Return the endpoint written as ``host:port``."""
+    host, _, port = text.rpartition(":")
+    return Endpoint(host, int(port))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """``python -m examples.lock_service.serve --id 1 --members 1@host:port,... ...``."""
+    parser = argparse.ArgumentParser(description="One member of the lock service.")
+    parser.add_argument("--id", type=int, required=True)
+    parser.add_argument("--members", required=True, help="1@host:port,2@host:port,...")
+    parser.add_argument("--clients", type=endpoint, required=True, help="host:port for clients")
+    parser.add_argument("--data", type=Path, required=True, help="a directory of its own")
+    options = parser.parse_args(argv)
+    members = {}
+    for member in options.members.split(","):
+        name, _, where = member.partition("@")
+        members[int(name)] = endpoint(where)
+    asyncio.run(serve(options.id, members, options.clients, options.data))
+
+
+if __name__ == "__main__":
+    main()
