@@ -79,11 +79,12 @@ class Capture:
         api: str,
         request: dict[str, Any] | None,
         response: dict[str, Any] | None,
+        sent: int = -1,
     ) -> None:
         """A request that is none of the quorum's, its answer, or both; as decoded bodies."""
         if asker < 0 and request is not None:
             asker = request.get("broker_id", -1)
-        self._keep(Message(time, asker, replier, api, request, response))
+        self._keep(Message(time, asker, replier, api, request, response, sent=sent))
 
     def _keep(self, message: Message) -> None:
         if len(self.messages) < self._limit:

@@ -26,7 +26,8 @@ def listen(world: World) -> Capture:
     def on_api_reply(host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
         asked = rpc.message
         assert isinstance(asked, ApiMessage)
-        capture.api(world.now * 1000, rpc.source, host.id, asked.api, asked.body, body)
+        now, sent = world.now * 1000, rpc.sent * 1000
+        capture.api(now, rpc.source, host.id, asked.api, asked.body, body, sent)
 
     def on_response(host: Host, event: ResponseReceived) -> None:
         if type(event.message) is FetchResponse:

@@ -19,7 +19,8 @@ class Message(msgspec.Struct, gc=False):
     that has captured it. ``asker`` and ``replier`` are node ids, -1 where not known.
     ``request`` and ``response`` are the messages of the quorum as objects, those of other
     APIs as decoded bodies. Bytes of records are left out; ``records`` tells of them: (base
-    offset and epoch of the first batch, end offset of the last), None for none.
+    offset and epoch of the first batch, end offset of the last), None for none. ``sent`` is
+    when the asker sent the request, -1 where that is not known.
     """
 
     time: int
@@ -29,3 +30,4 @@ class Message(msgspec.Struct, gc=False):
     request: Any = None
     response: Any = None
     records: tuple[int, int, int] | None = None
+    sent: int = -1

@@ -173,7 +173,7 @@ def test_i22_a_leader_fetches_a_snapshot(
 
 def beat(capture: Capture, time: int, offset: int, epoch: int = 5) -> None:
     body = {"broker_id": 4, "broker_epoch": epoch, "current_metadata_offset": offset}
-    capture.api(time, 4, 1, "BrokerHeartbeat", body, {"error_code": 77})
+    capture.api(time, 4, 1, "BrokerHeartbeat", body, {"error_code": 77}, sent=time)
 
 
 @pytest.mark.parametrize("offsets", [(1, 0), (0, 7)], ids=["goes back", "is not committed"])
@@ -184,6 +184,16 @@ def test_i24_the_offset_a_broker_tells(
     for time, offset in enumerate(offsets):
         beat(capture, time, offset)
     assert broken(make_run(None, quorum, capture=capture)) == {"I24"}
+
+
+def test_a_heartbeat_that_was_overtaken_is_no_step_back(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    for time, sent, offset in ((5, 2, 1), (6, 1, 0)):
+        body = {"broker_id": 4, "broker_epoch": 5, "current_metadata_offset": offset}
+        capture.api(time, 4, 1, "BrokerHeartbeat", body, {"error_code": 77}, sent=sent)
+    assert broken(make_run(None, quorum, capture=capture)) == set()
 
 
 @pytest.mark.parametrize(
