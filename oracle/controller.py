@@ -14,6 +14,7 @@ from typing import Final
 
 from harness.clusters.kernel import die_with_parent
 from nodes.log.format import format_directory
+from nodes.log.uuids import from_text
 from oracle.java import java_command, run_tool
 from oracle.release import OracleError
 
@@ -32,38 +33,47 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Controller(ABC):
-    """A controller of a static quorum in a directory of its own.
+    """A controller in a directory of its own.
 
-    ``voters`` are node id → port on loopback; ``properties`` come on top of what every
-    controller needs and use Kafka's names. The process dies with the thread that started it.
+    ``ports`` are node id → port on loopback of all; they are the voters unless the quorum is
+    ``dynamic``. ``properties`` come on top of what every controller needs and use Kafka's
+    names. ``format_options`` are those of kafka-storage, such as ``--release-version 4.0``; the
+    format command of ours knows the same. The process dies with the thread that started it.
     """
 
     kind: str
+    format_options: tuple[str, ...] = ()
 
     def __init__(
         self,
         directory: Path,
         node_id: int,
         cluster_id: str,
-        voters: Mapping[int, int],
+        ports: Mapping[int, int],
         properties: Mapping[str, object],
+        *,
+        dynamic: bool = False,
     ) -> None:
         self.directory = directory
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.port = voters[node_id]
+        self.port = ports[node_id]
         self.data = directory / "data"
         self.log = self.data / "__cluster_metadata-0"
         self.config = directory / "node.properties"
         self.output = directory / "output"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
+        if dynamic:
+            servers = ",".join(f"{HOST}:{port}" for port in ports.values())
+            quorum = {"controller.quorum.bootstrap.servers": servers}
+        else:
+            voters = ",".join(f"{voter}@{HOST}:{port}" for voter, port in ports.items())
+            quorum = {"controller.quorum.voters": voters}
         values = {
             "process.roles": "controller",
             "node.id": node_id,
-            "controller.quorum.voters": ",".join(
-                f"{voter}@{HOST}:{port}" for voter, port in voters.items()
-            ),
+            **quorum,
             "listeners": f"{LISTENER}://{HOST}:{self.port}",
             "controller.listener.names": LISTENER,
             "listener.security.protocol.map": f"{LISTENER}:PLAINTEXT",
@@ -154,35 +164,39 @@ class OurController(Controller):
         return {"cluster.id": self.cluster_id}
 
     def format(self) -> None:
-        """Write ``meta.properties``."""
-        format_directory(self.data, self.cluster_id, self.node_id)
+        """Run the format command."""
+        command = [*self._server(), "format", "--config", str(self.config), *self.format_options]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=STOP_S)
+        if ran.returncode != 0:
+            raise OracleError(f"format failed: {ran.stderr.strip()}")
 
     def command(self) -> list[str]:
         """Return the command line of ``nodes.server``."""
+        return [*self._server(), "--config", str(self.config)]
+
+    def _server(self) -> list[str]:
         profiler = [] if self.profile is None else ["-m", "cProfile", "-o", str(self.profile)]
-        return [sys.executable, *profiler, "-m", "nodes.server", "--config", str(self.config)]
+        return [sys.executable, *profiler, "-m", "nodes.server"]
 
 
 class KafkaController(Controller):
     """A controller of Apache Kafka.
 
-    ``format_options`` go to kafka-storage, such as ``--release-version 4.0``. Formatting
-    takes a virtual machine's start; a directory formatted before is used again,
+    Formatting takes a virtual machine's start; a directory formatted before is used again,
     with other ids, as ``like``.
     """
 
     kind = "kafka"
     flags: tuple[str, ...] = TEST_FLAGS
-    format_options: tuple[str, ...] = ()
     level = "INFO"
 
-    def format(self, like: KafkaController | None = None) -> None:
-        """Run kafka-storage, or copy what it wrote for ``like``."""
+    def format(self, like: KafkaController | None = None, directory_id: str | None = None) -> None:
+        """Run kafka-storage, or copy what it wrote for ``like``; then the ids are its own."""
         if (self.data / "meta.properties").exists():
             return
         if like is not None:
             shutil.copytree(like.data, self.data, ignore=shutil.ignore_patterns("meta.properties"))
-            format_meta(self.data, self.cluster_id, self.node_id)
+            format_meta(self.data, self.cluster_id, self.node_id, directory_id)
             return
         ran = run_tool(
             "kafka.tools.StorageTool",
@@ -197,9 +211,10 @@ class KafkaController(Controller):
         return java_command("kafka.Kafka", [str(self.config)], self.flags, level=self.level)
 
 
-def format_meta(data: Path, cluster_id: str, node_id: int) -> None:
-    """Write ``meta.properties`` into a copied directory, with a directory id of its own."""
+def format_meta(data: Path, cluster_id: str, node_id: int, directory_id: str | None) -> None:
+    """Write ``meta.properties`` into a copied directory, with this directory id or a new one."""
     fresh = data.with_name(f"{data.name}.meta")
-    format_directory(fresh, cluster_id, node_id)
+    own = None if directory_id is None else from_text(directory_id)
+    format_directory(fresh, cluster_id, node_id, own)
     (fresh / "meta.properties").rename(data / "meta.properties")
     shutil.rmtree(fresh)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from harness.kafka_client import KafkaClient
+from nodes.log.format import load_meta
+from nodes.log.uuids import random_uuid, to_text
 from nodes.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
 from oracle.controller import HOST, Controller, KafkaController, OurController
 
@@ -40,10 +42,11 @@ def wait_until(what: str, check: Callable[[], T | None], patience_s: float = PAT
 
 
 class Quorum:
-    """Controllers with a static voter set; ``kinds`` are ``"kafka"`` or ``"ours"``, ids from 1.
+    """Controllers; ``kinds`` are ``"kafka"`` or ``"ours"``, ids from 1.
 
-    ``properties`` are those of all, ``by_kind`` those of one kind on top. Use it as a context
-    manager: no process outlives it.
+    ``properties`` are those of all, ``by_kind`` those of one kind on top. The voters are all of
+    them, for good; or, in a dynamic quorum, at first those with the ids ``initial``. Use it as a
+    context manager: no process outlives it.
     """
 
     def __init__(
@@ -55,9 +58,12 @@ class Quorum:
         by_kind: Mapping[str, Mapping[str, object]] | None = None,
         flags: tuple[str, ...] | None = None,
         format_options: tuple[str, ...] = (),
+        initial: Collection[int] | None = None,
     ) -> None:
         self.kinds = dict(enumerate(kinds, 1))
         self.ports = dict(zip(self.kinds, ports, strict=True))
+        self.initial = initial
+        self.directory_ids = {node: to_text(random_uuid()) for node in self.kinds}
         self.controllers: dict[int, Controller] = {}
         for node, kind in self.kinds.items():
             build = KafkaController if kind == KAFKA else OurController
@@ -67,9 +73,10 @@ class Quorum:
                 CLUSTER_ID,
                 self.ports,
                 {**(properties or {}), **(by_kind or {}).get(kind, {})},
+                dynamic=initial is not None,
             )
+            controller.format_options = (*format_options, *self._first_voters(node))
             if isinstance(controller, KafkaController):
-                controller.format_options = format_options
                 controller.flags = flags or controller.flags
             self.controllers[node] = controller
 
@@ -99,14 +106,34 @@ class Quorum:
         return [node for node, controller in self.controllers.items() if controller.running]
 
     def format(self) -> None:
-        """Format every data directory; Kafka's tool is run once, its work copied."""
-        first: KafkaController | None = None
-        for controller in self.controllers.values():
+        """Format every data directory; Kafka's tool is run once each way, its work copied."""
+        formatted: dict[tuple[str, ...], KafkaController] = {}
+        for node, controller in self.controllers.items():
             if isinstance(controller, KafkaController):
-                controller.format(like=first)
-                first = first or controller
+                like = formatted.setdefault(controller.format_options, controller)
+                if like is controller:
+                    controller.format()
+                else:
+                    controller.format(like, self.directory_ids[node])
             else:
                 controller.format()
+
+    def _first_voters(self, node: int) -> tuple[str, ...]:
+        """Return the options of formatting that tell how the quorum begins."""
+        if self.initial is None:
+            return ()
+        if node not in self.initial:
+            return ("--no-initial-controllers",)
+        voters = (f"{v}@{HOST}:{self.ports[v]}:{self.directory_ids[v]}" for v in self.initial)
+        return ("--initial-controllers", ",".join(voters))
+
+    def directory_id(self, node: int) -> str:
+        """Return the directory id that the node's ``meta.properties`` tells."""
+        return to_text(load_meta(self.controllers[node].data).directory_id)
+
+    def addresses(self) -> str:
+        """Return all as a tool's ``--bootstrap-controller``."""
+        return ",".join(f"{HOST}:{port}" for port in self.ports.values())
 
     def start(self, *nodes: int) -> None:
         """Start these controllers, or all; they are not waited for."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodes.log.format import load_meta
-from nodes.log.uuids import to_text
 from oracle.controller import HOST
 from oracle.java import Ran
 from oracle.quorum import CLUSTER_ID, OURS, Quorum
@@ -37,14 +35,10 @@ def one(make_quorum: Callable[..., Quorum]) -> Iterator[Quorum]:
         yield quorum
 
 
-def addresses(quorum: Quorum) -> str:
-    return ",".join(f"{HOST}:{port}" for port in quorum.ports.values())
-
-
 def test_metadata_quorum_describes_the_status(three: Quorum, tool: Tool) -> None:
     said = tool(
         f"{TOOLS}.MetadataQuorumCommand",
-        *("--bootstrap-controller", addresses(three), "describe", "--status"),
+        *("--bootstrap-controller", three.addresses(), "describe", "--status"),
     ).stdout
     fields = dict(re.findall(r"^(\w+): +(.*)$", said, re.MULTILINE))
     assert fields["ClusterId"] == CLUSTER_ID
@@ -53,7 +47,7 @@ def test_metadata_quorum_describes_the_status(three: Quorum, tool: Tool) -> None
     assert int(fields["HighWatermark"]) > 0
     assert fields["CurrentObservers"] == "[]"
     for node, controller in three.controllers.items():
-        directory = to_text(load_meta(controller.data).directory_id)
+        directory = three.directory_id(node)
         assert f'"id": {node}, "directoryId": "{directory}"' in fields["CurrentVoters"]
         assert f"CONTROLLER://{HOST}:{controller.port}" in fields["CurrentVoters"]
 
@@ -61,7 +55,7 @@ def test_metadata_quorum_describes_the_status(three: Quorum, tool: Tool) -> None
 def test_metadata_quorum_describes_replication(three: Quorum, tool: Tool) -> None:
     said = tool(
         f"{TOOLS}.MetadataQuorumCommand",
-        *("--bootstrap-controller", addresses(three), "describe", "--replication"),
+        *("--bootstrap-controller", three.addresses(), "describe", "--replication"),
     ).stdout
     rows = [line.split() for line in said.splitlines()[1:] if line.strip()]
     assert sorted(int(row[0]) for row in rows) == [1, 2, 3]
@@ -73,7 +67,7 @@ def test_metadata_quorum_describes_replication(three: Quorum, tool: Tool) -> Non
 def test_topics_are_created_listed_and_deleted(three: Quorum, tool: Tool) -> None:
     def topics(*arguments: str) -> str:
         command = f"{TOOLS}.TopicCommand"
-        return tool(command, "--bootstrap-server", addresses(three), *arguments).stdout
+        return tool(command, "--bootstrap-server", three.addresses(), *arguments).stdout
 
     created = topics("--create", "--topic", "made", "--partitions", "3")
     assert "Created topic made." in created
@@ -85,7 +79,7 @@ def test_topics_are_created_listed_and_deleted(three: Quorum, tool: Tool) -> Non
 def test_topics_are_described(one: Quorum, tool: Tool) -> None:
     def topics(*arguments: str) -> str:
         command = f"{TOOLS}.TopicCommand"
-        return tool(command, "--bootstrap-server", addresses(one), *arguments).stdout
+        return tool(command, "--bootstrap-server", one.addresses(), *arguments).stdout
 
     topics("--create", "--topic", "told", "--partitions", "2", "--config", "retention.ms=1234")
     said = topics("--describe", "--topic", "told")
@@ -99,7 +93,7 @@ def test_configs_are_altered_and_described(one: Quorum, tool: Tool) -> None:
     def configs(*arguments: str) -> str:
         entity = ("--entity-type", "topics", "--entity-name", "set")
         command = "kafka.admin.ConfigCommand"
-        return tool(command, "--bootstrap-server", addresses(one), *entity, *arguments).stdout
+        return tool(command, "--bootstrap-server", one.addresses(), *entity, *arguments).stdout
 
     assert one.create_topic("set") == 0
     configs("--alter", "--add-config", "retention.ms=4321")
@@ -109,7 +103,7 @@ def test_configs_are_altered_and_described(one: Quorum, tool: Tool) -> None:
 
 
 def test_features_and_the_cluster_id_are_told(three: Quorum, tool: Tool) -> None:
-    bootstrap = ("--bootstrap-controller", addresses(three))
+    bootstrap = ("--bootstrap-controller", three.addresses())
     said = tool(f"{TOOLS}.FeatureCommand", *bootstrap, "describe").stdout
     assert re.search(r"metadata\.version\s.*FinalizedVersionLevel: [34]\.\d-IV\d", said)
     said = tool(f"{TOOLS}.ClusterTool", "cluster-id", *bootstrap).stdout
