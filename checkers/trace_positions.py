@@ -47,6 +47,8 @@ class Positions:
         self.majorities = 0
         """Batches whose holders were counted as they were first seen committed."""
         self.leader_high_watermarks = 0
+        self.last_commit: dict[tuple[str, int], TraceEvent] = {}
+        """Per (node, epoch), when the node last moved its high watermark as leader."""
         self.follower_grants: list[tuple[int, TraceEvent]] = []
         """Pre-votes granted by followers: (since when in that state, in µs, event)."""
         self.voters = len(self.tracks)
@@ -203,7 +205,9 @@ class Positions:
         track.max_hw = hw
         epoch = event.epoch
         leads = event.state == "leader" and track.epoch_start_of == epoch
-        self.leader_high_watermarks += leads
+        if leads:
+            self.leader_high_watermarks += 1
+            self.last_commit[track.name, epoch] = event
         if leads and hw <= track.epoch_start:
             self.findings.add(
                 "I12",

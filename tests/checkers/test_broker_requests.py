@@ -35,6 +35,7 @@ def brokers(quorum: Any, records: Any) -> Any:
         quorum.write(records.register(broker, epoch))
         quorum.write(records.fence(broker, epoch, -1))
     quorum.write(records.topic(), records.partition([1, 2]))
+    quorum.later = records.record("NoOpRecord")
     return quorum
 
 
@@ -145,7 +146,7 @@ def test_c16_a_silent_broker(
         beat(capture, capture_time, 1, brokers.epochs[1])
     beat(capture, 1, 2, brokers.epochs[2])
     brokers.time += silent_s
-    brokers.event("n1", "hw")
+    brokers.write(brokers.later)
     run = make_run(None, brokers, capture=capture)
     told = {kind for kind in broken(run) if kind.startswith("C")}
     assert told == ({"C16"} if silent_s == 60 else set())
@@ -161,6 +162,6 @@ def test_c16_a_silent_broker_that_is_fenced_in_time(
     brokers.time += 10
     brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
     brokers.time += 50
-    brokers.event("n1", "hw")
+    brokers.write(brokers.later)
     run = make_run(None, brokers, capture=capture)
     assert not {kind for kind in broken(run) if kind.startswith("C")}
