@@ -88,7 +88,7 @@ class SimulatedCluster:
             voters={} if knobs.dynamic else self._endpoints,
             seed=self._seed,
             incarnation=host.incarnation,
-            default_replication=min(3, len(self.names)),
+            default_replication=min(3, len(self.brokers) or len(self.controllers)),
             bootstrap_servers=tuple(self._endpoints.values()),
         )
         if host.name in self.brokers:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from nodes.consensus.endpoint import Endpoint
 from nodes.log.format import Mode, format_directory
 from nodes.protocol.apis import decode_response, encode_request
 from nodes.protocol.codec import ProtocolError
@@ -117,11 +118,17 @@ class Cluster:
     """Node processes; node ids count from 1, those of ``brokers`` follow the controllers'.
 
     ``ports`` are where the controllers of nodes listen, ``broker_ports`` where their brokers
-    do; with ``combined`` every node has both.
+    do; with ``combined`` every node has both. The quorum of a ``dynamic`` cluster begins with
+    node 1 and grows as controllers join.
     """
 
     def __init__(
-        self, directory: Path, size: int, brokers: int = 0, combined: bool = False
+        self,
+        directory: Path,
+        size: int,
+        brokers: int = 0,
+        combined: bool = False,
+        dynamic: bool = False,
     ) -> None:
         self.directory = directory
         self.ports = dict(enumerate(free_ports(size), 1))
@@ -129,12 +136,20 @@ class Cluster:
         self.broker_ports = dict(zip(clients, free_ports(len(clients)), strict=True))
         self.nodes = sorted({*self.ports, *self.broker_ports})
         self.extra: dict[str, object] = {}
+        self.dynamic = dynamic
         self.voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in self.ports.items())
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         for node in self.nodes:
             self.configure(node)
-            mode = Mode.STATIC if node in self.ports else Mode.NO_INITIAL_CONTROLLERS
-            format_directory(self.path(node, "data"), CLUSTER_ID, node, mode=mode)
+            self.format(node)
+
+    def format(self, node: int) -> None:
+        mode, listener = Mode.NO_INITIAL_CONTROLLERS, None
+        if node in self.ports and not self.dynamic:
+            mode = Mode.STATIC
+        elif self.dynamic and node == 1:
+            mode, listener = Mode.STANDALONE, Endpoint("127.0.0.1", self.ports[1])
+        format_directory(self.path(node, "data"), CLUSTER_ID, node, mode=mode, listener=listener)
 
     def configure(self, node: int) -> None:
         self.config(node).write_text(self.properties(node))
@@ -160,7 +175,7 @@ class Cluster:
             "process.roles": ",".join(key.partition(" ")[0] for key in listeners),
             "node.id": node,
             "cluster.id": CLUSTER_ID,
-            "controller.quorum.voters": self.voters,
+            **self.quorum(node),
             "listeners": ",".join(listeners.values()),
             "log.dirs": self.path(node, "data"),
             "kraftwreck.node.name": f"n{node}",
@@ -171,6 +186,15 @@ class Cluster:
             **self.extra,
         }
         return "".join(f"{key}={value}\n" for key, value in values.items())
+
+    def quorum(self, node: int) -> dict[str, object]:
+        if not self.dynamic:
+            return {"controller.quorum.voters": self.voters}
+        servers = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        values: dict[str, object] = {"controller.quorum.bootstrap.servers": servers}
+        if node in self.ports:
+            values["controller.quorum.auto.join.enable"] = "true"
+        return values
 
     def command(self, node: int) -> list[str]:
         return [sys.executable, "-m", "nodes.server", "--config", str(self.config(node))]
@@ -265,10 +289,10 @@ class Cluster:
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     clusters: list[Cluster] = []
 
-    def make(size: int, brokers: int = 0, combined: bool = False) -> Cluster:
+    def make(size: int, **shape: Any) -> Cluster:
         directory = tmp_path / f"cluster{len(clusters)}"
         directory.mkdir()
-        clusters.append(Cluster(directory, size, brokers, combined))
+        clusters.append(Cluster(directory, size, **shape))
         return clusters[-1]
 
     yield make

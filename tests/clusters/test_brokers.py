@@ -1,0 +1,103 @@
+"""Three controllers with three brokers, and five combined nodes, on namespace hosts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.archive import PROJECT_TREE
+from harness.clusters.netns import NetnsCluster
+from harness.kafka_client import KafkaClient
+from harness.options import RunOptions
+from systems.kraft import SYSTEM, KraftDeployment
+
+pytestmark = pytest.mark.cluster
+READY_S = 40.0
+TOPIC = {"name": "t", "num_partitions": 6, "replication_factor": 3}
+
+
+@pytest.fixture
+def deploy(
+    netns_possible: None, own_state_directories: Path
+) -> Iterator[Callable[..., KraftDeployment]]:
+    """Deploys the system on as many hosts as its options ask for; all is gone afterwards."""
+    started: list[Callable[[], object]] = []
+
+    def up(**shape: Any) -> KraftDeployment:
+        options = RunOptions(seed=7, **shape)
+        cluster = NetnsCluster(len(options.roles))
+        started.append(cluster.down)
+        deployed = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
+        assert isinstance(deployed, KraftDeployment)
+        started.extend([deployed.close, deployed.stop])
+        deployed.ready(READY_S)
+        return deployed
+
+    yield up
+    for step in reversed(started):
+        step()
+
+
+def ask(deployed: KraftDeployment, node: str, api: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Ask the broker of a node."""
+    client = KafkaClient(*deployed.deployment.broker_address(node))
+    try:
+        answer = client.call(api, {"CreateTopics": 7, "Metadata": 12}[api], body, 15_000)
+    finally:
+        client.close()
+    assert answer.status == "ok", answer
+    return answer.body
+
+
+def states(run: Path, node: str) -> list[str]:
+    lines = (run / "nodes" / node / "trace.jsonl").read_text().splitlines()
+    traces = [json.loads(line) for line in lines]
+    return [t["detail"]["state"] for t in traces if t["kind"] == "broker"]
+
+
+def test_three_controllers_and_three_brokers(
+    deploy: Callable[..., KraftDeployment], tmp_path: Path
+) -> None:
+    deployed = deploy(nodes=3, brokers=3)
+    env = deployed.env
+    assert (env.nodes, env.controllers) == (
+        ("n1", "n2", "n3", "n4", "n5", "n6"),
+        ("n1", "n2", "n3"),
+    )
+    made = ask(deployed, "n5", "CreateTopics", {"topics": [TOPIC], "timeout_ms": 5000})
+    assert made["topics"][0]["error_code"] == 0
+    env.kill("n6")
+    env.start("n6")
+    leader = env.leader()
+    assert leader is not None
+    assert leader in env.controllers
+    env.kill(leader)
+    env.start(leader)
+    deployed.ready(READY_S)
+    for node in ("n4", "n5", "n6"):
+        told = ask(deployed, node, "Metadata", {"topics": None})
+        assert [broker["node_id"] for broker in told["brokers"]] == [4, 5, 6]
+        assert [topic["name"] for topic in told["topics"]] == ["t"]
+    deployed.stop()
+    deployed.collect(tmp_path)
+    assert states(tmp_path, "n4")[-2:] == ["pending-controlled-shutdown", "stopped"]
+    assert (tmp_path / "nodes/n4/images/final/.kafka_cleanshutdown").is_file()
+    assert states(tmp_path, "n1") == []
+
+
+def test_five_combined_nodes(deploy: Callable[..., KraftDeployment]) -> None:
+    deployed = deploy(nodes=5, combined=True)
+    made = ask(deployed, "n2", "CreateTopics", {"topics": [TOPIC], "timeout_ms": 5000})
+    assert made["topics"][0]["error_code"] == 0
+    leader = deployed.env.leader()
+    assert leader is not None
+    deployed.env.kill(leader)
+    deployed.env.start(leader)
+    deployed.ready(READY_S)
+    told = ask(deployed, leader, "Metadata", {"topics": None})
+    assert [broker["node_id"] for broker in told["brokers"]] == [1, 2, 3, 4, 5]
+    assert len(told["topics"][0]["partitions"]) == 6
