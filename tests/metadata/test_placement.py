@@ -46,6 +46,19 @@ def test_replicas_of_a_partition_are_spread_over_racks() -> None:
         assert {racks[r] for r in replicas} == {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_racks_that_take_turns_use_all_of_their_brokers(seed: int) -> None:
+    racks = [Candidate(1, "a"), Candidate(2, "a"), Candidate(3, "b"), Candidate(4, "b")]
+    leaders = [replicas[0] for replicas in placed(racks, 4, 1, seed)]
+    assert sorted(leaders) == [1, 2, 3, 4]
+
+
+def test_after_a_round_the_same_brokers_do_not_stay_together() -> None:
+    """Without shuffling the lists every fifth partition would be placed alike."""
+    rounds = [placed(FIVE, 10, 3, seed) for seed in range(10)]
+    assert any(sorted(each[:5]) != sorted(each[5:]) for each in rounds)
+
+
 def test_a_fenced_broker_never_comes_first_and_only_fills_up() -> None:
     candidates = [Candidate(1), Candidate(2), Candidate(3, fenced=True)]
     for replicas in placed(candidates, 12, 2):
