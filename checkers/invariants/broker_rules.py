@@ -18,10 +18,13 @@ _NAMING_AN_EPOCH = frozenset(
 LARGEST_BATCH = 9_000
 """Records of a batch from which on an operation may go on in the next one (Kafka: 10,000)."""
 
+HOLE = (-1, -1, False)
+
 
 class BrokerRules:
     """``epochs`` are all registrations: (broker id, epoch, offset of the batch); ``states`` all
-    changes of service: (offset of the batch, broker id, whether it is unfenced)."""
+    changes of service: (offset of the batch, broker id, whether it is unfenced), with
+    :data:`HOLE` where a part of the log is missing."""
 
     def __init__(self, report: Report) -> None:
         self.epochs: list[tuple[int, int, int]] = []
@@ -33,6 +36,7 @@ class BrokerRules:
 
     def begin(self, model: MetadataModel) -> None:
         """The replay goes on from ``model``."""
+        self.states.append(HOLE)
         for broker_id, broker in model.brokers.items():
             self._latest[broker_id] = max(broker.epoch, self._latest.get(broker_id, -1))
             self.epochs.append((broker_id, broker.epoch, broker.epoch))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+from checkers.invariants.broker_rules import HOLE
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
 from checkers.invariants.report import Report
@@ -46,6 +47,7 @@ def check(evidence: Evidence, report: Report) -> None:
     bound = session_ns(evidence) * 5 // 4
     bound += SIMULATED_SLACK_NS if evidence.run.test.get("simulated") is True else SLACK_NS
     unfenced = _unfenced(evidence)
+    report.unseen("C16", "no broker was seen to be unfenced in what is left of the log")
     if unfenced is None:
         report.unseen("C16", "when registrations were committed is not known for all of them")
         return
@@ -69,7 +71,11 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
     """Return when (ns) each broker was registered and not fenced, as committed."""
     spans: dict[int, list[tuple[int, int]]] = {}
     since: dict[int, int] = {}
-    for offset, broker_id, is_unfenced in Controller.of(evidence).brokers.states:
+    for state in Controller.of(evidence).brokers.states:
+        if state is HOLE:
+            since.clear()  # What became of them until the log goes on nobody knows.
+            continue
+        offset, broker_id, is_unfenced = state
         entry = evidence.trace.chain.committed.get(offset)
         at = None if entry is None or entry.event is None else evidence.moment(entry.event)
         if at is None:
