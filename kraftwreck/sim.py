@@ -15,7 +15,16 @@ import click
 
 from harness.options import OptionError
 from histories.store import StoreError
-from kraftwreck.campaign import ALL, BY_SEED, Campaign, Tested, as_json, combined_digest, run_seed
+from kraftwreck.campaign import (
+    ALL,
+    BY_SEED,
+    FAULTS,
+    Campaign,
+    Tested,
+    as_json,
+    combined_digest,
+    run_seed,
+)
 from nemesis.registry import parse as parse_faults
 from simulation.knobs import MOST_BROKERS, Quorum
 from systems.registry import find as find_system
@@ -134,22 +143,22 @@ def run_all(
 @click.argument("system", default="kraft")
 @click.option("-w", "--workload", default=ALL, show_default=True, help="A workload, or all.")
 @click.option(
-    "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
+    "-n", "--nemesis", "faults", default=",".join(FAULTS), show_default=True,
     help="Fault families, separated by commas, or none.",
 )  # fmt: skip
 @click.option("-t", "--time-limit", type=click.FloatRange(1), default=30.0, show_default=True,
               help="Virtual seconds of clients and faults in each run.")  # fmt: skip
-@click.option("--nodes", type=click.IntRange(0, 99), default=5, show_default=True,
+@click.option("--nodes", type=click.IntRange(0, 99), default=0, show_default=True,
               help="Nodes; 0: three to five, by seed.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0), default=0.0, show_default=True,
               help="Operations a second; 0: by seed.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
               help="Client threads; 0: by seed.")  # fmt: skip
-@click.option("--quorum", type=click.Choice(["static", "dynamic", "mixed"]), default="static",
+@click.option("--quorum", type=click.Choice(["static", "dynamic", "mixed"]), default="mixed",
               show_default=True, help="Whether voters can change; mixed: by seed.")  # fmt: skip
-@click.option("--brokers", default="0", show_default=True, metavar="N|seed",
-              help="Brokers beside the controllers; seed: none to two, by seed.")  # fmt: skip
-@click.option("--snapshots/--no-snapshots", default=False, show_default=True,
+@click.option("--brokers", default=BY_SEED, show_default=True, metavar="N|seed",
+              help="Brokers beside the controllers; seed: none to three, by seed.")  # fmt: skip
+@click.option("--snapshots/--no-snapshots", default=True, show_default=True,
               help="Make snapshots every few records, and keep few.")  # fmt: skip
 @click.option(
     "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."

@@ -16,7 +16,7 @@ from nodes.draw import draw_below
 
 T = TypeVar("T")
 
-MOST_BROKERS = 2
+MOST_BROKERS = 3
 
 
 class Knobs(msgspec.Struct, kw_only=True, frozen=True):
@@ -33,7 +33,8 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
 
     The quorum is ``dynamic`` (KIP-853: the first ``first_voters`` controllers vote, the
     others may be added, or with ``auto_join`` add themselves) or has all controllers as
-    configured voters. ``brokers`` are hosts beside the controllers that only observe.
+    configured voters. ``brokers`` are hosts beside the controllers that only observe; with
+    ``through_brokers`` it is they whom clients ask for writes.
     """
 
     latency_min: int = 200
@@ -53,6 +54,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     first_voters: int = 0
     auto_join: bool = False
     brokers: int = 0
+    through_brokers: bool = False
     node: dict[str, int] = {}
     hasty: dict[str, int] = {}
     hasty_nodes: tuple[int, ...] = ()
@@ -94,7 +96,13 @@ def draw_knobs(
         hasty_nodes = tuple(
             i for i in range(1, nodes + 1) if draw_below(4, seed, "knob", "hasty", i)
         )
+    # Brokers' sessions are short, so that they end within a pause of seconds.
+    session, heartbeat = _pick(
+        [(1000, 200), (1000, 300), (2000, 500), (9000, 2000)], seed, "session"
+    )
     node: dict[str, Any] = {
+        "session_timeout_ms": session,
+        "heartbeat_interval_ms": heartbeat,
         "fetch_max_bytes": _pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes"),
         "linger_ms": _pick([25, 25, 0, 5, 100], seed, "linger"),
         "fetch_max_wait_ms": _pick([500, 500, 50, 200], seed, "max-wait"),
@@ -107,6 +115,7 @@ def draw_knobs(
         quorum == "mixed" and draw_below(2, seed, "knob", "quorum") == 1
     )
     fewest = min(3, nodes)
+    hosts = _pick([0, 0, 1, 2, MOST_BROKERS], seed, "brokers") if brokers is None else brokers
     return Knobs(
         latency_min=latency[0],
         latency_max=latency[1],
@@ -121,7 +130,8 @@ def draw_knobs(
         dynamic=dynamic,
         first_voters=_pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
-        brokers=_pick([0, 0, 1, MOST_BROKERS], seed, "brokers") if brokers is None else brokers,
+        brokers=hosts,
+        through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,
         node=node,
         hasty=hasty,
         hasty_nodes=hasty_nodes,
