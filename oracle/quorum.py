@@ -23,6 +23,7 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 PATIENCE_S: Final = 90.0
 """How long to wait for something that takes seconds on an idle machine."""
 CALL_MS: Final = 10_000
+FAIL_OVERS: Final = 8
 METADATA_PARTITION: Final = {"topic_name": "__cluster_metadata", "partitions": [{}]}
 
 
@@ -182,6 +183,36 @@ class Quorum:
         except TimeoutError as error:
             said = {node: c.said()[-1500:] for node, c in self.controllers.items()}
             raise TimeoutError(f"{error}; they said {said}") from None
+
+    def fail_over(self, kind: str) -> tuple[int, int]:
+        """Kill leaders until one of ``kind`` leads; return the ids of the dead one and of it.
+
+        Who follows a leader is never quite certain, so one of the wrong kind is killed in its
+        turn once the one before it is back and has the log.
+        """
+        dead = self.leader()
+        self.kill(dead)
+        for _ in range(FAIL_OVERS):
+            leader = self.leader()
+            if leader in self.of_kind(kind):
+                return dead, leader
+            self.start(dead)
+            self.wait_for_log(dead)
+            self.kill(leader)
+            dead = leader
+        raise TimeoutError(f"none of {kind} led after {FAIL_OVERS} fail-overs")
+
+    def wait_for_log(self, *nodes: int) -> None:
+        """Wait until these voters (all by default) have everything that is committed now."""
+        partition = self.describe(self.leader())
+        goal = 0 if partition is None else partition["high_watermark"]
+        wanted = nodes or tuple(self.controllers)
+
+        def have() -> bool:
+            ends = self.end_offsets()
+            return all(ends.get(node, -1) >= goal for node in wanted)
+
+        wait_until(f"{wanted} have the log up to {goal}", have)
 
     def create_topic(self, name: str, node: int | None = None, **topic: Any) -> int:
         """Create a topic through the leader; return the error code."""

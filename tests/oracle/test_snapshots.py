@@ -86,16 +86,6 @@ def wait_for_snapshot(quorum: Quorum, node: int, beyond: int) -> None:
     wait_until(f"node {node} has a snapshot above {beyond}", installed)
 
 
-def wait_for_log(quorum: Quorum, node: int) -> None:
-    """Wait until ``node`` has all that is committed now."""
-    goal = max(quorum.end_offsets().values())
-
-    def has_all() -> bool:
-        return quorum.end_offsets().get(node, -1) >= goal
-
-    wait_until(f"node {node} has the log up to {goal}", has_all)
-
-
 def same_images(quorum: Quorum) -> int:
     """Hold what each node's snapshots contain against what the others' logs say of that moment.
 
@@ -133,7 +123,7 @@ def brought_in_twice(quorum: Quorum, newcomer: int, leader: int) -> list[str]:
     fetched = oldest(quorum, newcomer)
     assert first_offset(log_of(quorum, newcomer)) == fetched
 
-    wait_for_log(quorum, newcomer)
+    quorum.wait_for_log(newcomer)
 
     quorum.kill(newcomer)
     behind = max(quorum.end_offsets().values())
@@ -142,14 +132,14 @@ def brought_in_twice(quorum: Quorum, newcomer: int, leader: int) -> list[str]:
     )
     quorum.start(newcomer)
     wait_until("a newer snapshot", lambda: first_offset(log_of(quorum, newcomer)) > behind)
-    wait_for_log(quorum, newcomer)
+    quorum.wait_for_log(newcomer)
     return topics
 
 
-def leads_with_everything(quorum: Quorum, newcomer: int, leader: int, topics: list[str]) -> None:
+def leads_with_everything(quorum: Quorum, newcomer: int, topics: list[str]) -> None:
     """Kill the leader; the newcomer takes over and knows all that its snapshot told it."""
-    quorum.kill(leader)
-    assert quorum.leader([newcomer]) == newcomer
+    leader, next_leader = quorum.fail_over(quorum.kinds[newcomer])
+    assert next_leader == newcomer
     for name in topics:
         assert quorum.has_topic(newcomer, name)
     quorum.start(leader)
@@ -159,7 +149,7 @@ def leads_with_everything(quorum: Quorum, newcomer: int, leader: int, topics: li
         return min(latest(quorum, newcomer), latest(quorum, leader)) > before
 
     write_until(quorum, "third", "snapshots by both kinds", both_made_one)
-    wait_for_log(quorum, leader)
+    quorum.wait_for_log(leader)
     assert all(controller.running for controller in quorum.controllers.values())
     quorum.close()
     assert same_images(quorum) > 0
@@ -175,7 +165,7 @@ def test_ours_are_brought_in_by_a_snapshot_of_kafka(make_quorum: Callable[..., Q
     with quorum, ExitStack() as stack:
         leader, topics = leader_with_snapshot(quorum, stack)
         topics += brought_in_twice(quorum, 3, leader)
-        leads_with_everything(quorum, 3, leader, topics)
+        leads_with_everything(quorum, 3, topics)
 
 
 def test_kafka_is_brought_in_by_a_snapshot_of_ours(make_quorum: Callable[..., Quorum]) -> None:
@@ -188,4 +178,4 @@ def test_kafka_is_brought_in_by_a_snapshot_of_ours(make_quorum: Callable[..., Qu
     with quorum, ExitStack() as stack:
         leader, topics = leader_with_snapshot(quorum, stack)
         topics += brought_in_twice(quorum, 3, leader)
-        leads_with_everything(quorum, 3, leader, topics)
+        leads_with_everything(quorum, 3, topics)
