@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.deposed import clock_offsets
+from checkers.clocks import clock_offsets
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent
 
