@@ -76,14 +76,19 @@ def _record_version(level: int) -> int:
     return 2 if level >= MIGRATING_FLAG else 1
 
 
-def _clean_up(context: Context, existing: Broker, previous_epoch: int) -> list[Record]:
+def _clean_up(
+    context: Context, broker_id: int, existing: Broker | None, previous_epoch: int
+) -> list[Record]:
     """Return what takes the predecessor out of its partitions.
 
     One that did not stop cleanly may have lost the end of its logs: it is no eligible leader.
+    Nor is one whose registration is gone: it may still be the last member of an ISR, of the
+    time before eligible leader replicas were switched on.
     """
-    unclean = previous_epoch != existing.epoch and elr_enabled(context.image)
+    cleanly = existing is not None and previous_epoch == existing.epoch
+    unclean = not cleanly and elr_enabled(context.image)
     changes = changes_for_unclean if unclean else changes_for_shutdown
-    return changes(context, existing.broker_id)
+    return changes(context, broker_id)
 
 
 def broker_registration(context: Context, version: int, body: Body) -> Outcome:
@@ -124,8 +129,7 @@ def broker_registration(context: Context, version: int, body: Body) -> Outcome:
             "in_controlled_shutdown": existing.in_controlled_shutdown,
         }
     else:
-        if existing is not None:
-            records = _clean_up(context, existing, body["previous_broker_epoch"])
+        records = _clean_up(context, broker_id, existing, body["previous_broker_epoch"])
         # A long clean-up fills batches of its own before the one of the registration.
         epoch = context.offset + len(records) // MAX_RECORDS_PER_BATCH * MAX_RECORDS_PER_BATCH
         fields |= {"fenced": True, "in_controlled_shutdown": False}

@@ -126,6 +126,25 @@ def test_an_unclean_restart_makes_no_eligible_leader(make_rig: Any, clean: bool)
     assert partition.elr == ((1,) if clean else ())
 
 
+def test_who_comes_back_after_it_was_unregistered_may_have_lost_its_log(rig: Any) -> None:
+    """The last member of an ISR is unregistered; then eligible leader replicas are switched
+    on, with which nobody who stopped uncleanly may lead."""
+    rig.start(1, 2)
+    rig.create("t", assignments=[{"partition_index": 0, "broker_ids": [1]}])
+    assert rig.call("UnregisterBroker", 0, {"broker_id": 1})["error_code"] == NONE
+    [partition] = rig.image.partitions.values()
+    assert (partition.leader, partition.isr) == (-1, (1,)), "without ELR the last member stays"
+    name = "eligible.leader.replicas.version"
+    update = {"feature": name, "max_version_level": 1, "upgrade_type": 1}
+    body = {"feature_updates": [update], "validate_only": False}
+    assert rig.call("UpdateFeatures", 1, body)["error_code"] == NONE
+    assert rig.register(1, process=2)["error_code"] == NONE
+    rig.heartbeat(1)
+    [partition] = rig.image.partitions.values()
+    assert 1 not in partition.elr
+    assert (partition.leader, partition.isr) == (-1, ())
+
+
 def test_a_long_clean_up_keeps_the_registration_at_the_start_of_a_batch_of_its_epoch(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
