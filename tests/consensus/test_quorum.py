@@ -9,6 +9,7 @@ import pytest
 
 from nodes.consensus.effects import FatalError, Reply, WriteQuorumState
 from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
@@ -16,9 +17,12 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.states import Follower, Resigned
+from nodes.consensus.kraft.states import Follower, Resigned, Unattached
 from nodes.consensus.kraft.voters import VoterSet
+from nodes.consensus.recovered import Recovered
+from nodes.log.batch import encode_batch
 
 if TYPE_CHECKING:
     from tests.consensus.conftest import Cluster
@@ -230,3 +234,23 @@ def test_kills_and_restarts_never_lose_what_was_committed(cluster_of: Make, seed
         int.from_bytes(b[:8], "big"): b for b in cluster.replicas[1].log.batches_between(0, 10**9)
     }
     assert committed.items() <= final.items()
+
+
+@pytest.mark.parametrize("leader_id", [-1, 9])
+def test_a_candidate_that_lost_does_not_ask_again_in_its_epoch(leader_id: int) -> None:
+    """Its disk still holds its vote for itself, beside records of the epoch's leader.
+
+    The leader may be unknown there (9 is no voter): a leader that has removed itself.
+    """
+    record = encode_batch(0, 3, 0, [(b"k", b"v")], control=True)
+    voters = {i: Endpoint(f"n{i}", 9093) for i in (1, 2, 3)}
+    config = QuorumConfig(1, "cluster", bytes([1] * 16), voters)
+    saved = WriteQuorumState(3, leader_id, 1, bytes([1] * 16), (1, 2, 3))
+    replica = Replica(config, Recovered(saved, [record]), 0, 0)
+    replica.start()
+    assert isinstance(replica.state, Unattached)
+    assert (replica.epoch, replica.state.voted_id) == (3, 1)
+    newer = WriteQuorumState(4, -1, 1, bytes(16), (1, 2, 3))
+    never = Replica(config, Recovered(newer, [record]), 0, 0)
+    never.start()
+    assert never.state.name == "candidate", "nothing says that it has lost epoch 4"

@@ -71,7 +71,9 @@ class Replica(Replication):
             )
         own = (self.node_id, self.config.directory_id)
         voted = (saved.voted_id, saved.voted_directory)
-        if self.is_voter and voted in (own, (self.node_id, NO_DIRECTORY)):
+        lost = saved.leader_id >= 0 or self.log.last_epoch >= self.epoch
+        if self.is_voter and voted in (own, (self.node_id, NO_DIRECTORY)) and not lost:
+            # A candidate that lost may not ask again in an epoch it holds records of.
             return Candidate(
                 self.election_deadline(), self.node_id, self.config.directory_id, {self.node_id}
             )
