@@ -242,7 +242,7 @@ def test_a_candidate_that_lost_does_not_ask_again_in_its_epoch(leader_id: int) -
 
     The leader may be unknown there (9 is no voter): a leader that has removed itself.
     """
-    record = encode_batch(0, 3, 0, [(b"k", b"v")], control=True)
+    record = encode_batch(0, 3, 0, [(None, b"v")], control=False)
     voters = {i: Endpoint(f"n{i}", 9093) for i in (1, 2, 3)}
     config = QuorumConfig(1, "cluster", bytes([1] * 16), voters)
     saved = WriteQuorumState(3, leader_id, 1, bytes([1] * 16), (1, 2, 3))
