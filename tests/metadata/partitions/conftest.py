@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodes.consensus.endpoint import Endpoint
+from nodes.metadata.alter_configs import incremental_alter_configs
 from nodes.metadata.alter_partition import alter_partition
 from nodes.metadata.create_partitions import create_partitions
 from nodes.metadata.elections import elect_leaders
@@ -36,6 +37,7 @@ OPERATIONS: dict[str, Operation] = {
     "CreateTopics": create_topics,
     "DeleteTopics": delete_topics,
     "ElectLeaders": elect_leaders,
+    "IncrementalAlterConfigs": incremental_alter_configs,
 }
 
 
