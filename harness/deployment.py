@@ -4,7 +4,8 @@ Controllers come first in the order of hosts, brokers follow them.
 
 On every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
 ``/var/lib/kraftwreck`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
-``inputs.log``, ``stdout.log``, ``images/<label>/``: exactly what a run folder keeps of it).
+``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``: exactly what a run folder
+keeps of it, and what outlives a disk).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from harness.clusters.cluster import Host
 from harness.environment import Evidence
 from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from harness.remote import Remote, RemoteError, on_all
-from nodes.draw import draw
+from nodes.draw import draw, draw_below
+from nodes.log.uuids import to_text
 
 PORT = 9093
 BROKER_PORT = 9092
@@ -40,9 +42,13 @@ SERVICE: dict[str, Any] = {
     "argv": [PYTHON, CODE, "--config", CONFIG],
     "log": f"{LOGS}/stdout.log",
     "data": DATA,
+    "trace": f"{LOGS}/trace.jsonl",
     "images": f"{LOGS}/images",
 }
 """The service as :mod:`harness.node_agent` wants it described."""
+
+FEW_VOTERS = 3
+"""How many controllers vote at first in half of all dynamic quorums that have more."""
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
@@ -55,7 +61,9 @@ class Settings:
 
     ``brokers`` of the hosts, the last ones, are brokers; with ``combined`` the others are
     controllers and brokers, otherwise controllers. ``port`` is that of controllers,
-    ``broker_port`` that of brokers. ``tree`` is the folder of the node code, a mutated copy
+    ``broker_port`` that of brokers. In a ``dynamic`` quorum (KIP-853) voters can be changed,
+    and some controllers may have to join. With ``write_loss`` a kill loses what a node has
+    not fsynced, as a loss of power does. ``tree`` is the folder of the node code, a mutated copy
     for planted bugs. ``extra`` are further properties, which win over the ones written here.
     """
 
@@ -65,6 +73,8 @@ class Settings:
     brokers: int = 0
     combined: bool = False
     broker_port: int = BROKER_PORT
+    dynamic: bool = False
+    write_loss: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -85,11 +95,30 @@ def roles(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
     }
 
 
+def first_voters(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
+    """Return the directory ids of the first voters of a dynamic quorum, by name.
+
+    All controllers, or three of them, by seed.
+    """
+    by_name = roles(hosts, settings)
+    controllers = [host for host in hosts if by_name[host.name] != BROKER]
+    few = draw_below(2, settings.seed, "first voters")
+    return {
+        host.name: to_text(_directory(settings.seed, host.node_id))
+        for host in (controllers[:FEW_VOTERS] if few else controllers)
+    }
+
+
+def _directory(seed: int, node_id: int) -> bytes:
+    halves = (draw(seed, "directory", node_id, half) for half in (0, 1))
+    return b"".join(half.to_bytes(8, "big") for half in halves)
+
+
 def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
     """Return the configuration of the node on ``host``."""
     by_name = roles(hosts, settings)
     role = by_name[host.name]
-    voters = [each for each in hosts if by_name[each.name] != BROKER]
+    controllers = [each for each in hosts if by_name[each.name] != BROKER]
     listeners = []
     if role != BROKER:
         listeners.append(f"CONTROLLER://{host.ip}:{settings.port}")
@@ -99,9 +128,7 @@ def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[st
         "process.roles": role,
         "node.id": str(host.node_id),
         "cluster.id": settings.cluster_id,
-        "controller.quorum.voters": ",".join(
-            f"{each.node_id}@{each.ip}:{settings.port}" for each in voters
-        ),
+        **_quorum(controllers, settings),
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners),
         "log.dirs": DATA,
@@ -109,8 +136,19 @@ def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[st
         "kraftwreck.seed": str(settings.seed),
         "kraftwreck.trace.file": f"{LOGS}/trace.jsonl",
         "kraftwreck.input.log": f"{LOGS}/inputs.log",
+        # Counts on when the disk is replaced: no two process starts of a host are the same.
+        "kraftwreck.incarnation.file": f"{LOGS}/incarnation",
+        **({"kraftwreck.write.loss": "true"} if settings.write_loss else {}),
         **settings.extra,
     }
+
+
+def _quorum(controllers: Sequence[Host], settings: Settings) -> dict[str, str]:
+    if settings.dynamic:
+        servers = ",".join(f"{each.ip}:{settings.port}" for each in controllers)
+        return {"controller.quorum.bootstrap.servers": servers}
+    voters = ",".join(f"{each.node_id}@{each.ip}:{settings.port}" for each in controllers)
+    return {"controller.quorum.voters": voters}
 
 
 class Deployment:
@@ -124,6 +162,9 @@ class Deployment:
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
         self.archive = build_archive(settings.tree)
         self.code_digest = digest(self.archive)
+        self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
+        self.directories: dict[str, str] = {}
+        """The directory id of each controller's present disk, in a dynamic quorum."""
 
     @property
     def nodes(self) -> list[str]:
@@ -173,6 +214,24 @@ class Deployment:
         """
         self.check_hosts()
         on_all(self.nodes, self._install)
+        if self.settings.dynamic:
+            self.directories |= on_all(self.controllers, self._directory)
+
+    def _directory(self, name: str) -> str:
+        return str(self.agents[name].ask("directory", service=SERVICE)["directory"])
+
+    def _format(self, name: str, *, anew: bool = False) -> list[str]:
+        """Return the command that formats the node's disk, its first one unless ``anew``."""
+        command = [PYTHON, CODE, "format", "--config", CONFIG]
+        if not self.settings.dynamic or self.roles[name] == BROKER:
+            return command
+        if anew or name not in self.first_voters:
+            return [*command, "--no-initial-controllers"]
+        voters = ",".join(
+            f"{self.hosts[voter].node_id}@{self.hosts[voter].ip}:{self.settings.port}:{directory}"
+            for voter, directory in self.first_voters.items()
+        )
+        return [*command, "--initial-controllers", voters]
 
     def _install(self, name: str) -> None:
         agent, remote = self.agents[name], self.remotes[name]
@@ -184,7 +243,7 @@ class Deployment:
         bundle = _tar({CODE: self.archive, CONFIG: config.encode()})
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
         unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
-        prepare = remote.command([PYTHON, CODE, "format", "--config", CONFIG])
+        prepare = remote.command(self._format(name))
         connection = remote.fabric()
         try:
             connection.put(io.BytesIO(bundle), parcel)
@@ -231,6 +290,19 @@ class Deployment:
     def kill(self, name: str, label: str) -> Evidence:
         """kill -9 the node and keep its data directory as image ``label``."""
         return self.agents[name].ask("kill", service=SERVICE, label=label)
+
+    def cut_power(self, name: str, label: str) -> Evidence:
+        """kill -9 the node, keep image ``label``, tell how much of its log was lost."""
+        return self.agents[name].ask("cut_power", service=SERVICE, label=label)
+
+    def replace_disk(self, name: str) -> Evidence:
+        """Give the node, which is down, an empty disk with a new directory id."""
+        if not self.settings.dynamic:
+            raise RemoteError(name, "in a static quorum a new disk breaks promises of the old one")
+        argv = self._format(name, anew=True)
+        evidence = self.agents[name].ask("replace_disk", service=SERVICE, format=argv)
+        self.directories[name] = evidence["directory"]
+        return evidence
 
     def pause(self, name: str) -> Evidence:
         """SIGSTOP the node."""

@@ -5,7 +5,7 @@ it, so that a fault costs one round trip and no start of an interpreter. Standar
 only, for any Python >= 3.9. A request is ``{"do": name, ...}``; the answer is the
 evidence, or ``{"error": "one line"}``.
 
-A service is described by ``{"pid_file", "argv", "log", "data", "images"}``. The pid file
+A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``. The pid file
 holds pid and start time, and a signal goes only to the process that has both *and* whose
 command line is ``argv``.
 """
@@ -19,6 +19,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -26,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 TABLE = "kraftwreck"
+BATCH = struct.Struct(">qi11xi")
+"""Of a record batch: base offset, length of what follows it, last offset minus the first."""
 Request = dict[str, Any]
 Evidence = dict[str, Any]
 
@@ -202,6 +205,69 @@ def kill(request: Request) -> Evidence:
     return {"pid": pid, "before": before, "after": "ESRCH", "gone_after_us": took, **image}
 
 
+def cut_power(request: Request) -> Evidence:
+    """Kill a service that holds back what it has not fsynced; tell what its disk lacks.
+
+    ``log_end_told`` is the log end the process wrote into its trace last, ``log_end`` that
+    of the log as the disk has it; -1 where there is none.
+    """
+    evidence = kill(request)
+    told, end = told_log_end(request["service"]), disk_log_end(request["service"])
+    return {**evidence, "log_end_told": told, "log_end": end, "records_lost": max(0, told - end)}
+
+
+def told_log_end(service: Request) -> int:
+    """Return ``leo`` of the last whole line of the trace."""
+    try:
+        with Path(service["trace"]).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
+            lines = file.read().split(b"\n")[:-1]
+        return int(json.loads(lines[-1])["leo"])
+    except (OSError, ValueError, LookupError):
+        return -1
+
+
+def disk_log_end(service: Request) -> int:
+    """Return the end offset of the metadata log, by the headers of its last segment."""
+    segments = sorted(Path(service["data"]).glob("__cluster_metadata-0/*.log"))
+    if not segments:
+        return -1
+    content, position, end = segments[-1].read_bytes(), 0, int(segments[-1].stem)
+    while position + BATCH.size <= len(content):
+        base, length, last_delta = BATCH.unpack_from(content, position)
+        position += 12 + length
+        if position > len(content) or length <= 0:
+            break
+        end = base + last_delta + 1
+    return end
+
+
+def directory(request: Request) -> Evidence:
+    """Tell the directory id of the service's data directory."""
+    path = Path(request["service"]["data"]) / "meta.properties"
+    found = re.search(r"^directory\.id=(.+)$", path.read_text(), re.MULTILINE)
+    if found is None:
+        raise RefusedError(f"{path} has no directory.id")
+    return {"directory": found[1]}
+
+
+def replace_disk(request: Request) -> Evidence:
+    """Remove the data of a service that is down, and ``format`` its directory anew."""
+    service = request["service"]
+    if service_pid(service) is not None:
+        raise RefusedError("the service runs; a disk is replaced when it is down")
+    data, before = Path(service["data"]), directory(request)["directory"]
+    removed = sum(path.is_file() for path in data.rglob("*"))
+    shutil.rmtree(data)
+    data.mkdir(parents=True)
+    done = subprocess.run(request["format"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RefusedError(f"the new disk could not be formatted: {said}")
+    evidence = {"wiped": True, "files_removed": removed, "directory_before": before}
+    return evidence | directory(request)
+
+
 def stop(request: Request) -> Evidence:
     """Ask the service to end (SIGTERM), kill it after ``wait_s``; harmless when down."""
     service = request["service"]
@@ -352,7 +418,8 @@ def wipe(request: Request) -> Evidence:
 ACTIONS = {
     action.__name__: action
     for action in (
-        clock, hello, wipe, status, start, stop, kill, pause, resume, image, drop, heal, dropped,
+        clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
+        resume, image, drop, heal, dropped,
     )
 }  # fmt: skip
 

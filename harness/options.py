@@ -10,6 +10,8 @@ from typing import Any
 CONTROLLER = "controller"
 BROKER = "broker"
 CONTROLLER_AND_BROKER = "controller,broker"
+STATIC = "static"
+DYNAMIC = "dynamic"
 DEFAULT_FAULTS = ("partition", "kill", "pause")
 
 
@@ -26,7 +28,7 @@ class RunOptions:
     operations per second of all clients together, ``concurrency`` the number of client
     threads, ``nodes`` the number of controllers, named ``n1`` … ``nN`` with Kafka node ids
     1 … N. ``brokers`` more hosts follow them as brokers; with ``combined`` every controller
-    is a broker too.
+    is a broker too. ``quorum`` is ``static`` or ``dynamic`` (KIP-853: its voters can be changed).
     ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
     planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
     ``store`` is the folder that receives the run folder.
@@ -40,6 +42,7 @@ class RunOptions:
     nodes: int = 5
     brokers: int = 0
     combined: bool = False
+    quorum: str = STATIC
     seed: int = 0
     rate: float = 20.0
     concurrency: int = 5
@@ -87,6 +90,8 @@ def repeat_command(options: RunOptions) -> str:
         words += ["--brokers", str(options.brokers)]
     if options.combined:
         words += ["--combined"]
+    if options.quorum != STATIC:
+        words += ["--quorum", options.quorum]
     words += ["--seed", str(options.seed)]
     words += ["--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
     if options.mutant is not None:

@@ -1,4 +1,4 @@
-"""Faults on real hosts: nftables drops, kill -9, SIGSTOP, each with measured evidence."""
+"""Faults on real hosts: nftables drops, kill -9, SIGSTOP, disks, each with measured evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from harness.deployment import Deployment
 from harness.environment import Evidence, Grudge
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
-from harness.voter_changes import VoterChange
+from harness.remote_admin import RemoteAdmin
+from harness.voter_changes import Members, VoterChange
+from harness.workload import Answer, Call
+from nodes.consensus.endpoint import Endpoint
+from nodes.log.uuids import from_text
 
 _QUORUM_QUESTION = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
@@ -36,6 +40,24 @@ class RemoteEnvironment:
             for name in deployment.controllers
         }
         self._clients_lock = threading.Lock()
+        self._admin_clients = {
+            name: KafkaClient(*deployment.address(name), "kraftwreck-admin")
+            for name in deployment.controllers
+        }
+        self._admin = RemoteAdmin(self._members(), self._send)
+
+    def _members(self) -> Members:
+        deployment = self.deployment
+        return Members(
+            {name: deployment.hosts[name].node_id for name in deployment.controllers},
+            {name: Endpoint(*deployment.address(name)) for name in deployment.controllers},
+            deployment.settings.cluster_id,
+            lambda name: from_text(deployment.directories[name]),
+        )
+
+    def _send(self, call: Call) -> Answer:
+        client = self._admin_clients[call.node]
+        return client.call(call.api, call.version, call.body, call.timeout_ms)
 
     @property
     def controllers(self) -> tuple[str, ...]:
@@ -43,8 +65,12 @@ class RemoteEnvironment:
 
     @property
     def dynamic_quorum(self) -> bool:
-        """Deployed quorums are static."""
-        return False
+        return self.deployment.settings.dynamic
+
+    @property
+    def open_changes(self) -> int:
+        """How many voter changes that were asked for are not there yet."""
+        return self._admin.open
 
     def leader(self) -> str | None:
         """Ask all controllers at once; return who claims the highest epoch, now or else lastly."""
@@ -106,9 +132,11 @@ class RemoteEnvironment:
 
     def kill(self, node: str) -> Evidence:
         """kill -9; the data directory as it was left becomes image ``kill-<k>``."""
+        return {node: self.deployment.kill(node, self._label(node))}
+
+    def _label(self, node: str) -> str:
         self._kills[node] += 1
-        label = f"kill-{self._kills[node]}"
-        return {node: self.deployment.kill(node, label)}
+        return f"kill-{self._kills[node]}"
 
     def start(self, node: str) -> Evidence:
         """Start the node again and wait until its port is open."""
@@ -123,22 +151,29 @@ class RemoteEnvironment:
         return {node: self.deployment.resume(node)}
 
     def cut_power(self, node: str) -> Evidence:
-        """Refused (RemoteError): a host would have to lose its page cache."""
-        raise RemoteError(node, "a loss of power is simulated only; run this test with -c sim")
+        """kill -9 a node that keeps to itself what it has not fsynced; image ``kill-<k>``.
+
+        The evidence adds the log end the node told last, and the one its disk has. Refused
+        (RemoteError) where the nodes were deployed without write loss: the kernel would
+        keep what they wrote.
+        """
+        if not self.deployment.settings.write_loss:
+            raise RemoteError(node, "the nodes were deployed without write loss: add -n power")
+        return {node: self.deployment.cut_power(node, self._label(node))}
 
     def wipe(self, node: str) -> Evidence:
-        """Refused (RemoteError)."""
-        raise RemoteError(node, "disks are wiped in the simulator only; use -c sim")
+        """Remove the data directory and format a new one; evidence: both directory ids."""
+        return {node: self.deployment.replace_disk(node)}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
-        """Refused (RemoteError): the deployed quorum is static."""
-        raise RemoteError(
-            "the quorum", "the voters of a deployed quorum are fixed; change them with -c sim"
-        )
+        """Hand ``changes`` to the operator; RemoteError for a static quorum."""
+        if not self.dynamic_quorum:
+            raise RemoteError("the quorum", "its voters are fixed: add --quorum dynamic")
+        self._admin.ask(changes)
+        return {change.node: {"asked": change.action} for change in changes}
 
     def voter_changes(self) -> Evidence:
-        """Nothing is under way."""
-        return {"ended": [], "open": 0}
+        return {"ended": self._admin.take_ended(), "open": self._admin.open}
 
     def restore(self) -> list[str]:
         """Heal, resume and start everything, whatever state it is in; return what failed.
@@ -167,7 +202,8 @@ class RemoteEnvironment:
             self.deployment.resume(name)
 
     def close(self) -> None:
-        """Close the connections to the nodes."""
-        for client in self._clients.values():
+        """End the operator, with what is open left undone; close the connections to the nodes."""
+        self._admin.close()
+        for client in (*self._clients.values(), *self._admin_clients.values()):
             with contextlib.suppress(OSError):
                 client.close()

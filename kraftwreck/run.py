@@ -15,7 +15,7 @@ import click
 from harness.archive import PROJECT_TREE
 from harness.clusters.cluster import Cluster, ClusterError, ClusterUnavailable
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster
-from harness.options import OptionError, RunOptions, repeat_command
+from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_command
 from harness.patched_nodes import patch_of, patched_tree
 from harness.run import Outcome, TestRun
 from histories.store import StoreError
@@ -59,6 +59,10 @@ def say(line: str) -> None:
     help="Number of brokers beside them.",
 )  # fmt: skip
 @click.option("--combined", is_flag=True, help="Every controller is a broker too.")
+@click.option(
+    "--quorum", type=click.Choice([STATIC, DYNAMIC]), default=STATIC, show_default=True,
+    help="Whether voters can be changed; membership needs a dynamic one.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Decides all that is drawn.")
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
@@ -78,6 +82,7 @@ def cli(
     nodes: int | None,
     brokers: int,
     combined: bool,
+    quorum: str,
     seed: int | None,
     rate: float,
     concurrency: int,
@@ -104,6 +109,7 @@ def cli(
             nodes=nodes or DEFAULT_NODES,
             brokers=brokers,
             combined=combined,
+            quorum=quorum,
             seed=secrets.randbelow(1 << 31) if seed is None else seed,
             rate=rate,
             concurrency=concurrency,
@@ -111,6 +117,8 @@ def cli(
             patch=patch,
             store=store,
         )
+        if quorum == STATIC:
+            faults_registry.check_static(chosen.faults)
         systems_registry.find(chosen.system)
         workloads_registry.find(chosen.workload)
         options, where = _place(chosen, nodes)

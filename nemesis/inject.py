@@ -240,7 +240,12 @@ class Injector:
     ) -> bool:
         """Do one thing, collect its evidence; False (and an error in the event) if it failed."""
         try:
-            evidence.update(action())
+            for key, told in action().items():
+                # A node that is killed and then wiped has evidence of both.
+                known = evidence.get(key)
+                if isinstance(known, dict) and isinstance(told, dict):
+                    told = known | told
+                evidence[key] = told
         except Exception as error:
             entry.errors.append(f"{what}: {_line(error)}")
             return False

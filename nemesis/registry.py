@@ -27,15 +27,13 @@ class Family:
     """One kind of fault: what it does to a cluster, and the shapes it comes in.
 
     ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
-    :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones. A family that is
-    ``simulated`` needs the simulator.
+    :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones.
     """
 
     name: str
     about: str
     action: Action
     shapes: Mapping[str, Shape]
-    simulated: bool = False
 
     def pick(
         self, shape: str, nodes: Sequence[str], draw: int, leader: str | None
@@ -53,8 +51,8 @@ _OURS = (
     Family("partition", "nodes drop each other's packets", "cut", PARTITIONS),
     Family("kill", "kill -9 the process, start it again later", "kill", KILLS),
     Family("pause", "SIGSTOP the process, SIGCONT it later", "pause", PAUSES),
-    Family("power", "cut the power: what was not flushed is lost", "power", POWER, True),
-    Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS, True),
+    Family("power", "cut the power: what was not flushed is lost", "power", POWER),
+    Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS),
 )
 
 
@@ -85,8 +83,8 @@ def parse(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def check_hosts(names: Sequence[str]) -> None:
-    """Raise :class:`OptionError` for a family among ``names`` that real hosts cannot have."""
+def check_static(names: Sequence[str]) -> None:
+    """Raise :class:`OptionError` for a family among ``names`` that needs a dynamic quorum."""
     for name in names:
-        if families()[name].simulated:
-            raise OptionError(f"the fault {name!r} needs the simulator; run the test with -c sim")
+        if families()[name].action == "members":
+            raise OptionError(f"the fault {name!r} changes voters: add --quorum dynamic")

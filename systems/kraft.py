@@ -14,7 +14,7 @@ from harness.deployment import Deployment, Settings
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.kafka_client import KafkaClient
-from harness.options import CONTROLLER, RunOptions
+from harness.options import CONTROLLER, DYNAMIC, RunOptions
 from harness.remote import RemoteError, on_all
 from harness.remote_environment import RemoteEnvironment
 from harness.system import Deployed
@@ -29,6 +29,8 @@ METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.1
 _STOP_S = 1.0
+CHANGES_S = 60.0
+"""How long voter changes that were asked for may take once nothing is broken (L6)."""
 
 
 class KraftDeployment:
@@ -65,7 +67,12 @@ class KraftDeployment:
 
     def ready(self, timeout_s: float) -> str:
         """Wait until one controller leads with a high watermark, every controller says so, and
-        every broker knows itself to be unfenced."""
+        every broker knows itself to be unfenced; before, until no voter change is open."""
+        begun = time.monotonic()
+        while (left := self._remote.open_changes) > 0:
+            if time.monotonic() - begun > CHANGES_S:
+                raise TimeoutError(f"{left} voter changes are not there after {CHANGES_S:g} s")
+            time.sleep(_POLL_S)
         begun = time.monotonic()
         while True:
             claim = self._claim(self._probes)
@@ -144,7 +151,7 @@ class Kraft:
     name = "kraft"
     about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
     default_workload = "metadata"
-    workloads: Sequence[str] = ("metadata", "register", "leader")
+    workloads: Sequence[str] = ("metadata", "register", "leader", "partitions")
     checkers: Sequence[str] = ("recovery",)
 
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
@@ -153,7 +160,12 @@ class Kraft:
         Nothing is left running when this raises (``RemoteError``, one line).
         """
         settings = Settings(
-            seed=options.seed, tree=nodes, brokers=options.brokers, combined=options.combined
+            seed=options.seed,
+            tree=nodes,
+            brokers=options.brokers,
+            combined=options.combined,
+            dynamic=options.quorum == DYNAMIC,
+            write_loss="power" in options.faults,
         )
         deployment = Deployment(hosts, settings)
         try:

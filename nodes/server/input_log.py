@@ -156,15 +156,20 @@ def replay(
 
     ``batches`` and ``snapshots`` (contents by (end offset, epoch)) are what was on disk at the
     first process start in the file, without the bootstrap snapshot; later starts are checked
-    against what the re-execution has written by then. Raises OSError, and ValueError for a file
-    that is not an input log.
+    against what the re-execution has written by then. A start with another directory id than the
+    one before has a disk of its own, which was formatted anew. Raises OSError, and ValueError
+    for a file that is not an input log.
     """
     node: Node | None = None
     disk = RecordedDisk(batches, snapshots)
+    directory: object = None
     seen = False
     for number, line in _lines(path):
         if "start" in line:
             try:
+                if seen and line["config"]["directory_id"] != directory:
+                    disk = RecordedDisk()
+                directory = line["config"]["directory_id"]
                 recovered = disk.recovered_as(line)
             except KeyError as error:
                 raise ValueError(

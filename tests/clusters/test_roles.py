@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment, Settings, properties, roles
+from harness.deployment import Deployment, Settings, first_voters, properties, roles
 from harness.options import RunOptions, repeat_command
+from harness.remote import RemoteError
+from harness.remote_environment import RemoteEnvironment
+from harness.voter_changes import VoterChange
 from nodes.consensus.endpoint import Endpoint
+from nodes.log.uuids import from_text
 from nodes.server.properties import server_config
 
 
@@ -68,3 +72,51 @@ def test_the_options_of_a_run_say_who_is_who() -> None:
     combined = RunOptions(nodes=2, combined=True)
     assert combined.roles == ("controller,broker",) * 2
     assert " --nodes 2 --combined --seed 0 " in repeat_command(combined)
+    dynamic = RunOptions(nodes=4, quorum="dynamic")
+    assert " --nodes 4 --quorum dynamic --seed 0 " in repeat_command(dynamic)
+    assert dynamic.as_json()["quorum"] == "dynamic"
+
+
+def test_in_a_dynamic_quorum_nobody_is_configured_as_a_voter() -> None:
+    settings = Settings(seed=1, brokers=1, dynamic=True)
+    everybody = hosts(5)
+    for host in everybody:
+        written = properties(host, everybody, settings)
+        config = server_config(written)
+        assert config.voters == {}
+        assert config.bootstrap_servers == tuple(
+            Endpoint(f"10.77.0.{i}", 9093) for i in (1, 2, 3, 4)
+        )
+        assert not config.write_loss
+
+
+def test_all_controllers_or_three_of_them_vote_at_first() -> None:
+    seen = set()
+    for seed in range(20):
+        voters = first_voters(hosts(6), Settings(seed=seed, brokers=1, dynamic=True))
+        seen.add(tuple(voters))
+        assert len({from_text(directory) for directory in voters.values()}) == len(voters)
+    assert seen == {("n1", "n2", "n3"), ("n1", "n2", "n3", "n4", "n5")}
+
+
+def test_write_loss_is_a_setting() -> None:
+    settings = Settings(seed=1, write_loss=True)
+    assert server_config(properties(hosts(3)[0], hosts(3), settings)).write_loss
+
+
+def test_process_starts_are_counted_outside_of_the_disk() -> None:
+    config = server_config(properties(hosts(3)[0], hosts(3), Settings(seed=1)))
+    assert not config.incarnation_file.is_relative_to(config.log_dir)
+
+
+def test_faults_that_the_deployment_is_not_made_for_are_refused() -> None:
+    env = RemoteEnvironment(Deployment(hosts(3), Settings(seed=1)))
+    assert not env.dynamic_quorum
+    with pytest.raises(RemoteError, match="deployed without write loss: add -n power"):
+        env.cut_power("n1")
+    with pytest.raises(RemoteError, match="in a static quorum a new disk breaks promises"):
+        env.wipe("n1")
+    with pytest.raises(RemoteError, match="its voters are fixed: add --quorum dynamic"):
+        env.change_voters([VoterChange("remove", "n1")])
+    assert env.voter_changes() == {"ended": [], "open": 0}
+    env.close()

@@ -11,7 +11,7 @@ from harness.options import OptionError
 from histories.fault import Fault
 from nemesis.inject import Injector
 from nemesis.membership import FEWEST, MEMBERSHIPS
-from nemesis.registry import check_hosts, families
+from nemesis.registry import check_static
 
 Env = Any
 
@@ -130,9 +130,7 @@ def test_everything_is_undone_at_the_end(env: Env) -> None:
     assert ("change_voters", [("add", "n2")]) in env.calls
 
 
-def test_real_hosts_are_refused_what_only_the_simulator_can(env: Env) -> None:
-    check_hosts(("partition", "kill", "pause"))
-    for name in ("power", "membership"):
-        assert families()[name].simulated
-        with pytest.raises(OptionError, match=rf"the fault '{name}' needs the simulator"):
-            check_hosts(("kill", name))
+def test_a_static_quorum_has_no_voters_to_change() -> None:
+    check_static(("partition", "kill", "pause", "power"))
+    with pytest.raises(OptionError, match="'membership' changes voters: add --quorum dynamic"):
+        check_static(("kill", "membership"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,17 @@ class Machine:
         self.quorum_state: WriteQuorumState | None = None
         self.incarnation = 0
         self.now = 1000
+        self.config = CONFIG
+
+    def wipe(self, directory_id: bytes) -> None:
+        """Put an empty disk in place of this one; the input log goes on."""
+        self.config = replace(self.config, directory_id=directory_id)
+        self.batches = []
+        self.quorum_state = None
 
     def boot(self) -> None:
         self.incarnation += 1
-        plain = config_to_plain(CONFIG) | {"incarnation": self.incarnation}
+        plain = config_to_plain(self.config) | {"incarnation": self.incarnation}
         config = config_from_plain(plain)
         self.log = InputLog(self.path)
         recovered = (config, Recovered(self.quorum_state, list(self.batches)))
@@ -155,6 +163,24 @@ def edited(path: Path, number: int, change: Callable[[dict[str, Any]], Any]) -> 
 def test_a_faithful_log_replays_without_a_difference(machine: Machine) -> None:
     assert replay(machine.path) is None
     assert len(machine.batches) > 3, "the run did something"
+
+
+def test_a_start_with_another_directory_id_has_an_empty_disk_of_its_own(machine: Machine) -> None:
+    machine.wipe(bytes(15) + b"\x02")
+    machine.boot()
+    machine.create("w")
+    machine.ticks(5)
+    machine.boot()
+    machine.ticks(5)
+    assert replay(machine.path) is None
+
+
+def test_an_empty_disk_under_the_old_directory_id_is_found(machine: Machine) -> None:
+    machine.wipe(machine.config.directory_id)
+    machine.boot()
+    found = replay(machine.path)
+    assert found is not None
+    assert found.reason == "the recovered log is not what the node had written"
 
 
 def test_a_changed_input_is_found(machine: Machine) -> None:
