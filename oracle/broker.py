@@ -1,24 +1,26 @@
-"""A broker of Apache Kafka."""
+"""One broker process of either kind: Apache Kafka's or ours."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from harness.kafka_client import KafkaClient
 from nodes.log.format import format_directory
 from oracle.controller import HOST, LISTENER, TEST_FLAGS, quorum_properties
 from oracle.java import java_command
 from oracle.process import Process
 
 CLIENT_LISTENER: Final = "PLAINTEXT"
-READY: Final = "Kafka Server started"
+ASK_MS: Final = 2000
 
 
-class KafkaBroker(Process):
-    """A broker of its own process; ``controllers`` are node id → port of the voters.
+class Broker(Process):
+    """A broker in a directory of its own; ``controllers`` are node id → port of the voters.
 
-    ``properties`` come on top of what it needs.
+    ``properties`` come on top of what every broker needs and use Kafka's names.
     """
 
     def __init__(
@@ -29,52 +31,76 @@ class KafkaBroker(Process):
         cluster_id: str,
         controllers: Mapping[int, int],
         properties: Mapping[str, object],
-        *,
-        dynamic: bool = False,
     ) -> None:
         super().__init__(directory, f"broker {node_id}")
         self.node_id = node_id
         self.port = port
         self.cluster_id = cluster_id
         self.data = directory / "data"
+        protocols = f"{LISTENER}:PLAINTEXT,{CLIENT_LISTENER}:PLAINTEXT"
         values = {
             "process.roles": "broker",
             "node.id": node_id,
-            **quorum_properties(controllers, dynamic=dynamic),
+            **quorum_properties(controllers, dynamic=False),
             "listeners": f"{CLIENT_LISTENER}://{HOST}:{port}",
             "controller.listener.names": LISTENER,
             "inter.broker.listener.name": CLIENT_LISTENER,
-            "listener.security.protocol.map": (f"{LISTENER}:PLAINTEXT,{CLIENT_LISTENER}:PLAINTEXT"),
+            "listener.security.protocol.map": protocols,
             "log.dirs": self.data,
-            # Small quantities of what a test needs none or one of.
-            "offsets.topic.num.partitions": 1,
-            "group.initial.rebalance.delay.ms": 0,
-            "num.io.threads": 2,
-            "num.network.threads": 1,
-            "log.cleaner.dedupe.buffer.size": 2 << 20,
+            **self.own_properties(),
             **properties,
         }
         self.write_config(values)
+
+    def own_properties(self) -> Mapping[str, object]:
+        """Return the properties only this kind knows."""
+        return {}
+
+    def format(self) -> None:
+        """Write ``meta.properties``, which is all a broker needs."""
+        format_directory(self.data, self.cluster_id, self.node_id)
 
     @property
     def address(self) -> str:
         """Where its clients reach it."""
         return f"{HOST}:{self.port}"
 
-    @property
-    def ready(self) -> bool:
-        """Whether its last start has come to an end: it is registered and unfenced."""
-        return self.running and READY in self.said()
+    def knows(self) -> set[int]:
+        """Return the ids of the unfenced brokers it tells its clients of, none if it is down."""
+        client = KafkaClient(HOST, self.port, "oracle")
+        try:
+            answer = client.call("Metadata", 9, {"topics": []}, ASK_MS)
+        finally:
+            client.close()
+        found = answer.body["brokers"] if answer.status == "ok" else []
+        return {broker["node_id"] for broker in found}
 
-    def format(self) -> None:
-        """Write ``meta.properties``, which is all a broker needs."""
-        format_directory(self.data, self.cluster_id, self.node_id)
 
-    def start(self) -> None:
-        """Start the process with an empty output, so that ``ready`` is about this start."""
-        self.output.write_bytes(b"")
-        super().start()
+class KafkaBroker(Broker):
+    """A broker of Apache Kafka."""
+
+    def own_properties(self) -> Mapping[str, object]:
+        """Return small quantities of what a test needs none or one of."""
+        return {
+            "offsets.topic.num.partitions": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "num.io.threads": 2,
+            "num.network.threads": 1,
+            "log.cleaner.dedupe.buffer.size": 2 << 20,
+        }
 
     def command(self) -> list[str]:
         """Return the command line of Kafka's server."""
         return java_command("kafka.Kafka", [str(self.config)], TEST_FLAGS, level="INFO")
+
+
+class OurBroker(Broker):
+    """A broker of this project: it has the metadata and no data."""
+
+    def own_properties(self) -> Mapping[str, object]:
+        """Ours are told the cluster id; Kafka reads it from the formatted directory."""
+        return {"cluster.id": self.cluster_id}
+
+    def command(self) -> list[str]:
+        """Return the command line of ``nodes.server``."""
+        return [sys.executable, "-m", "nodes.server", "--config", str(self.config)]

@@ -36,7 +36,12 @@ def brokers_of(quorum: Quorum, folder: Path, count: int) -> list[KafkaBroker]:
 
 
 def wait_until_ready(brokers: Sequence[KafkaBroker]) -> None:
-    wait_until("the brokers are ready", lambda: all(broker.ready for broker in brokers))
+    wanted = {broker.node_id for broker in brokers}
+
+    def ready() -> bool:
+        return all(broker.knows() >= wanted for broker in brokers)
+
+    wait_until("the brokers are unfenced", ready)
 
 
 class Cluster:
