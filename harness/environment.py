@@ -36,6 +36,12 @@ class Environment(Protocol):
         back with another disk may break promises it made: outside of the fault model."""
         ...
 
+    @property
+    def concurrent(self) -> bool:
+        """Whether several nodes may be killed, started, paused or resumed at the same time,
+        by a thread for each; calls about one node follow each other."""
+        ...
+
     def leader(self) -> str | None:
         """Return the node that most recently claimed leadership in the highest epoch."""
         ...

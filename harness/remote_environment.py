@@ -68,6 +68,10 @@ class RemoteEnvironment:
         return self.deployment.settings.dynamic
 
     @property
+    def concurrent(self) -> bool:
+        return True
+
+    @property
     def open_changes(self) -> int:
         """How many voter changes that were asked for are not there yet."""
         return self._admin.open

@@ -50,6 +50,10 @@ class SimulatedEnvironment(Environment):
     def dynamic_quorum(self) -> bool:
         return self._cluster.knobs.dynamic
 
+    @property
+    def concurrent(self) -> bool:
+        return False
+
     def _note_leader(self, host: Host, event: TraceEvent) -> None:
         if event.state == "leader" and (self._leader is None or event.epoch >= self._leader[0]):
             self._leader = (event.epoch, event.node)

@@ -20,6 +20,7 @@ class FakeEnvironment:
         self.nodes = NODES
         self.controllers = NODES
         self.dynamic_quorum = True
+        self.concurrent = False
         self.open_changes = 0
         self.current_leader = leader
         self.calls: list[tuple[str, Any]] = []

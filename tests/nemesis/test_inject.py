@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
@@ -151,3 +152,46 @@ def test_comma_lists_of_faults() -> None:
         parse("kill,fire")
     with pytest.raises(OptionError, match="no fault given"):
         parse(" ,")
+
+
+def test_where_it_can_be_all_targets_are_hit_and_relieved_at_once(
+    env: Any, injector: Injector
+) -> None:
+    env.concurrent = True
+    together = threading.Barrier(5)
+
+    def at_once(done: Any) -> Any:
+        def act(node: str) -> Any:
+            together.wait(5)  # passes only when all five have come
+            return done(node)
+
+        return act
+
+    env.cut_power, env.start = at_once(env.cut_power), at_once(env.start)
+    begun = injector.start(1, fault("power", "all"))
+    assert begun.error is None
+    assert set(begun.evidence) == env.down == set(env.nodes)
+    assert injector.stop(1).error is None
+    assert env.down == set()
+
+
+def test_one_that_fails_beside_others_is_named_and_tried_again(
+    env: Any, injector: Injector
+) -> None:
+    env.concurrent = True
+    injector.start(1, fault("kill", "all"))
+    working = env.start
+
+    def start(node: str) -> Any:
+        if node == "n3":
+            raise RuntimeError("no such host")
+        return working(node)
+
+    env.start = start
+    ended = injector.stop(1)
+    assert ended.error == "n3: RuntimeError: no such host"
+    assert env.down == {"n3"}
+    env.start = working
+    (again,) = injector.heal_all()
+    assert (again.id, again.targets, again.error) == (-1, ["n3"], None)
+    assert env.down == set()
