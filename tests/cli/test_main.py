@@ -43,7 +43,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "--frob"], "No such option"),
         (["run", "zab"], "unknown system 'zab'; known systems: kraft"),
         (["run", "-w", "bank"], "unknown workload 'bank'; known workloads: leader, metadata"),
-        (["run", "-n", "fire"], "unknown fault 'fire'; known faults: kill, partition, pause"),
+        (["run", "-n", "fire"], "unknown fault 'fire'; known faults: kill, membership, partition"),
         (["run", "-t", "0"], "Invalid value for '-t'"),
         (["run", "--nodes", "0"], "Invalid value for '--nodes'"),
         (["run", "--rate", "x"], "Invalid value for '--rate'"),
@@ -51,6 +51,8 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "-c", "hosts:/nowhere"], "/nowhere: cannot be read: No such file"),
         (["run", "--mutant", "X99"], "unknown mutant 'X99'"),
         (["run", "--mutant", "R01", "--patch", "x"], "exclude each other"),
+        (["run", "-n", "kill,membership"], "changes voters: add --quorum dynamic"),
+        (["run", "--quorum", "mixed"], "'mixed' is not one of 'static', 'dynamic'"),
         (["run", "--patch", "/nowhere"], "/nowhere: No such file or directory"),
     ],
 )

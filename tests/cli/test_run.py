@@ -100,6 +100,20 @@ def test_without_root_the_same_test_runs_in_the_simulator(
     assert " -c sim " in json.loads(ended.out)["repeat"]
 
 
+def test_the_voters_of_a_dynamic_quorum_change_in_the_simulator_too(
+    kraftwreck: Any, tmp_path: Path
+) -> None:
+    ended = kraftwreck(
+        "run", "-c", "sim", "-n", "membership", "--quorum", "dynamic", "-t", 12, "--seed", 3,
+        "--store", tmp_path, "--json",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    said = json.loads(ended.out)
+    assert " --quorum dynamic " in said["repeat"]
+    test = json.loads((Path(said["run"]) / "test.json").read_text())
+    assert test["fault_model"]["quorum"] == "dynamic"
+
+
 def test_a_store_that_cannot_be_written_is_one_line_and_255(
     kraftwreck: Any, tmp_path: Path
 ) -> None:
