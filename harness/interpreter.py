@@ -111,7 +111,8 @@ class Client:
 class Interpreter:
     """``concurrency`` client threads that together begin ``rate`` operations a second.
 
-    ``nodes`` are the node names in order; node id = position + 1.
+    ``nodes`` are the names of the controllers in order; node id = position + 1. ``gateways``
+    are the brokers that writes go through, none to send them straight to the controller.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Interpreter:
         seed: int,
         concurrency: int,
         rate: float,
+        gateways: Sequence[str] = (),
     ) -> None:
         ids: Mapping[int, str] = dict(enumerate(nodes, start=1))
         self._workload = workload
@@ -138,7 +140,7 @@ class Interpreter:
                 workload,
                 recorder,
                 connect,
-                ClientState(thread=thread, nodes=tuple(nodes), ids=ids, seed=seed),
+                ClientState(thread, tuple(nodes), ids, seed, gateways=tuple(gateways)),
                 concurrency,
             )
             for thread in range(concurrency)

@@ -33,6 +33,7 @@ from harness.workload import ClientState, Workload
 from histories.fault import Fault
 from histories.parquet import convert_run
 from histories.store import JsonLines, RunFolder, StoreError
+from nodes.draw import draw_below
 
 READY_S = 30.0
 """How long a fresh or a healed cluster may take to serve clients."""
@@ -171,6 +172,7 @@ class TestRun:
             seed=options.seed,
             concurrency=options.concurrency,
             rate=options.rate,
+            gateways=self._gateways(),
         )
         injector = self._make_injector(deployed.env, self._clock)
         self._faults = FaultThread(self._schedule, injector, faults, self._clock)
@@ -182,6 +184,11 @@ class TestRun:
             self._wait(self._interpreter, self._faults, self._recorder, watch)
         finally:
             watch.stop()
+
+    def _gateways(self) -> tuple[str, ...]:
+        """Return the brokers that writes go through: in half of the runs that have any."""
+        brokers = self._nodes[self._options.nodes :]
+        return brokers if draw_below(2, self._options.seed, "gateways") else ()
 
     def _wait(
         self, interpreter: Interpreter, faults: FaultThread, recorder: Recorder, watch: _Watch

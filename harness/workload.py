@@ -72,7 +72,9 @@ Invocation = Generator[Call, Answer, Completion]
 class ClientState:
     """What one client thread remembers between operations.
 
-    ``nodes`` are all node names in a fixed order; ``ids`` maps Kafka node ids to names.
+    ``nodes`` are the names of the controllers in a fixed order; ``ids`` maps Kafka node ids to
+    names. ``gateways`` are the brokers that writes go through; none: straight to the active
+    controller. ``memory`` is the workload's own.
     """
 
     thread: int
@@ -81,6 +83,8 @@ class ClientState:
     seed: int
     leader: str | None = None
     calls: int = 0
+    gateways: Sequence[str] = ()
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 class Workload(Protocol):

@@ -30,9 +30,24 @@ CERTAINLY_NOT_DONE: Final = frozenset(
         errors.INVALID_PARTITIONS,
         errors.INVALID_REPLICATION_FACTOR,
         errors.INVALID_REPLICA_ASSIGNMENT,
+        errors.INVALID_CONFIG,
         errors.NOT_CONTROLLER,
         errors.INVALID_REQUEST,
+        errors.POLICY_VIOLATION,
         errors.OPERATION_NOT_ATTEMPTED,
+        errors.FENCED_LEADER_EPOCH,
+        errors.STALE_BROKER_EPOCH,
+        errors.PREFERRED_LEADER_NOT_AVAILABLE,
+        errors.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        errors.ELECTION_NOT_NEEDED,
+        errors.NO_REASSIGNMENT_IN_PROGRESS,
+        errors.INVALID_UPDATE_VERSION,
+        errors.UNKNOWN_TOPIC_ID,
+        errors.DUPLICATE_BROKER_REGISTRATION,
+        errors.BROKER_ID_NOT_REGISTERED,
+        errors.INCONSISTENT_CLUSTER_ID,
+        errors.INELIGIBLE_REPLICA,
+        errors.INVALID_REGISTRATION,
     }
 )
 """Codes that promise a write did not happen. Every other code promises nothing."""
@@ -66,6 +81,23 @@ def find_controller(client: ClientState) -> Generator[Call, Answer, str | None]:
         if answer.status == "ok":
             client.leader = client.ids.get(answer.body["controller_id"])
     return client.leader
+
+
+def ask_for_write(
+    client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
+) -> Conversation:
+    """Send a request that changes something; return the answer and who gave it.
+
+    Where there are gateways, it is one of these brokers that is asked. It forwards the request
+    to the active controller; what brokers say of themselves is stale, so reads never go there.
+    """
+    if not client.gateways:
+        return (yield from ask_controller(client, api, version, body, timeout_ms))
+    client.calls += 1
+    key = ("gateway", client.thread, client.calls)
+    node = client.gateways[draw_below(len(client.gateways), client.seed, *key)]
+    answer = yield Call(node, api, version, body, timeout_ms)
+    return answer, node
 
 
 def ask_controller(
@@ -113,7 +145,7 @@ def change(
     timeout_ms: int,
 ) -> Invocation:
     """Carry out a write of one thing; ``items`` names the list of results in the answer."""
-    answer, node = yield from ask_controller(client, api, version, body, timeout_ms)
+    answer, node = yield from ask_for_write(client, api, version, body, timeout_ms)
     if answer.status != "ok":
         return not_answered(answer, node, write=True)
     code = first_error(answer.body, items)

@@ -68,7 +68,7 @@ class MetadataWorkload:
             return self._create(op, client)
         if op.f == "delete":
             return self._delete(op, client)
-        return self._read(op, client)
+        return read_names(op, client, self.timeout_ms)
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
         """Every node's own view of the topics."""
@@ -89,26 +89,31 @@ class MetadataWorkload:
             op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", self.timeout_ms
         )
 
-    def _read(self, op: Op, client: ClientState) -> Invocation:
-        request = metadata_request(None)
-        if op.node is not None:
-            node: str | None = op.node
-            answer = yield Call(op.node, "Metadata", METADATA_VERSION, request, self.timeout_ms)
-        else:
-            answer, node = yield from ask_controller(
-                client, "Metadata", METADATA_VERSION, request, self.timeout_ms
-            )
-        if answer.status != "ok":
-            return not_answered(answer, node, write=False)
-        controller = client.ids.get(answer.body["controller_id"])
-        if op.node is None and controller != node:
-            client.leader = controller
-            return Completion("fail", error="not-controller", node=node)
-        topics = answer.body["topics"]
-        bad = next((t for t in topics if t["error_code"] != errors.NONE), None)
-        if bad is not None:
-            return refused_by_node(client, int(bad["error_code"]), node, write=False)
-        return Completion("ok", sorted(topic["name"] for topic in topics), node=node)
+
+def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Read all topic names: the controller's, or, for an operation with a node, that node's.
+
+    Without a node it counts only when the asked node says that it is the controller itself.
+    """
+    request = metadata_request(None)
+    if op.node is not None:
+        node: str | None = op.node
+        answer = yield Call(op.node, "Metadata", METADATA_VERSION, request, timeout_ms)
+    else:
+        answer, node = yield from ask_controller(
+            client, "Metadata", METADATA_VERSION, request, timeout_ms
+        )
+    if answer.status != "ok":
+        return not_answered(answer, node, write=False)
+    controller = client.ids.get(answer.body["controller_id"])
+    if op.node is None and controller != node:
+        client.leader = controller
+        return Completion("fail", error="not-controller", node=node)
+    topics = answer.body["topics"]
+    bad = next((t for t in topics if t["error_code"] != errors.NONE), None)
+    if bad is not None:
+        return refused_by_node(client, int(bad["error_code"]), node, write=False)
+    return Completion("ok", sorted(topic["name"] for topic in topics), node=node)
 
 
 def _kind(seed: int, thread: int, count: int) -> str:

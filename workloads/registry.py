@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 
 from harness.options import OptionError
 from harness.workload import Workload
-from workloads import leader, metadata, register
+from workloads import leader, metadata, partitions, register
 
 
 @cache
@@ -22,6 +22,7 @@ def workloads() -> Mapping[str, Workload]:
         "metadata": metadata.WORKLOAD,
         "register": register.WORKLOAD,
         "leader": leader.WORKLOAD,
+        "partitions": partitions.WORKLOAD,
     }
     for point in entry_points(group="kraftwreck.workloads"):
         workload = point.load()

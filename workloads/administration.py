@@ -1,0 +1,207 @@
+"""What operators ask of topics that exist: to grow, to elect, to move, to be configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.workload import Answer, Call, ClientState, Completion, Invocation
+from histories.operation import Op
+from nodes.draw import draw_below
+from nodes.protocol import errors
+from workloads.controller import (
+    CERTAINLY_NOT_DONE,
+    METADATA_VERSION,
+    TOPIC,
+    ask_controller,
+    ask_for_write,
+    change,
+    error_name,
+    metadata_request,
+    not_answered,
+    refused_by_node,
+)
+
+CREATE_PARTITIONS_VERSION: Final = 3
+ELECT_LEADERS_VERSION: Final = 2
+REASSIGN_VERSION: Final = 1
+ALTER_CONFIGS_VERSION: Final = 1
+UPDATE_FEATURES_VERSION: Final = 1
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+UPGRADE: Final = 1
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+MOST_PARTITIONS: Final = 6
+_SET: Final = 0
+_DELETE: Final = 1
+
+Choose = Callable[..., int]
+"""``choose(bound, *key)`` draws a number below ``bound``."""
+
+Metadata = Generator[Call, Answer, tuple[Answer, str | None, dict[str, Any] | None]]
+
+
+@dataclass(slots=True, frozen=True)
+class Operation:
+    """``value`` draws the value of an operation on a topic, ``carry_out`` does it."""
+
+    value: Callable[[str, Choose], Any]
+    carry_out: Callable[[Op, ClientState, int], Invocation]
+
+
+def metadata_of(name: str, client: ClientState, timeout_ms: int) -> Metadata:
+    """Read what the active controller knows of a topic.
+
+    Returns the answer, who gave it, and the topic's part of it, or None if who answered is not
+    the active controller.
+    """
+    answer, node = yield from ask_controller(
+        client, "Metadata", METADATA_VERSION, metadata_request([{"name": name}]), timeout_ms
+    )
+    if answer.status != "ok":
+        return answer, node, None
+    controller = client.ids.get(answer.body["controller_id"])
+    if controller != node:
+        client.leader = controller
+        return answer, node, None
+    brokers = sorted(broker["node_id"] for broker in answer.body["brokers"])
+    client.memory["brokers"] = brokers
+    return answer, node, answer.body["topics"][0]
+
+
+def _grow(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Ask for ``op.value`` partitions."""
+    topic = {"name": op.key, "count": op.value, "assignments": None}
+    body = {"topics": [topic], "timeout_ms": timeout_ms, "validate_only": False}
+    version = CREATE_PARTITIONS_VERSION
+    return change(op, client, "CreatePartitions", version, body, "results", timeout_ms)
+
+
+def _configure(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Set the config ``op.value[0]`` to ``op.value[1]``, or delete it (null)."""
+    name, value = op.value
+    config = {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+    resource = {"resource_type": TOPIC, "resource_name": op.key, "configs": [config]}
+    body = {"resources": [resource], "validate_only": False}
+    version = ALTER_CONFIGS_VERSION
+    return change(op, client, "IncrementalAlterConfigs", version, body, "responses", timeout_ms)
+
+
+def _elect(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Ask for elections of kind ``op.value`` (0 preferred, 1 unclean) in all partitions."""
+    body = {
+        "election_type": op.value,
+        "topic_partitions": [{"topic": op.key, "partitions": list(range(MOST_PARTITIONS))}],
+        "timeout_ms": timeout_ms,
+    }
+    answer, node = yield from ask_for_write(
+        client, "ElectLeaders", ELECT_LEADERS_VERSION, body, timeout_ms
+    )
+    if answer.status != "ok":
+        return not_answered(answer, node, write=True)
+    code = int(answer.body["error_code"])
+    if code != errors.NONE:
+        return refused_by_node(client, code, node, write=True)
+    results = answer.body["replica_election_results"]
+    codes = [int(p["error_code"]) for result in results for p in result["partition_result"]]
+    return _of_parts(codes, op.value, client, node)
+
+
+def _reassign(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Move one partition to brokers that are alive; ``op.value`` is [partition, draw]."""
+    number, key = op.value
+    answer, node, topic = yield from metadata_of(op.key, client, timeout_ms)
+    if answer.status != "ok":
+        return not_answered(answer, node, write=False)
+    alive: list[int] = list(client.memory.get("brokers", ()))
+    if topic is None or len(alive) < 2:
+        return Completion("fail", error="nowhere to go to", node=node)
+    # Neighbours: the brokers that one client plays have ids that follow each other.
+    first = draw_below(len(alive), key, "first")
+    rotated = alive[first:] + alive[:first]
+    target = rotated[: 2 + draw_below(2, key, "factor")]
+    return (yield from _move(op, client, number, target, timeout_ms))
+
+
+def _cancel(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Cancel the reassignment of the partition ``op.value``."""
+    return _move(op, client, op.value, None, timeout_ms)
+
+
+def _move(
+    op: Op, client: ClientState, number: int, target: list[int] | None, timeout_ms: int
+) -> Invocation:
+    part = {"partition_index": number, "replicas": target}
+    body = {
+        "timeout_ms": timeout_ms,
+        "allow_replication_factor_change": True,
+        "topics": [{"name": op.key, "partitions": [part]}],
+    }
+    answer, node = yield from ask_for_write(
+        client, "AlterPartitionReassignments", REASSIGN_VERSION, body, timeout_ms
+    )
+    value = {"partition": number, "replicas": target}
+    if answer.status != "ok":
+        ended = not_answered(answer, node, write=True)
+        ended.value = value
+        return ended
+    code = int(answer.body["error_code"])
+    if code != errors.NONE:
+        return refused_by_node(client, code, node, write=True)
+    responses = answer.body["responses"]
+    codes = [int(p["error_code"]) for each in responses for p in each["partitions"]]
+    return _of_parts(codes, value, client, node)
+
+
+def _features(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
+    """Switch eligible leader replicas on (KIP-966)."""
+    update = {"feature": ELR_VERSION, "max_version_level": 1, "upgrade_type": UPGRADE}
+    body = {"timeout_ms": timeout_ms, "feature_updates": [update], "validate_only": False}
+    answer, node = yield from ask_for_write(
+        client, "UpdateFeatures", UPDATE_FEATURES_VERSION, body, timeout_ms
+    )
+    if answer.status != "ok":
+        return not_answered(answer, node, write=True)
+    code = int(answer.body["error_code"])
+    if code != errors.NONE:
+        return refused_by_node(client, code, node, write=True)
+    return Completion("ok", {ELR_VERSION: 1}, node=node)
+
+
+def _of_parts(
+    codes: Iterable[int], value: Any, client: ClientState, node: str | None
+) -> Completion:
+    """How an operation on several things ends: done if any is, not done if surely none is."""
+    told = list(codes)
+    if errors.NONE in told:
+        return Completion("ok", value, node=node)
+    unsure = [code for code in told if code not in CERTAINLY_NOT_DONE]
+    if unsure or not told:
+        error = error_name(unsure[0]) if unsure else "an empty answer"
+        return Completion("info", value, error=error, node=node)
+    return refused_by_node(client, told[0], node, write=True)
+
+
+def _config_value(name: str, choose: Choose) -> list[str | None]:
+    if name.startswith("loose") and choose(2, "unclean"):
+        return ["unclean.leader.election.enable", ("true", "false")[choose(2, "on")]]
+    return ["min.insync.replicas", ("1", "2", "2", "3", None)[choose(5, "least")]]
+
+
+OPERATIONS: Final = {
+    "grow": Operation(lambda _, choose: 2 + choose(MOST_PARTITIONS - 1, "count"), _grow),
+    "configure": Operation(_config_value, _configure),
+    "elect": Operation(
+        lambda name, choose: (
+            UNCLEAN if name.startswith("loose") and choose(2, "unclean") else PREFERRED
+        ),
+        _elect,
+    ),
+    "reassign": Operation(
+        lambda _, choose: [choose(3, "partition"), choose(1 << 30, "target")], _reassign
+    ),
+    "cancel": Operation(lambda _, choose: choose(3, "partition"), _cancel),
+    "features": Operation(lambda _, choose: None, _features),
+}

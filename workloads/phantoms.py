@@ -1,0 +1,258 @@
+"""Phantom brokers: lives of brokers that are played by a client (KIP-631).
+
+A phantom registers, beats its heart, is fenced, stops, dies in silence and comes back as a new
+process, all by the requests a real broker sends; there is no process behind it. So the rules
+for brokers are tested wherever there is a controller, and as often as one likes. What a phantom
+tells as its metadata offset it has learnt from the leader's high watermark: it is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from harness.workload import Answer, Call, ClientState
+from nodes.draw import draw, draw_below
+from nodes.metadata.features import SUPPORTED_FEATURES
+from nodes.protocol import errors
+from workloads.controller import (
+    METADATA_VERSION,
+    ask_controller,
+    error_name,
+    metadata_request,
+)
+
+FIRST_ID: Final = 1000
+"""Below it are the ids of real nodes."""
+
+PER_THREAD: Final = 3
+THREADS: Final = 4
+"""How many client threads play phantoms, the first ones."""
+
+REGISTRATION_VERSION: Final = 4
+HEARTBEAT_VERSION: Final = 1
+DESCRIBE_QUORUM_VERSION: Final = 1
+TIMEOUT_MS: Final = 1500
+NO_EPOCH: Final = -1
+
+_QUORUM: Final = {
+    "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+}
+_REPLACED: Final = frozenset({errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_REGISTERED})
+
+Report = dict[str, Any]
+Said = Generator[Call, Answer, tuple[str, Report]]
+"""A conversation that returns how it went (``ok``, ``fail``, ``info``) and what was seen."""
+
+
+@dataclass(slots=True)
+class Phantom:
+    """One broker id. ``epoch`` is that of the registration in force as far as its process
+    knows, ``old_epochs`` those of the processes before; ``previous`` is the epoch at which the
+    process before stopped cleanly; ``offset`` is the metadata offset it knows of. A process
+    that is ``stopping`` never changes its mind."""
+
+    id: int
+    directory: bytes
+    incarnation: bytes
+    epoch: int = NO_EPOCH
+    previous: int = NO_EPOCH
+    offset: int = -1
+    lives: int = 1
+    stopping: bool = False
+    stopped: bool = False
+    old_epochs: list[int] = field(default_factory=list)
+
+    def replace(self, incarnation: bytes, previous: int = NO_EPOCH) -> None:
+        """Let another process take the place of this one."""
+        if self.epoch != NO_EPOCH:
+            self.old_epochs.append(self.epoch)
+        self.incarnation = incarnation
+        self.previous = previous
+        self.epoch, self.offset = NO_EPOCH, -1
+        self.stopping = self.stopped = False
+        self.lives += 1
+
+
+def phantoms_of(client: ClientState) -> list[Phantom]:
+    """Return the phantoms that this client plays; none for most clients."""
+    if client.thread >= THREADS:
+        return []
+    known: list[Phantom] | None = client.memory.get("phantoms")
+    if known is None:
+        first = FIRST_ID + client.thread * PER_THREAD
+        known = [
+            Phantom(number, _uuid(client, "directory", number), incarnation(client, number, 1))
+            for number in range(first, first + PER_THREAD)
+        ]
+        client.memory["phantoms"] = known
+    return known
+
+
+def incarnation(client: ClientState, number: int, life: int) -> bytes:
+    """Return the id of the ``life``-th process of a phantom."""
+    return _uuid(client, "incarnation", number, life)
+
+
+def restart(client: ClientState, phantom: Phantom) -> None:
+    """Let a new process come; it tells its predecessor's epoch only if that stopped cleanly."""
+    previous = phantom.epoch if phantom.stopped else NO_EPOCH
+    phantom.replace(incarnation(client, phantom.id, phantom.lives + 1), previous)
+
+
+def _uuid(client: ClientState, *key: object) -> bytes:
+    # The first byte is kept small: some values mean something in text form or are reserved.
+    halves = [draw(client.seed, "phantom", half, *key) for half in (0, 1)]
+    return b"\x10" + b"".join(half.to_bytes(8, "big") for half in halves)[1:]
+
+
+# --- what they say ------------------------------------------------------------------------
+
+
+def _ask(client: ClientState, api: str, version: int, body: dict[str, Any]) -> Said:
+    """Send a broker's request; return how it went and its answer, or the error."""
+    answer, node = yield from ask_controller(client, api, version, body, TIMEOUT_MS)
+    if answer.status != "ok":
+        how = "info" if answer.status == "lost" else "fail"
+        return how, {"error": f"{answer.status}: {answer.error}"}
+    code = int(answer.body["error_code"])
+    if code in (errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT):
+        client.leader = None
+    if code == errors.NONE:
+        return "ok", {"answer": answer.body, "node": node}
+    uncertain = code in (errors.REQUEST_TIMED_OUT, errors.UNKNOWN_SERVER_ERROR)
+    return "info" if uncertain else "fail", {"error": error_name(code), "code": code}
+
+
+def cluster_id(client: ClientState) -> Generator[Call, Answer, str | None]:
+    """Return the id of the cluster, as any node tells it; None if none does."""
+    known: str | None = client.memory.get("cluster_id")
+    if known is None:
+        client.calls += 1
+        place = draw_below(len(client.nodes), client.seed, "id", client.thread, client.calls)
+        answer = yield Call(
+            client.nodes[place], "Metadata", METADATA_VERSION, metadata_request([]), TIMEOUT_MS
+        )
+        if answer.status == "ok":
+            known = client.memory["cluster_id"] = answer.body["cluster_id"]
+    return known
+
+
+def committed_offset(client: ClientState) -> Generator[Call, Answer, int]:
+    """Return an offset that is committed, the last one known of; -1 if none is."""
+    answer, _ = yield from ask_controller(
+        client, "DescribeQuorum", DESCRIBE_QUORUM_VERSION, _QUORUM, TIMEOUT_MS
+    )
+    known: int = client.memory.get("committed", -1)
+    if answer.status == "ok":
+        for topic in answer.body["topics"]:
+            for part in topic["partitions"]:
+                if part["error_code"] == errors.NONE:
+                    known = max(known, part["high_watermark"] - 1)
+    client.memory["committed"] = known
+    return known
+
+
+def register(
+    client: ClientState, phantom: Phantom, process: bytes, previous: int = NO_EPOCH
+) -> Said:
+    """Register the phantom as ``process``; return how it went and what was seen."""
+    report: Report = {
+        "broker": phantom.id,
+        "did": "register",
+        "incarnation": process.hex(),
+        "previous": previous,
+    }
+    cluster = yield from cluster_id(client)
+    if cluster is None:
+        return "fail", report | {"error": "no cluster id known"}
+    port = 20_000 + phantom.id
+    body = {
+        "broker_id": phantom.id,
+        "cluster_id": cluster,
+        "incarnation_id": process,
+        "listeners": [
+            {"name": "PLAINTEXT", "host": "phantom", "port": port, "security_protocol": 0}
+        ],
+        "features": [
+            {"name": name, "min_supported_version": low, "max_supported_version": high}
+            for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+        ],
+        "rack": f"thread-{client.thread}",
+        "is_migrating_zk_broker": False,
+        "log_dirs": [phantom.directory],
+        "previous_broker_epoch": previous,
+    }
+    how, seen = yield from _ask(client, "BrokerRegistration", REGISTRATION_VERSION, body)
+    if how != "ok":
+        return how, report | {"error": seen["error"]}
+    return how, report | {"epoch": seen["answer"]["broker_epoch"]}
+
+
+def beat(client: ClientState, phantom: Phantom, *, fence: bool = False, stop: bool = False) -> Said:
+    """Send a heartbeat, and take in what it says; return how it went and what was seen."""
+    report: Report = {
+        "broker": phantom.id,
+        "did": "heartbeat",
+        "epoch": phantom.epoch,
+        "offset": phantom.offset,
+    }
+    body = {
+        "broker_id": phantom.id,
+        "broker_epoch": phantom.epoch,
+        "current_metadata_offset": phantom.offset,
+        "want_fence": fence,
+        "want_shut_down": stop,
+        "offline_log_dirs": [],
+    }
+    how, seen = yield from _ask(client, "BrokerHeartbeat", HEARTBEAT_VERSION, body)
+    if how != "ok":
+        if seen.get("code") in _REPLACED:
+            phantom.replace(incarnation(client, phantom.id, phantom.lives + 1))
+        return how, report | {"error": seen["error"]}
+    answer = seen["answer"]
+    if stop and answer["should_shut_down"]:
+        phantom.stopped = True
+    return how, report | {
+        "fenced": answer["is_fenced"],
+        "caught_up": answer["is_caught_up"],
+        "go": answer["should_shut_down"],
+    }
+
+
+def live(
+    client: ClientState,
+    phantoms: Sequence[Phantom],
+    *,
+    learn: bool = True,
+    fence: bool = False,
+    stop: bool = False,
+) -> Generator[Call, Answer, tuple[str, list[Report]]]:
+    """Let each of ``phantoms`` do what is next for it: come back, register, or beat its heart.
+
+    Returns how it went, the worst of all, and what was seen of each. After an answer that is
+    lost nothing more is said.
+    """
+    offset = (yield from committed_offset(client)) if learn else -1
+    reports: list[Report] = []
+    hows: list[str] = []
+    for phantom in phantoms:
+        if phantom.stopped and not stop:
+            restart(client, phantom)
+        if phantom.stopped:
+            continue
+        if phantom.epoch == NO_EPOCH:
+            how, seen = yield from register(client, phantom, phantom.incarnation, phantom.previous)
+            if how == "ok":
+                phantom.epoch = seen["epoch"]
+        else:
+            phantom.offset = max(phantom.offset, offset)
+            phantom.stopping |= stop
+            how, seen = yield from beat(client, phantom, fence=fence, stop=phantom.stopping)
+        hows.append(how)
+        reports.append(seen)
+        if how == "info":
+            break
+    worst = "info" if "info" in hows else "ok" if "ok" in hows else "fail"
+    return worst, reports
