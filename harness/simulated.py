@@ -15,7 +15,7 @@ import msgspec
 
 from checkers.capture import Capture
 from checkers.run_data import DiskImage, RunData
-from harness.options import BROKER, CONTROLLER, RunOptions, repeat_command
+from harness.options import BROKER, CONTROLLER, DYNAMIC, RunOptions, repeat_command
 from harness.simulated_capture import listen
 from harness.simulated_clients import VirtualClients
 from harness.simulated_cluster import SimulatedCluster
@@ -95,7 +95,9 @@ def simulate(
     """
     seed = options.seed
     if knobs is None:
-        quorum: Quorum = "dynamic" if "membership" in options.faults else "static"
+        quorum: Quorum = (
+            "dynamic" if options.quorum == DYNAMIC or "membership" in options.faults else "static"
+        )
         knobs = draw_knobs(seed, options.nodes, quorum=quorum, brokers=options.brokers)
     limit = int(options.time_limit_s * SECOND)
     cluster = SimulatedCluster(options.controller_names, seed, knobs)
@@ -115,6 +117,7 @@ def simulate(
             world,
             workload,
             cluster.controllers,
+            gateways=cluster.brokers if knobs.through_brokers else (),
             seed=seed,
             concurrency=options.concurrency,
             rate=options.rate,

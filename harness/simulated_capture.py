@@ -7,7 +7,7 @@ from typing import Any
 from checkers.capture import Capture
 from nodes.consensus.effects import Reply, ResponseReceived
 from nodes.consensus.kraft.messages import FetchResponse
-from simulation.host import Host
+from simulation.host import ClientCall, Host
 from simulation.network import ApiMessage, Rpc
 from simulation.world import World
 
@@ -33,6 +33,12 @@ def listen(world: World) -> Capture:
         if type(event.message) is FetchResponse:
             capture.answer(world.now * 1000, host.id, event.source, event.message)
 
+    def on_client_reply(host: Host, call: ClientCall, body: dict[str, Any]) -> None:
+        if "broker_id" in call.body:  # a client that plays a broker
+            now, sent = world.now * 1000, call.sent * 1000
+            capture.api(now, -1, host.id, call.api, call.body, body, sent)
+
+    world.wires.on_client_reply.append(on_client_reply)
     world.wires.on_reply.append(on_reply)
     world.wires.on_api_reply.append(on_api_reply)
     world.on_response.append(on_response)

@@ -56,6 +56,7 @@ class VirtualClients:
         workload: Workload,
         nodes: Sequence[str],
         *,
+        gateways: Sequence[str] = (),
         seed: int,
         concurrency: int,
         rate: float,
@@ -71,7 +72,7 @@ class VirtualClients:
         self._forgets = _FORGETS[draw_below(len(_FORGETS), seed, "forgets")]
         ids = dict(enumerate(nodes, start=1))
         self._threads = [
-            _Thread(i, ClientState(thread=i, nodes=nodes, ids=ids, seed=seed))
+            _Thread(i, ClientState(i, nodes, ids, seed, gateways=gateways))
             for i in range(concurrency)
         ]
         self._finals: list[Planned] = []

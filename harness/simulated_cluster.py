@@ -20,6 +20,8 @@ CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
 CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 BROKER_LISTENER = "PLAINTEXT"
+REGISTRATION_LIMIT_MS = 3_600_000
+"""A broker that ends because nobody registers it has no one here to start it again."""
 
 
 class SimulatedCluster:
@@ -99,6 +101,7 @@ class SimulatedCluster:
                 can_become_voter=False,
                 broker_listener=Endpoint(host.name, BROKER_PORT),
                 broker_incarnation=self._incarnation(host),
+                registration_timeout_ms=REGISTRATION_LIMIT_MS,
             )
         else:
             listener = self._endpoints[host.id]

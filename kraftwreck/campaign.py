@@ -36,13 +36,16 @@ ALWAYS = ("epochs", "committed", "invariants", "recovery")
 """Checkers of every run, besides those its workload names."""
 
 
+FAULTS = ("partition", "kill", "pause", "membership", "power")
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What all tests of a campaign have in common. ``workload`` may be ``all``: by seed.
+    """What all tests of a campaign have in common; by default everything there is, by seed.
+
+    ``workload`` may be ``all``: by seed.
 
     A ``nodes`` of 0 means three, four or five, a ``rate`` or ``concurrency`` of 0 few or
     many, by seed: hasty clients see other things than patient ones. ``quorum``, ``brokers``
@@ -51,20 +54,21 @@ class Campaign:
 
     system: str = "kraft"
     workload: str = ALL
-    faults: tuple[str, ...] = ("partition", "kill", "pause")
+    faults: tuple[str, ...] = FAULTS
     time_limit_s: float = 30.0
-    nodes: int = 5
+    nodes: int = 0
     rate: float = 0.0
     concurrency: int = 0
-    quorum: Quorum = "static"
-    brokers: int | None = 0
-    snapshots: bool = False
+    quorum: Quorum = "mixed"
+    brokers: int | None = None
+    snapshots: bool = True
     store: Path = Path("store")
 
     def options(self, seed: int) -> RunOptions:
         """Return the options of the test with this ``seed``."""
         names = sorted(workloads())
         name = names[seed % len(names)] if self.workload == ALL else self.workload
+        threads, rate = _load(find(name), seed)
         return RunOptions(
             system=self.system,
             workload=name,
@@ -73,8 +77,8 @@ class Campaign:
             cluster="sim",
             nodes=self.nodes or 3 + draw_below(3, seed, "nodes"),
             seed=seed,
-            rate=self.rate or _RATES[draw_below(len(_RATES), seed, "rate")],
-            concurrency=self.concurrency or _THREADS[draw_below(len(_THREADS), seed, "threads")],
+            rate=self.rate or rate,
+            concurrency=self.concurrency or threads,
             store=self.store,
         )
 
@@ -100,13 +104,18 @@ class Campaign:
         return shlex.join(words)
 
 
-EVERYTHING = Campaign(
-    faults=("partition", "kill", "pause", "power", "membership"),
-    nodes=0,
-    quorum="mixed",
-    brokers=None,
-    snapshots=True,
-)
+def _load(workload: Workload, seed: int) -> tuple[int, float]:
+    """Return how many clients there are, and how many operations a second, by seed.
+
+    A workload may say how many clients it bears, and how often each must act.
+    """
+    threads = getattr(workload, "clients", _THREADS)
+    count = threads[draw_below(len(threads), seed, "threads")]
+    least = getattr(workload, "rate_per_client", 0.0) * count
+    return count, max(_RATES[draw_below(len(_RATES), seed, "rate")], least)
+
+
+EVERYTHING = Campaign()
 """Every fault family, either kind of quorum, brokers and snapshots: what a bug nobody knows is
 hunted with. Nothing in it depends on the bug."""
 

@@ -108,6 +108,7 @@ class Calls:
             body,
             listener or host.listener,
             quorum_request(api, body),
+            time.now,
         )
         self._done[call.number] = done
         if host.node is None:

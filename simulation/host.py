@@ -36,7 +36,7 @@ class NodeFactory(Protocol):
 @dataclass(slots=True, eq=False)
 class ClientCall:
     """A client's request; ``node_life`` is the process it was sent to. ``message`` is what
-    the node is given when the request is one of the quorum."""
+    the node is given when the request is one of the quorum; ``sent`` is the time (µs)."""
 
     client: int
     node: int
@@ -47,6 +47,7 @@ class ClientCall:
     body: dict[str, Any]
     listener: str
     message: Request | None = None
+    sent: int = 0
     done: bool = False
 
 

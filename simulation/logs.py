@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from histories.trace import TraceEvent
 from nodes.consensus.effects import AppendLog, CleanLog, InstallSnapshot, TruncateLog
-from simulation.disk import Durable, batch_epoch, batch_range
+from simulation.disk import Disk, Durable, batch_epoch, batch_range
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.voter_watch import VoterWatch, is_voter
@@ -35,8 +35,10 @@ class LogWatch:
         self._first: dict[int, int | None] = {host.id: 0 for host in world.hosts}
         self._verified = {host.id: 0 for host in world.hosts}
         self._batches: dict[tuple[int, int], tuple[bytes, tuple[int, int] | None]] = {}
+        self._disks: dict[int, Disk] = {}  # The one each host last wrote to.
+        self._lost: list[tuple[Host, Disk]] = []
         world.on_disk.append(self._on_disk)
-        world.on_wipe.append(self.restarted)
+        world.on_wipe.append(self._wiped)
 
     @property
     def end_of_committed(self) -> int:
@@ -54,6 +56,7 @@ class LogWatch:
 
     def _on_disk(self, host: Host, effect: Durable) -> None:
         """Called before ``effect`` reaches the disk."""
+        self._disks[host.id] = host.disk
         kind = type(effect)
         if kind is AppendLog:
             assert isinstance(effect, AppendLog)
@@ -125,6 +128,13 @@ class LogWatch:
                 )
         self._verified[host.id] = min(self._verified[host.id], place)
 
+    def _wiped(self, host: Host) -> None:
+        """A machine was replaced: its disk is gone, and what it told of it before is not."""
+        old = self._disks.get(host.id)
+        if old is not None:
+            self._lost.append((host, old))
+        self.restarted(host)
+
     def restarted(self, host: Host) -> None:
         """The node came back with what its disk kept."""
         first = self._first[host.id] = self._places.get(host.disk.start)
@@ -166,10 +176,14 @@ class LogWatch:
 
     def _check_majority(self, place: int, batch: bytes, event: TraceEvent) -> None:
         voters = self._voters.of(event.node)
+        disks = [(h, h.disk, self._first[h.id]) for h in self._world.hosts]
+        # A voter that fetched and then lost its machine counts: losses are what the others
+        # are for.
+        disks += [(h, disk, self._places.get(disk.start)) for h, disk in self._lost]
         holders = [
             h.name
-            for h in self._world.hosts
-            if self._holds(h, place, batch) and is_voter(voters, h.id, h.disk.directory)
+            for h, disk, first in disks
+            if _holds(disk, first, place, batch) and is_voter(voters, h.id, disk.directory)
         ]
         if len(holders) * 2 <= len(voters):
             self._fail(
@@ -178,17 +192,6 @@ class LogWatch:
                 f" {holders} of {len(voters)} voters have it on disk",
                 event,
             )
-
-    def _holds(self, host: Host, place: int, batch: bytes) -> bool:
-        """Whether the node has the committed batch on its platter, or a snapshot over it."""
-        first = self._first[host.id]
-        if first is None:
-            return False
-        index = place - first
-        if index < 0:
-            return True
-        disk = host.disk
-        return disk.flushed > index and (disk.log[index] is batch or disk.log[index] == batch)
 
     def elected(self, host: Host, event: TraceEvent) -> None:
         """A new leader must hold everything committed in older epochs (I9).
@@ -215,3 +218,13 @@ class LogWatch:
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self._failures.add(kind, self._world.now, explanation, *events)
+
+
+def _holds(disk: Disk, first: int | None, place: int, batch: bytes) -> bool:
+    """Whether a disk has the committed batch on its platter, or a snapshot over it."""
+    if first is None:
+        return False
+    index = place - first
+    if index < 0:
+        return True
+    return disk.flushed > index and (disk.log[index] is batch or disk.log[index] == batch)

@@ -41,9 +41,9 @@ class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
     ``calls`` are those of clients. ``on_reply`` is told of each answer a node gives to a
-    quorum request of another, ``on_api_reply`` of each to another request of a node. A host's
-    open requests are known by correlation id, those that are none of the quorum by its
-    complement.
+    quorum request of another, ``on_api_reply`` of each to another request of a node,
+    ``on_client_reply`` of each to a client's. A host's open requests are known by correlation
+    id, those that are none of the quorum by its complement.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Wires:
         self.calls = Calls(time, hosts, deliver, self._token)
         self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
         self.on_api_reply: list[Callable[[Host, Rpc, dict[str, Any]], None]] = []
+        self.on_client_reply: list[Callable[[Host, ClientCall, dict[str, Any]], None]] = []
         self._time = time
         self._hosts = hosts
         self._by_name = {host.name: host for host in hosts.values()}
@@ -150,6 +151,8 @@ class Wires:
             if isinstance(effect, ApiReply) == (target.message is not None):
                 raise FatalError(f"a node's answer to a client: {effect!r}")
             body = effect.body if isinstance(effect, ApiReply) else answer_body(effect.message)
+            for asked in self.on_client_reply:
+                asked(host, target, body)
             self.calls.answer(target, body)
             return
         if isinstance(effect, ApiReply) != isinstance(target.message, ApiMessage):

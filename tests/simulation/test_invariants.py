@@ -171,6 +171,21 @@ def test_a_wiped_disk_holds_nothing_and_does_not_count(run: Watched) -> None:
     assert run.found == ["I11"], "n3 has the batch, but with that disk it is no voter"
 
 
+def test_what_a_replaced_machine_had_told_before_counts(run: Watched) -> None:
+    """The leader hears of it only after the machine is gone: that is one loss, and allowed."""
+    for number in (1, 2, 3):
+        run.voters(number, "123")
+        run.disk(number, AppendLog(batch(0)), FlushLog())
+    for number in (1, 2):
+        run.disk(number, AppendLog(batch(1)), FlushLog())
+    run.world.wipe("n2", Disk(b"c" * 16))
+    run.trace(1, "hw", hw=2)
+    assert run.found == []
+    run.disk(1, AppendLog(batch(2)), FlushLog())
+    run.trace(1, "hw", hw=3)
+    assert run.found == ["I11"], "the old disk never had that"
+
+
 def test_the_majority_is_that_of_the_voters_in_force(run: Watched) -> None:
     run.voters(1, "12")
     run.disk(1, AppendLog(batch(0)), FlushLog())
