@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 
-from checkers import committed, epochs, invariants, linearizable, recovery, stats
+from checkers import (
+    committed,
+    epochs,
+    invariants,
+    linearizable,
+    partitions,
+    recovery,
+    stats,
+)
 from checkers.run_data import RunData
 from histories.verdict import CheckerResult, Verdict
 
@@ -17,6 +25,7 @@ CHECKERS: dict[str, Checker] = {
     "epochs": epochs.check,
     "committed": committed.check,
     "linearizable": linearizable.check,
+    "partitions": partitions.check,
     "invariants": invariants.check,
     "recovery": recovery.check,
 }

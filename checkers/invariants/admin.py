@@ -23,7 +23,7 @@ def check(evidence: Evidence, report: Report) -> None:
     report.unseen("C9", "no operation on metadata was acknowledged")
     report.unseen("C10", "no topic was created")
     workload = evidence.run.test.get("workload")
-    if workload not in ("metadata", "register"):
+    if workload not in ("metadata", "partitions", "register"):
         return
     if not controller.replay.records:
         report.unseen("C9", NO_LOG)
@@ -31,7 +31,7 @@ def check(evidence: Evidence, report: Report) -> None:
     if not evidence.log.whole or evidence.log.missing or evidence.trace.gaps:
         report.unseen("C9", "the disks do not hold the whole committed log any more")
         return
-    judge = _topic if workload == "metadata" else _register
+    judge = _register if workload == "register" else _topic
     for call in evidence.run.calls:
         if call.type == OK:
             missing = judge(call, controller.topics, report)

@@ -12,6 +12,8 @@ from checkers.run_data import RunData
 from nodes.log.uuids import LOST
 
 SAME_LEADER = -2
+UNCLEAN = 1
+"""The kind of an election that may lose records (ElectLeaders)."""
 SHRINK_KEEPS_EPOCH = 12
 """metadata.version (3.6-IV0) from which on a smaller ISR bumps no leader epoch."""
 
@@ -22,7 +24,8 @@ class PartitionRules:
     def __init__(self, report: Report, run: RunData) -> None:
         self.states: dict[tuple[bytes, int, int], Partition] = {}
         self._report = report
-        self._elected_by_hand = any(call.f.startswith("elect") for call in run.calls)
+        # Topics in which somebody asked for an unclean election, which is leave enough.
+        self._unclean = {c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN}
         self._touched: set[PartitionKey] = set()
         self._leaderless: set[PartitionKey] = set()
         self._unfenced = False
@@ -121,6 +124,11 @@ class PartitionRules:
         report.held("C6")
         if new.leader in (*old.isr, *old.elr, *old.adding):
             return
+        under_way = old.adding or old.removing
+        if under_way and not (new.adding or new.removing) and new.leader in new.isr:
+            # Its leader put it into the ISR with the proposal that completed the reassignment.
+            # It need not be among those added any more: a second reassignment may have kept it.
+            return
         if new.recovery != 1:
             report.broken(
                 "C6",
@@ -130,7 +138,7 @@ class PartitionRules:
         last_known = not old.isr and old.last_known_elr == (new.leader,)
         topic_id = step.change.key[0] if step.change is not None else b""
         allowed = model.config(topic_id, "unclean.leader.election.enable") == "true"
-        if not (allowed or last_known or self._elected_by_hand):
+        if not (allowed or last_known or step.model.names.get(topic_id) in self._unclean):
             report.broken(
                 "C6",
                 f"{name}: leader {new.leader} was neither in the ISR {list(old.isr)} nor in the "

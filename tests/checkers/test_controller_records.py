@@ -191,6 +191,41 @@ def test_c6_an_unclean_leader_that_is_allowed(
     assert broken(make_run(None, cluster)) == set()
 
 
+@pytest.mark.parametrize(
+    ("kind", "key", "allowed"), [(1, "t", True), (0, "t", False), (1, "other", False)]
+)
+def test_c6_an_unclean_leader_that_was_asked_for(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    kind: int,
+    key: str,
+    allowed: bool,
+) -> None:
+    history.did(0, "elect", kind, key=key)
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    cluster.write(records.change(isr=[2], leader=2, leader_recovery_state=1))
+    assert broken(make_run(history, cluster)) == (set() if allowed else {"C6"})
+
+
+def test_c6_a_replica_that_one_reassignment_added_and_another_kept(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    """The leader proposes an ISR with it, which completes the second and makes it leader."""
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(isr=[1, 2]))
+    moving = {"replicas": [4, 3, 1, 2], "adding_replicas": [4], "removing_replicas": [1, 2]}
+    cluster.write(records.change(**moving))
+    cluster.write(records.change(replicas=[4, 1, 2, 3], adding_replicas=[], removing_replicas=[1]))
+    done = {"replicas": [4, 2, 3], "isr": [4, 2], "leader": 4}
+    cluster.write(records.change(**done, adding_replicas=[], removing_replicas=[]))
+    assert broken(make_run(None, cluster)) == set()
+
+
 def test_c7_isr_and_elr_meet(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))
     cluster.write(records.change(isr=[1], eligible_leader_replicas=[1, 2]))
