@@ -13,7 +13,7 @@ from nodes.log.uuids import to_text
 from oracle.dump import difference, kafka_dump, our_dump, re_encoded
 from oracle.images import snapshot_image
 from oracle.java import Ran
-from oracle.quorum import OURS, Quorum
+from oracle.quorum import OURS, Quorum, wait_until
 from oracle.release import OracleError
 
 pytestmark = pytest.mark.oracle
@@ -78,8 +78,13 @@ def test_a_snapshot_is_an_image_in_the_metadata_shell(logs: list[Path], tool: To
     path = [path for path in logs if path.suffix == ".checkpoint"][-1]
     ours = snapshot_image(path)
     assert ours.topics
-    said = tool(SHELL, "--snapshot", str(path), "tree", "/image/topics/byName").stdout
-    lines = [line.strip() for line in said.splitlines()]
+
+    def tree() -> str | None:
+        said = tool(SHELL, "--snapshot", str(path), "tree", "/image/topics/byName").stdout
+        return said if "PartitionRegistration(" in said else None
+
+    # On a busy machine the shell answers before it has loaded the image.
+    lines = [line.strip() for line in wait_until("topics in the shell", tree).splitlines()]
     topics = {line.removesuffix(":") for line in lines if re.fullmatch(r"[a-z]+(-\d)?:", line)}
     assert topics - {"id", "name"} == set(ours.topics)
     assert {to_text(topic.topic_id) for topic in ours.topics.values()} <= set(lines)
