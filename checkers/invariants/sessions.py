@@ -14,12 +14,15 @@ from checkers.invariants.broker_rules import HOLE
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
 from checkers.invariants.report import Report
+from histories.message import Message
 from histories.trace import TraceEvent
 
 SESSION_MS = 9000
 SLACK_NS = 3_000_000_000
 SIMULATED_SLACK_NS = 2_000_000_000
 _MS = 1_000_000
+POSSIBLE_NS = 500 * _MS
+"""The step in which the moments at which a request may have arrived are taken."""
 
 
 class _Reign(NamedTuple):
@@ -39,7 +42,7 @@ def check(evidence: Evidence, report: Report) -> None:
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
         for message in evidence.of(api):
             if message.request is not None:
-                contacts.setdefault(message.request["broker_id"], []).append(message.time)
+                contacts.setdefault(message.request["broker_id"], []).extend(_heard(message))
     if not contacts:
         report.unseen("C16", "no broker sent a heartbeat")
         return
@@ -59,6 +62,14 @@ def check(evidence: Evidence, report: Report) -> None:
             _judge(evidence, report, broker_id, times, (begin, end), reigns, bound)
 
 
+def _heard(message: Message) -> tuple[int, ...]:
+    """Return when (ns) a request may have arrived: it is noted when it is answered, and that may
+    have waited for a commit. Between sending and answer any moment is possible."""
+    if message.sent < 0:
+        return (message.time,)
+    return (*range(message.sent, message.time, POSSIBLE_NS), message.time)
+
+
 def session_ns(evidence: Evidence) -> int:
     """Return the session time-out of the run's brokers."""
     knobs = evidence.run.test.get("knobs")
@@ -68,7 +79,8 @@ def session_ns(evidence: Evidence) -> int:
 
 
 def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
-    """Return when (ns) each broker was registered and not fenced, as committed."""
+    """Return when (ns) each broker was registered and not fenced: from the commit of one
+    record until the controller appended the other. When that is committed is up to others."""
     spans: dict[int, list[tuple[int, int]]] = {}
     since: dict[int, int] = {}
     for state in Controller.of(evidence).brokers.states:
@@ -83,7 +95,10 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
         if is_unfenced:
             since.setdefault(broker_id, at)
         elif broker_id in since:
-            spans.setdefault(broker_id, []).append((since.pop(broker_id), at))
+            batch = evidence.trace.chain.batches.get(entry.id) if entry is not None else None
+            done = None if batch is None or batch.event is None else evidence.moment(batch.event)
+            until = at if done is None else min(at, done)
+            spans.setdefault(broker_id, []).append((since.pop(broker_id), until))
     for broker_id, begin in since.items():
         spans.setdefault(broker_id, []).append((begin, 1 << 62))
     return spans

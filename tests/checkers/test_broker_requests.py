@@ -10,6 +10,7 @@ import pytest
 from checkers.capture import Capture
 from checkers.invariants import check
 from checkers.run_data import RunData
+from nodes.log.batch import encode_batch
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000
@@ -39,9 +40,18 @@ def brokers(quorum: Any, records: Any) -> Any:
     return quorum
 
 
-def beat(capture: Capture, time: float, broker: int, epoch: int, error: int = 0) -> None:
+def beat(
+    capture: Capture,
+    time: float,
+    broker: int,
+    epoch: int,
+    error: int = 0,
+    sent: float | None = None,
+) -> None:
     body = {"broker_id": broker, "broker_epoch": epoch, "current_metadata_offset": 0}
-    capture.api(int(time * SECOND), broker, 1, "BrokerHeartbeat", body, {"error_code": error})
+    answer = {"error_code": error}
+    at = -1 if sent is None else int(sent * SECOND)
+    capture.api(int(time * SECOND), broker, 1, "BrokerHeartbeat", body, answer, at)
 
 
 def alter(
@@ -151,6 +161,39 @@ def test_c16_a_silent_broker(
     told = {kind for kind in broken(run) if kind.startswith("C")}
     assert told == ({"C16"} if silent_s == 60 else set())
     assert listed(run, "C16")["facts"] == 2
+
+
+def test_c16_a_broker_whose_fencing_is_committed_late(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """The controller did what it had to in time; that nobody followed it is not its fault."""
+    for second in range(60):
+        beat(capture, 1 + second, 1, brokers.epochs[1])
+    beat(capture, 1, 2, brokers.epochs[2])
+    brokers.time += 10
+    values = [records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1)]
+    batch = encode_batch(brokers._end("n1"), 1, 0, [(None, value) for value in values], False)
+    brokers.store("n1", batch, "leader")
+    brokers.time += 50
+    brokers.copy("n1", "n2", "n3")
+    brokers.commit("n1", "n2", "n3")
+    brokers.write(brokers.later)
+    run = make_run(None, brokers, capture=capture)
+    assert not {kind for kind in broken(run) if kind.startswith("C")}
+
+
+def test_c16_a_heartbeat_that_is_answered_late(
+    brokers: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """It was heard when it came, somewhere between the two."""
+    for second in range(60):
+        beat(capture, 1 + second, 1, brokers.epochs[1])
+    beat(capture, 1, 2, brokers.epochs[2])
+    beat(capture, 55, 2, brokers.epochs[2], sent=3)
+    brokers.time += 60
+    brokers.write(brokers.later)
+    run = make_run(None, brokers, capture=capture)
+    assert not {kind for kind in broken(run) if kind.startswith("C")}
 
 
 def test_c16_a_silent_broker_that_is_fenced_in_time(
