@@ -135,12 +135,13 @@ class Tested:
     run: str | None = None
 
 
-def plan_faults(options: RunOptions) -> list[Fault]:
+def plan_faults(options: RunOptions, brokers: int) -> list[Fault]:
     """Return the schedule of a test: timed, triggered or both, as its seed decides."""
-    arguments = (options.faults, options.seed, options.time_limit_s, options.node_names)
+    nodes = (*options.node_names, *(f"b{i}" for i in range(1, brokers + 1)))
+    arguments = (options.faults, options.seed, options.time_limit_s, nodes)
     style = draw_below(4, options.seed, "style")
-    timed = schedule.plan(*arguments) if style in (0, 1) else []
-    triggered = triggers.plan(*arguments) if style in (1, 2, 3) else []
+    timed = schedule.plan(*arguments, brokers=brokers) if style in (0, 1) else []
+    triggered = triggers.plan(*arguments, brokers=brokers) if style in (1, 2, 3) else []
     return sorted(timed + triggered, key=lambda fault: (fault.at, fault.kind))
 
 
@@ -179,7 +180,7 @@ def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = 
     options = campaign.options(seed)
     workload = find(options.workload)
     knobs = campaign.knobs(seed)
-    schedule_ = plan_faults(options)
+    schedule_ = plan_faults(options, knobs.brokers)
     result = simulate(options, workload, schedule_, make_injector, knobs=knobs, eager=eager)
     cut_short = eager and result.failures
     verdict = judge_failures(result) if cut_short else judge(result, workload)

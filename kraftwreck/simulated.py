@@ -43,7 +43,13 @@ def simulated_run(options: RunOptions, tree: Path) -> Outcome:
 
 def _simulate(options: RunOptions) -> Path:
     workload = find(options.workload)
-    schedule = plan(options.faults, options.seed, options.time_limit_s, options.node_names)
+    schedule = plan(
+        options.faults,
+        options.seed,
+        options.time_limit_s,
+        options.node_names,
+        brokers=options.brokers,
+    )
     result = simulate(options, workload, schedule, Injector)
     return save(options, workload, result, repeat=repeat_command(options))
 

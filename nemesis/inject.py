@@ -18,7 +18,7 @@ from harness.environment import Environment, Grudge
 from histories.fault import Fault, FaultEvent
 from nemesis.membership import MembershipShape
 from nemesis.partitions import union
-from nemesis.registry import Family, families
+from nemesis.registry import Family, families, of_brokers
 
 
 @dataclass(slots=True, eq=False)
@@ -60,15 +60,21 @@ class Injector:
             family = families()[fault.kind]
             members = family.action == "members"
             nodes = tuple(self._env.controllers if members else self._env.nodes)
+            among = nodes
+            if of_brokers(family.shapes.get(fault.shape)):
+                among = tuple(node for node in nodes if node not in self._env.controllers)
             entry = _Active(fault, family, fault.targets, {})
             detail: dict[str, Any] = {}
             evidence: dict[str, Any] = {}
             try:
                 leader = self._env.leader()
                 detail["leader"] = leader
-                if not entry.targets:
-                    entry.targets = family.pick(fault.shape, nodes, fault.draw, leader)
-                entry.grudge = family.grudge(fault.shape, nodes, entry.targets)
+                if not among:
+                    detail["skipped"] = "there are no brokers"
+                elif not entry.targets:
+                    entry.targets = family.pick(fault.shape, among, fault.draw, leader)
+                if entry.targets:
+                    entry.grudge = family.grudge(fault.shape, nodes, entry.targets)
             except Exception as error:
                 entry.errors.append(_line(error))
             self._active[number] = entry

@@ -22,12 +22,16 @@ Build = Callable[[Sequence[str], tuple[str, ...]], Grudge]
 
 @dataclass(frozen=True, slots=True)
 class PartitionShape:
-    """One shape. ``least`` is the number of nodes it needs to mean anything."""
+    """One shape. ``least`` is the number of nodes it needs to mean anything.
+
+    With ``of_brokers`` it picks among the nodes that are brokers only.
+    """
 
     weight: int
     least: int
     pick: Pick
     grudge: Build
+    of_brokers: bool = False
 
 
 def shuffled(nodes: Sequence[str], draw: int) -> list[str]:
@@ -161,9 +165,12 @@ PARTITIONS: dict[str, PartitionShape] = {
     "to-leader": PartitionShape(3, 2, pick_leader, to_target),
     "halves": PartitionShape(7, 3, pick_minority, isolate),
     "minority-third": PartitionShape(3, 3, pick_minority_third, isolate),
+    "broker": PartitionShape(20, 2, pick_one, isolate, of_brokers=True),
+    "mute-broker": PartitionShape(5, 2, pick_one, from_target, of_brokers=True),
 }
-"""Weights in percent: 60 one node alone (half of them the leader), 20 partial, 10 one-way,
-10 wider; the proportions in which published partition failures occurred (OSDI 2018)."""
+"""Where there are no brokers, weights in percent: 60 one node alone (half of them the leader),
+20 partial, 10 one-way, 10 wider; the proportions in which published partition failures
+occurred (OSDI 2018)."""
 
 
 def partition(

@@ -9,11 +9,15 @@ from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """One choice of victims. ``least`` is the number of nodes it needs to mean anything."""
+    """One choice of victims. ``least`` is the number of nodes it needs to mean anything.
+
+    With ``of_brokers`` it picks among the nodes that are brokers only.
+    """
 
     weight: int
     least: int
     pick: Pick
+    of_brokers: bool = False
 
 
 KILLS: dict[str, ProcessShape] = {
@@ -21,6 +25,8 @@ KILLS: dict[str, ProcessShape] = {
     "one": ProcessShape(40, 1, pick_one),
     "minority": ProcessShape(15, 3, pick_minority),
     "all": ProcessShape(10, 2, pick_ring),
+    "broker": ProcessShape(20, 2, pick_one, of_brokers=True),
+    "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
 """``all`` picks every node in a drawn order: only what was synced to disk survives."""
 
@@ -28,6 +34,8 @@ PAUSES: dict[str, ProcessShape] = {
     "leader": ProcessShape(40, 1, pick_leader),
     "one": ProcessShape(40, 1, pick_one),
     "minority": ProcessShape(20, 3, pick_minority),
+    "broker": ProcessShape(20, 2, pick_one, of_brokers=True),
+    "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
 """Never all: a cluster that is wholly stopped does nothing worth watching."""
 
@@ -36,5 +44,6 @@ POWER: dict[str, ProcessShape] = {
     "one": ProcessShape(30, 1, pick_one),
     "minority": ProcessShape(15, 3, pick_minority),
     "all": ProcessShape(30, 2, pick_ring),
+    "broker": ProcessShape(15, 2, pick_one, of_brokers=True),
 }
 """Often all: that everybody loses what was not flushed is what quorums survive by flushing."""

@@ -41,10 +41,24 @@ class Family:
         """Return whom a fault of ``shape`` hits."""
         return self.shapes[shape].pick(nodes, draw, leader)
 
+    def usable(self, nodes: int, brokers: int) -> dict[str, Shape]:
+        """Return the shapes that mean something in a cluster of so many, ``brokers`` of them
+        brokers and no controllers."""
+        return {
+            name: shape
+            for name, shape in self.shapes.items()
+            if shape.least <= nodes and (brokers > 0 or not of_brokers(shape))
+        }
+
     def grudge(self, shape: str, nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
         """Return who drops whose packets; nobody for kills and pauses."""
         known = self.shapes[shape]
         return known.grudge(nodes, targets) if isinstance(known, PartitionShape) else {}
+
+
+def of_brokers(shape: Shape | None) -> bool:
+    """Whether a shape picks among brokers only."""
+    return isinstance(shape, PartitionShape | ProcessShape) and shape.of_brokers
 
 
 _OURS = (

@@ -20,8 +20,17 @@ PERIOD_S = 15.0
 CALM_S = 3.0
 
 
-def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str]) -> list[Fault]:
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    nodes: Sequence[str],
+    *,
+    brokers: int = 0,
+) -> list[Fault]:
     """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
 
     The same arguments give the same faults, and the timeline of one kind does not depend on
     which others there are. Raises KeyError for an unknown kind. Every fault ends within
@@ -29,12 +38,14 @@ def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str
     """
     faults: list[Fault] = []
     for kind in dict.fromkeys(kinds):
-        faults.extend(_timeline(families()[kind], seed, duration_s, len(nodes)))
+        family = families()[kind]
+        faults.extend(_timeline(family, seed, duration_s, family.usable(len(nodes), brokers)))
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def _timeline(family: Family, seed: int, duration_s: float, count: int) -> list[Fault]:
-    shapes = {name: shape for name, shape in family.shapes.items() if shape.least <= count}
+def _timeline(
+    family: Family, seed: int, duration_s: float, shapes: Mapping[str, Shape]
+) -> list[Fault]:
     faults: list[Fault] = []
     end_s = 0.0
     number = 0

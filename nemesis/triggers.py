@@ -35,15 +35,17 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("one", ("@",)),
         ("one", ("@leader",)),
         ("leader", ()),
+        ("broker", ()),
         ("minority", ()),
         ("all", ()),
     ),
-    "pause": (("one", ("@",)), ("one", ("@leader",)), ("leader", ())),
+    "pause": (("one", ("@",)), ("one", ("@leader",)), ("leader", ()), ("broker", ())),
     "power": (
         ("one", ("@",)),
         ("one", ("@",)),
         ("one", ("@leader",)),
         ("leader", ()),
+        ("broker", ()),
         ("minority", ()),
         ("all", ()),
     ),
@@ -69,18 +71,29 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("from-leader", ("@",)),
         ("bridge", ()),
         ("ring", ()),
+        ("broker", ()),
+        ("mute-broker", ()),
     ),
 }
 
 
-def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str]) -> list[Fault]:
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    nodes: Sequence[str],
+    *,
+    brokers: int = 0,
+) -> list[Fault]:
     """Return triggered faults of ``kinds`` for a run of ``duration_s`` seconds.
+
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
 
     Kinds without aimed shapes strike whom their own shapes pick. Each fault is armed at
     ``at`` and waits for its trigger; the last fifth of the run arms none. Raises KeyError
     for an unknown kind.
     """
-    usable = [kind for kind in dict.fromkeys(kinds) if _blows(kind, len(nodes))]
+    usable = [kind for kind in dict.fromkeys(kinds) if _blows(kind, len(nodes), brokers)]
     if not usable:
         return []
     if "partition" in usable and draw_below(5, seed, "triggers", "depose") == 0:
@@ -98,7 +111,7 @@ def plan(kinds: Sequence[str], seed: int, duration_s: float, nodes: Sequence[str
         number = len(faults)
         mine = (*key, number)
         kind = _pick(kinds_used, (*mine, "kind"))
-        shape, targets = _pick(_blows(kind, len(nodes)), (*mine, "shape"))
+        shape, targets = _pick(_blows(kind, len(nodes), brokers), (*mine, "shape"))
         name = _pick(triggers, (*mine, "trigger"))
         most = 12 if name in ("append", "replicate", "hw") else 2
         duration = DURATIONS_MS[draw_below(longest, *mine, "duration")] * MILLISECOND
@@ -143,14 +156,10 @@ def _depositions(seed: int, duration_s: float) -> list[Fault]:
     return faults
 
 
-def _blows(kind: str, nodes: int) -> list[tuple[str, tuple[str, ...]]]:
-    shapes = families()[kind].shapes
+def _blows(kind: str, nodes: int, brokers: int) -> list[tuple[str, tuple[str, ...]]]:
+    shapes = families()[kind].usable(nodes, brokers)
     aimed = _AIMED.get(kind, tuple((name, ()) for name in shapes))
-    return [
-        (shape, targets)
-        for shape, targets in aimed
-        if shape in shapes and shapes[shape].least <= nodes
-    ]
+    return [(shape, targets) for shape, targets in aimed if shape in shapes]
 
 
 def _pick(options: Sequence[T], key: tuple[int | str, ...]) -> T:

@@ -195,3 +195,38 @@ def test_one_that_fails_beside_others_is_named_and_tried_again(
     (again,) = injector.heal_all()
     assert (again.id, again.targets, again.error) == (-1, ["n3"], None)
     assert env.down == set()
+
+
+# --- brokers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("kill", "broker"), ("pause", "brokers")])
+def test_a_fault_of_brokers_hits_no_controller(
+    env: Any, injector: Injector, kind: str, shape: str
+) -> None:
+    env.controllers = ("n1", "n2", "n3")
+    wanted = {"n4", "n5"}
+    event = injector.start(1, fault(kind, shape))
+    assert set(event.targets) <= wanted
+    assert len(event.targets) == (1 if shape == "broker" else 2)
+
+
+def test_a_broker_is_cut_off_from_everybody(env: Any, injector: Injector) -> None:
+    env.controllers = ("n1", "n2", "n3", "n4")
+    assert injector.start(1, fault("partition", "broker")).targets == ["n5"]
+    assert env.dropped["n5"] == {"n1", "n2", "n3", "n4"}
+    assert env.dropped["n1"] == {"n5"}
+    injector.stop(1)
+    assert injector.start(2, fault("partition", "mute-broker")).targets == ["n5"]
+    assert env.dropped == {name: {"n5"} for name in ("n1", "n2", "n3", "n4")}
+
+
+@pytest.mark.parametrize("kind", ["kill", "pause", "power", "partition"])
+def test_without_brokers_a_fault_of_brokers_is_skipped(
+    env: Any, injector: Injector, kind: str
+) -> None:
+    event = injector.start(1, fault(kind, "broker"))
+    assert (event.targets, event.error) == ([], None)
+    assert event.detail["skipped"] == "there are no brokers"
+    assert injector.stop(1).error is None
+    assert (env.down, env.paused, env.dropped) == (set(), set(), {})

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from histories.fault import Fault
+from nemesis import triggers
 from nemesis.schedule import CALM_S, PERIOD_S, SECOND, plan
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
@@ -74,3 +75,20 @@ def test_no_kinds_or_no_time_is_no_faults() -> None:
 def test_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(KeyError):
         plan(("earthquake",), 1, 60, NODES)
+
+
+def test_brokers_are_struck_where_there_are_any() -> None:
+    without = plan(KINDS, 1, 3000, NODES)
+    assert not {fault.shape for fault in without} & {"broker", "brokers", "mute-broker"}
+    struck = {(f.kind, f.shape) for f in plan(KINDS, 1, 3000, NODES, brokers=2)}
+    assert {("kill", "broker"), ("pause", "brokers"), ("partition", "broker")} <= struck
+    assert {("kill", "leader"), ("partition", "leader")} <= struck
+
+
+def test_triggered_faults_strike_brokers_too() -> None:
+    def shapes(brokers: int) -> set[str]:
+        plans = (triggers.plan(KINDS, seed, 60, NODES, brokers=brokers) for seed in range(40))
+        return {fault.shape for faults in plans for fault in faults}
+
+    assert "broker" in shapes(1)
+    assert "broker" not in shapes(0)
