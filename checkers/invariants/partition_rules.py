@@ -109,6 +109,10 @@ class PartitionRules:
             report.broken(
                 "C4", f"{name}: ISR {list(new.isr)} of replicas {list(new.replicas)} is no subset."
             )
+        if not new.isr and (old is None or old.isr) and not model.elr_enabled():
+            report.broken(
+                "C4", f"{name}: the last member leaves the ISR, and nobody is eligible to lead."
+            )
         if new.leader == NO_LEADER:
             return
         if new.leader not in new.isr:

@@ -191,6 +191,22 @@ def test_c6_an_unclean_leader_that_is_allowed(
     assert broken(make_run(None, cluster)) == set()
 
 
+@pytest.mark.parametrize("eligible", [True, False])
+def test_c4_the_last_member_leaves_the_isr(
+    cluster: Any, records: Any, make_run: Callable[..., Any], eligible: bool
+) -> None:
+    """Without eligible leader replicas nobody would know any more who has the data."""
+    if eligible:
+        cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    for isr in ([1, 2], [1]):
+        cluster.write(records.change(isr=isr))
+    last: dict[str, Any] = {"isr": [], "leader": -1}
+    if eligible:
+        last["eligible_leader_replicas"] = [1]
+    cluster.write(records.change(**last), records.fence(1, cluster.epochs[1], 1))
+    assert broken(make_run(None, cluster)) == (set() if eligible else {"C4"})
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "allowed"), [(1, "t", True), (0, "t", False), (1, "other", False)]
 )
