@@ -187,6 +187,21 @@ def test_a_wiped_leader_comes_back_as_somebody_else(cluster_of: Make) -> None:
     assert (old, bytes(16)) not in cluster.leader().state.observers
 
 
+def test_an_observer_whose_leader_left_the_voters_finds_the_next_one(cluster_of: Make) -> None:
+    """It followed by what the voter set said, and that does not name the leader any more."""
+    cluster = dynamic(cluster_of)
+    observer = cluster.start(4)
+    cluster.run(2000)
+    old = cluster.leader()
+    assert isinstance(observer.state, Follower)
+    observer.state.leader_endpoint = None
+    assert cluster.change(lambda: cluster.remove(old.node_id)) == errors.NONE
+    assert cluster.run(10_000, lambda: cluster.leader() not in (None, old))
+    new = cluster.leader()
+    assert cluster.run(10_000, lambda: observer.high_watermark == new.high_watermark > 0)
+    assert observer.leader_id == new.node_id
+
+
 def test_a_wiped_controller_joins_again_by_itself(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of, auto_join=True)
     lost = follower_of(cluster)

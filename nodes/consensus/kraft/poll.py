@@ -117,9 +117,11 @@ def _follower(replica: Replica, follower: Follower) -> None:
         return
     if not replica.links.idle:
         return
-    if replica.links.is_ready(follower.leader_id, replica.now):
+    reachable = replica.endpoint_of(follower.leader_id) is not None
+    if reachable and replica.links.is_ready(follower.leader_id, replica.now):
         replica.send(follower.leader_id, _follower_request(replica, follower))
     else:
+        # The leader does not answer, or was known by the voter set alone and has left it.
         _fetch_from_anybody(replica)
 
 
