@@ -4,7 +4,7 @@ ARGS ?=
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
 	reports kraftwreck mutants examples oracle
 
-.PHONY: setup run test oracle test-oracle lint lock clean
+.PHONY: setup run test oracle test-oracle test-campaign lint lock clean
 
 setup:
 	@scripts/setup
@@ -24,6 +24,10 @@ oracle:
 
 test-oracle: oracle
 	.venv/bin/pytest -m oracle -n 2 --dist loadfile $(ARGS)
+
+# Hunts every planted bug one by one: long.
+test-campaign: setup
+	.venv/bin/pytest -m campaign -n 2 $(ARGS)
 
 lint: setup
 	.venv/bin/ruff check .

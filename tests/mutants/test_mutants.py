@@ -139,7 +139,7 @@ def test_cheap_bugs_are_found_by_the_command(capsys: pytest.CaptureFixture[str])
     assert "9 of 9 found" in output.err
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "mutant", [m for m in MUTANTS if m.core and not m.missed and m.id not in CHEAP], ids=ids
 )
@@ -157,7 +157,7 @@ def outcome_of(test: str, tree: Path) -> int:
     ).returncode
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("mutant", FOUND_BY_TESTS, ids=ids)
 def test_the_test_that_is_said_to_find_a_bug_does(mutant: Mutant) -> None:
     with patched_tree(mutant.patch) as tree:
