@@ -21,6 +21,9 @@ from histories.verdict import CheckerResult
 
 SESSION_MS = 9000
 _NS = 1_000_000
+_BEHIND = frozenset({"fenced-leader-epoch", "invalid-update-version"})
+"""What a proposer is told that is behind."""
+
 _REPORTED = frozenset({"beat", "twin", "restart"})
 
 
@@ -50,6 +53,7 @@ def check(run: RunData) -> CheckerResult:
     blocks = _blocks(calls, findings)
     accepted = [c for c in calls if c.f == "isr" and c.type == OK and "new" in c.value]
     _accepted(accepted, registrations, findings)
+    _ahead(calls, findings)
     _grow(_told(calls), findings)
     return CheckerResult(
         valid=not findings.anomalies,
@@ -222,6 +226,24 @@ def _accepted(
         senders = [[proposal["broker"], proposal["broker_epoch"]]]
         _current(call, told, senders, "C2", registrations, findings)
         _current(call, told, proposal["members"], "C8", registrations, findings)
+
+
+def _ahead(calls: Sequence[Call], findings: Findings) -> None:
+    """C8: who knows less than the leader that proposes is no controller, and says so.
+
+    A leader that is told that it is the one who is behind would give up what it knows.
+    """
+    for call in calls:
+        if call.f != "isr" or not isinstance(call.value, dict) or call.value["how"] != "ahead":
+            continue
+        if call.error in _BEHIND:
+            findings.add(
+                "C8",
+                f"An ISR of {call.value['topic']}-{call.value['partition']} that was proposed at "
+                f"partition epoch {call.value['base']}, ahead of all there were, was refused as "
+                f"{call.error}.",
+                operations=call.indices,
+            )
 
 
 def _current(

@@ -24,11 +24,15 @@ HOLE = (-1, -1, False)
 class BrokerRules:
     """``epochs`` are all registrations: (broker id, epoch, offset of the batch); ``states`` all
     changes of service: (offset of the batch, broker id, whether it is unfenced), with
-    :data:`HOLE` where a part of the log is missing."""
+    :data:`HOLE` where a part of the log is missing. ``kept`` tells of new incarnations, by
+    (broker id, epoch), that are in an ISR or ELR after they were registered: the epoch of the
+    incarnation before (None: there was none) and the partition."""
 
     def __init__(self, report: Report) -> None:
         self.epochs: list[tuple[int, int, int]] = []
         self.states: list[tuple[int, int, bool]] = []
+        self.kept: dict[tuple[int, int], tuple[int | None, str]] = {}
+        self._fresh: list[tuple[int, int, int | None]] = []
         self._report = report
         self._latest: dict[int, int] = {}
         self._left: set[int] = set()
@@ -94,10 +98,12 @@ class BrokerRules:
             )
         self._latest[broker_id] = max(latest, new.epoch)
         self.epochs.append((broker_id, new.epoch, step.batch.base))
+        self._fresh.append((broker_id, new.epoch, None if old is None else old.epoch))
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
         """C3: whoever is fenced has left every ISR and leads nothing."""
         left, self._left = self._left, set()
+        fresh, self._fresh = self._fresh, []
         if count >= LARGEST_BATCH:
             return
         for broker_id in sorted(left):
@@ -115,3 +121,9 @@ class BrokerRules:
                     f"of service, it still {what} {model.names.get(topic_id)}-{number} (ISR "
                     f"{list(partition.isr)}).",
                 )
+        if model.elr_enabled():
+            for broker_id, epoch, before in fresh:
+                for (topic_id, number), partition in model.partitions.items():
+                    if broker_id in (*partition.isr, *partition.elr):
+                        name = f"{model.names.get(topic_id)}-{number}"
+                        self.kept[broker_id, epoch] = before, name

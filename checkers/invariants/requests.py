@@ -27,6 +27,24 @@ def check(evidence: Evidence, report: Report) -> None:
     _stale(evidence, report, controller)
     _proposals(evidence, report, controller)
     _blocks(evidence, report)
+    _unclean(evidence, report, controller)
+
+
+def _unclean(evidence: Evidence, report: Report, controller: Controller) -> None:
+    """C7: who did not stop cleanly may have lost its log, and is eligible for nothing."""
+    for message in evidence.of("BrokerRegistration"):
+        body, answer = message.request, message.response
+        if body is None or answer is None or answer.get("error_code") != 0:
+            continue
+        broker_id, epoch = body["broker_id"], answer["broker_epoch"]
+        known = controller.brokers.kept.get((broker_id, epoch))
+        if known is not None and body["previous_broker_epoch"] != known[0]:
+            report.broken(
+                "C7",
+                f"Broker {broker_id} registers (epoch {epoch}) after an unclean stop (it names "
+                f"epoch {body['previous_broker_epoch']}, the last one is {known[0]}), and stays "
+                f"eligible to lead {known[1]}.",
+            )
 
 
 def _stale(evidence: Evidence, report: Report, controller: Controller) -> None:

@@ -101,6 +101,31 @@ def test_c2_an_epoch_that_is_over(
     assert broken(make_run(None, brokers, capture=capture)) == {"C2"}
 
 
+@pytest.mark.parametrize("previous", ["the last", "none"])
+@pytest.mark.parametrize("eligible", [True, False])
+def test_c7_who_stopped_uncleanly(
+    brokers: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    previous: str,
+    eligible: bool,
+) -> None:
+    """KIP-966: it may have lost the end of its log."""
+    brokers.write(records.feature("eligible.leader.replicas.version", 1))
+    elr = {"eligible_leader_replicas": [2]} if eligible else {}
+    fenced = records.fence(2, brokers.epochs[2], 1)
+    brokers.write(records.change(isr=[1], **elr), fenced)
+    epoch = brokers._end("n1")
+    brokers.write(records.register(2, epoch, incarnation=2))
+    told = brokers.epochs[2] if previous == "the last" else -1
+    body = {"broker_id": 2, "previous_broker_epoch": told}
+    answer = {"error_code": 0, "broker_epoch": epoch}
+    capture.api(SECOND, 2, 1, "BrokerRegistration", body, answer)
+    wrong = eligible and previous == "none"
+    assert broken(make_run(None, brokers, capture=capture)) == ({"C7"} if wrong else set())
+
+
 def test_c8_accepted_proposals(
     brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:

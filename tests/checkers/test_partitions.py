@@ -156,6 +156,18 @@ def test_a_proposal_that_is_never_right(history: Any, judge: Judge, how: str) ->
     assert judge() == ["C8"]
 
 
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [("ahead", []), ("stale-broker-epoch", []), ("fenced-leader-epoch", ["C8"])],
+)
+def test_a_proposal_ahead_of_the_controller(
+    history: Any, judge: Judge, error: str, found: list[str]
+) -> None:
+    history.invoke(0, "isr", "ahead")
+    history.end(0, "fail", proposal(1007, how="ahead"), error=error)
+    assert judge() == found
+
+
 def test_a_proposal_against_an_older_state(history: Any, judge: Judge) -> None:
     history.did(0, "isr", "expand", saw=proposal(4))
     history.did(0, "isr", "stale-partition-epoch", saw=proposal(3))
