@@ -2,17 +2,20 @@
 
 ``python -m pipeline.worker MASTER small|large``: writes ``{"ready": seconds}`` when Spark is
 up (and for small jobs warm), then for each line ``{"folders": […], "target": …}`` on stdin
-one line with the summary, or ``{"error": …}``. It ends when stdin does.
+one line with the summary, or ``{"error": …}``. It ends when stdin does, and at once when its
+parent is killed: nobody waits for a warm-up then.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
@@ -32,6 +35,10 @@ from pipeline.verdicts import analyze
 _NICENESS = 5
 """Spark's start must not slow the nodes that are being tested meanwhile."""
 
+_PARENT_CHECK_S = 0.5
+_scratch: list[str] = []
+"""Folders to remove if this process has to end at once."""
+
 
 def main() -> None:
     """Serve requests until stdin ends."""
@@ -39,6 +46,7 @@ def main() -> None:
     os.dup2(2, 1)  # Whatever else prints must not come between the answers.
     with suppress(OSError):
         os.nice(_NICENESS)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     begun = monotonic()
     try:
         master, size = sys.argv[1:]
@@ -51,6 +59,15 @@ def main() -> None:
             # The class archive of a first session is written while the session stops.
     except PipelineError as error:
         _say(answers, {"error": str(error)})
+
+
+def _end_with(parent: int) -> None:
+    """End this process once ``parent`` is gone; Spark's own processes end with it."""
+    while os.getppid() == parent:
+        sleep(_PARENT_CHECK_S)
+    for scratch in _scratch:
+        shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(1)
 
 
 def _serve(spark: SparkSession, line: bytes) -> dict[str, Any]:
@@ -71,6 +88,7 @@ def _say(answers: Any, answer: dict[str, Any]) -> None:
 def warm_up(spark: SparkSession) -> None:
     """Compute all tables over a tiny run: classes are loaded, Python workers are up."""
     with tempfile.TemporaryDirectory(prefix="kraftwreck-warm-") as scratch:
+        _scratch.append(scratch)
         folder = Path(scratch) / "warm" / "up"
         folder.mkdir(parents=True)
         test = {"nodes": ["n1"], "checkers": ["stats", "linearizable"]}
