@@ -6,7 +6,7 @@ import gc
 import hashlib
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,26 +170,40 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
     return Verdict.of({SIMULATOR: own, **verdict.checkers})
 
 
-def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = False) -> Tested:
-    """Run and judge the test with this ``seed``; with ``keep`` save it if it failed.
+@dataclass(slots=True)
+class Judged:
+    """A run that was judged: what it left, the verdict, and the short of both."""
 
-    With ``eager`` the test ends at the first failure the simulator sees.
+    result: SimResult
+    verdict: Verdict
+    tested: Tested
+
+
+def run_schedule(
+    options: RunOptions,
+    workload: Workload,
+    knobs: Knobs,
+    schedule: Sequence[Fault],
+    *,
+    eager: bool = False,
+) -> Judged:
+    """Simulate one test with this very ``schedule`` and judge it; nothing is saved.
+
+    Whatever is drawn is drawn from ``options.seed``: equal arguments give equal runs, with
+    ``knobs`` and ``schedule`` from a run folder the very run that is in it. With ``eager``
+    the test ends at the first failure the simulator sees, and only that is judged.
     """
     gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
     begun = time.process_time()
-    options = campaign.options(seed)
-    workload = find(options.workload)
-    knobs = campaign.knobs(seed)
-    schedule_ = plan_faults(options, knobs.brokers)
-    result = simulate(options, workload, schedule_, make_injector, knobs=knobs, eager=eager)
+    result = simulate(options, workload, schedule, make_injector, knobs=knobs, eager=eager)
     cut_short = eager and result.failures
     verdict = judge_failures(result) if cut_short else judge(result, workload)
     tested = Tested(
-        seed,
+        options.seed,
         options.workload,
         result.digest,
         result.sim_s,
-        0.0,
+        time.process_time() - begun,
         found=sorted(_first_of_each(verdict), key=_by_checker),
         unknown=[
             (name, checked.error or "no reason given")
@@ -197,9 +211,22 @@ def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = 
             if checked.valid == "unknown"
         ],
     )
-    tested.cpu_s = time.process_time() - begun
+    return Judged(result, verdict, tested)
+
+
+def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = False) -> Tested:
+    """Run and judge the test with this ``seed``; with ``keep`` save it if it failed.
+
+    With ``eager`` the test ends at the first failure the simulator sees.
+    """
+    options, knobs = campaign.options(seed), campaign.knobs(seed)
+    workload = find(options.workload)
+    faults = plan_faults(options, knobs.brokers)
+    judged = run_schedule(options, workload, knobs, faults, eager=eager)
+    tested = judged.tested
     if tested.found and keep:
-        saved = save(options, workload, result, verdict=verdict, repeat=campaign.repeat(seed))
+        again = campaign.repeat(seed)
+        saved = save(options, workload, judged.result, verdict=judged.verdict, repeat=again)
         tested.run = str(saved)
     return tested
 
