@@ -135,6 +135,7 @@ def simulate(
         healed = world.now
         if not (eager and watch.failures):
             _wind_down(world, watch, env, clients, workload.final(names))
+            watch.finish()
         for name in names:
             env.take_image(name, FINAL)
     test = _describe(options, world, cluster, schedule, healed)

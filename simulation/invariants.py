@@ -81,6 +81,11 @@ class Invariants:
         self._high.pop(host.name, None)
         self.voters.wiped(host)
 
+    def finish(self) -> None:
+        """The run is over and the cluster has recovered: judge what had to wait for that."""
+        self.logs.finish()
+        self.snapshots.finish()
+
     # --- traces -----------------------------------------------------------------------
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:

@@ -22,7 +22,9 @@ class LogWatch:
 
     Places count batches of the committed log from its beginning. ``_first`` is the place of
     the first batch of a node's log, None where its log begins at no committed batch's end;
-    ``_verified`` the place up to which it was compared.
+    ``_verified`` the place up to which it was compared. ``_ahead`` are logs that begin above
+    all that is known to be committed: a node that is killed between the two has a snapshot on
+    its disk and has told nobody that it saw what is in it committed.
     """
 
     def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
@@ -37,6 +39,7 @@ class LogWatch:
         self._batches: dict[tuple[int, int], tuple[bytes, tuple[int, int] | None]] = {}
         self._disks: dict[int, Disk] = {}  # The one each host last wrote to.
         self._lost: list[tuple[Host, Disk]] = []
+        self._ahead: dict[int, int] = {}  # Log start offset by node.
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
 
@@ -76,15 +79,36 @@ class LogWatch:
 
     def _begins_at(self, host: Host, start: int) -> None:
         """The node's log is going to begin at ``start``, which must be a committed end."""
-        place = self._places.get(start)
-        self._first[host.id] = place
-        if place is None:
-            self._fail(
-                "I20",
-                f"{host.name} let its log begin at {start}, where no committed batch ends",
-            )
-        else:
+        place = self._first[host.id] = self._places.get(start)
+        self._ahead.pop(host.id, None)
+        if place is not None:
             self._verified[host.id] = max(self._verified[host.id], place)
+        elif start > self.end_of_committed:
+            self._ahead[host.id] = start
+        else:
+            self._fail(
+                "I20", f"the log of {host.name} begins at {start}, where no committed batch ends"
+            )
+
+    def is_ahead(self, host: Host) -> bool:
+        """Whether the node's log begins above all that is known to be committed."""
+        return host.id in self._ahead
+
+    def _caught_up(self) -> None:
+        """Place the logs that began above all that was known to be committed."""
+        end = self.end_of_committed
+        for host in self._world.hosts:
+            if self._ahead.get(host.id, end + 1) <= end:
+                self._begins_at(host, self._ahead[host.id])
+
+    def finish(self) -> None:
+        """The run is over, and all that ever was committed is known to be."""
+        for host in self._world.hosts:
+            if host.id in self._ahead:
+                start = self._ahead[host.id]
+                self._fail(
+                    "I20", f"the log of {host.name} begins at {start}, which was never committed"
+                )
 
     def _check_append(self, host: Host, batch: bytes) -> None:
         log = host.disk.log
@@ -137,16 +161,11 @@ class LogWatch:
 
     def restarted(self, host: Host) -> None:
         """The node came back with what its disk kept."""
-        first = self._first[host.id] = self._places.get(host.disk.start)
-        if first is None:
-            self._fail(
-                "I20",
-                f"the log of {host.name} begins at {host.disk.start}, where no committed batch"
-                " ends",
-            )
-            return
-        end = first + len(host.disk.log)
-        self._verified[host.id] = max(first, min(self._verified[host.id], end))
+        self._begins_at(host, host.disk.start)
+        first = self._first[host.id]
+        if first is not None:
+            end = first + len(host.disk.log)
+            self._verified[host.id] = max(first, min(self._verified[host.id], end))
 
     def advanced(self, host: Host, event: TraceEvent) -> None:
         """The node's high watermark is ``event.hw``: what is below it is committed (I10)."""
@@ -161,6 +180,8 @@ class LogWatch:
                 self.committed.append(batch)
                 self._committed_in.append(event.epoch)
                 self._places[ends[place - first]] = place + 1
+                if self._ahead:
+                    self._caught_up()
                 self._check_majority(place, batch, event)
             elif self.committed[place] != batch:
                 base = batch_range(batch)[0]
@@ -176,6 +197,7 @@ class LogWatch:
 
     def _check_majority(self, place: int, batch: bytes, event: TraceEvent) -> None:
         voters = self._voters.of(event.node)
+        base = batch_range(batch)[0]
         disks = [(h, h.disk, self._first[h.id]) for h in self._world.hosts]
         # A voter that fetched and then lost its machine counts: losses are what the others
         # are for.
@@ -183,13 +205,14 @@ class LogWatch:
         holders = [
             h.name
             for h, disk, first in disks
-            if _holds(disk, first, place, batch) and is_voter(voters, h.id, disk.directory)
+            if (_holds(disk, first, place, batch) or self._ahead.get(h.id, 0) > base)
+            and is_voter(voters, h.id, disk.directory)
         ]
         if len(holders) * 2 <= len(voters):
             self._fail(
                 "I11",
-                f"{event.node} counts offset {batch_range(batch)[0]} as committed while only"
-                f" {holders} of {len(voters)} voters have it on disk",
+                f"{event.node} counts offset {base} as committed while only {holders} of"
+                f" {len(voters)} voters have it on disk",
                 event,
             )
 

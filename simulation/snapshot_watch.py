@@ -29,6 +29,7 @@ class SnapshotWatch:
         self._contents: dict[SnapshotId, set[bytes]] = {}
         self._new: dict[int, tuple[SnapshotId, bytes]] = {}
         self._states: dict[tuple[str, int, int], tuple[str, str]] = {}
+        self._early: list[tuple[TraceEvent, SnapshotId]] = []  # Of logs that are ahead.
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
 
@@ -113,7 +114,7 @@ class SnapshotWatch:
             )
 
     def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId) -> None:
-        end, epoch = name
+        end = name[0]
         if name not in host.disk.snapshots:
             self._fail("I20", f"{event.node} told of snapshot {name}, which is not there", event)
         if end > event.hw:
@@ -122,13 +123,25 @@ class SnapshotWatch:
                 f"{event.node} made snapshot {name} above its high watermark {event.hw}",
                 event,
             )
-        elif self._logs.epoch_before(end) != epoch:
+        elif self._logs.is_ahead(host):
+            self._early.append((event, name))
+        else:
+            self._check_name(event, name)
+
+    def _check_name(self, event: TraceEvent, name: SnapshotId) -> None:
+        end, epoch = name
+        if self._logs.epoch_before(end) != epoch:
             self._fail(
                 "I20",
                 f"{event.node} made snapshot {name}; the committed log has epoch"
                 f" {self._logs.epoch_before(end)} (None: no end of a batch) before {end}",
                 event,
             )
+
+    def finish(self) -> None:
+        """The run is over, and all that ever was committed is known to be."""
+        for event, name in self._early:
+            self._check_name(event, name)
 
     def _check_state(self, event: TraceEvent, kind: str, offset: int, epoch: int) -> None:
         """I19, I23: what was applied up to one offset is one state."""

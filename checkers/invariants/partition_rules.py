@@ -3,12 +3,16 @@ C7 ElrDisjoint and C14 ReassignmentSane, as every change record must keep them."
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from checkers.calls import Call
 from checkers.disk_log import StoredBatch
 from checkers.invariants.broker_rules import LARGEST_BATCH
 from checkers.invariants.report import Report
 from checkers.metadata_model import NO_LEADER, MetadataModel, Partition, PartitionKey
 from checkers.replay import Step
 from checkers.run_data import RunData
+from histories.operation import FAIL
 from nodes.log.uuids import LOST
 
 SAME_LEADER = -2
@@ -26,6 +30,7 @@ class PartitionRules:
         self._report = report
         # Topics in which somebody asked for an unclean election, which is leave enough.
         self._unclean = {c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN}
+        self._wanted = _reassignments(run.calls)
         self._touched: set[PartitionKey] = set()
         self._leaderless: set[PartitionKey] = set()
         self._unfenced = False
@@ -68,7 +73,7 @@ class PartitionRules:
         self._isr(step, name, old, new)
         self._eligible(step, name, key[0], new)
         if step.name == "PartitionChangeRecord":
-            self._reassignment(name, old, new)
+            self._reassignment(name, step.model.names.get(key[0]), old, new)
 
     # --- one change -----------------------------------------------------------------------
 
@@ -180,8 +185,12 @@ class PartitionRules:
                 f"{list(new.elr)} is not empty.",
             )
 
-    def _reassignment(self, name: str, old: Partition, new: Partition) -> None:
-        """C14: replicas come and go by way of adding and removing, and none too early."""
+    def _reassignment(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:
+        """C14: replicas come and go by way of adding and removing, and none too early.
+
+        A second reassignment may take the place of the first, and be complete at once when
+        all it asks for is there: fewer replicas than the first had are right if asked for.
+        """
         under_way = bool(old.adding or old.removing)
         if not under_way and not (new.adding or new.removing or old.replicas != new.replicas):
             return
@@ -202,6 +211,9 @@ class PartitionRules:
         target = set(old.replicas) - set(old.removing)
         back = set(old.replicas) - set(old.adding)
         if len(new.replicas) < min(len(target), len(back)):
+            wanted = self._wanted.get(topic, ())
+            if None in wanted or frozenset(new.replicas) in wanted:
+                return
             report.broken(
                 "C14",
                 f"{name}: the reassignment to {sorted(target)} ends with {list(new.replicas)}.",
@@ -238,6 +250,19 @@ class PartitionRules:
                     f"After the batch at offset {batch.base}, {model.names.get(key[0])}-{key[1]} "
                     f"has no leader although {able} could lead.",
                 )
+
+
+def _reassignments(calls: Iterable[Call]) -> dict[str | None, set[frozenset[int] | None]]:
+    """Return the replicas that somebody asked for, by topic; None among them where it is not
+    known which."""
+    wanted: dict[str | None, set[frozenset[int] | None]] = {}
+    for call in calls:
+        if call.f == "reassign" and call.type != FAIL:
+            value = call.value
+            known = isinstance(value, dict) and "replicas" in value
+            target = frozenset(value["replicas"]) if known else None
+            wanted.setdefault(call.key, set()).add(target)
+    return wanted
 
 
 def _acceptable(model: MetadataModel, partition: Partition, broker_id: int) -> bool:

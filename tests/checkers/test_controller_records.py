@@ -344,6 +344,30 @@ def test_c14_a_reassignment_that_ends_too_early(
     assert broken(make_run(None, cluster)) == {"C14"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "verdict"), [([1, 2], set()), ([1, 3], {"C14"})], ids=["these", "others"]
+)
+def test_c14_a_second_reassignment_may_end_with_fewer_replicas(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    asked: list[int],
+    verdict: set[str],
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    history.did(0, "reassign", saw={"partition": 0, "replicas": asked}, key="t")
+    cluster.write(
+        records.change(
+            replicas=[1, 2], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(history, cluster)) == verdict
+
+
 def test_c14_a_replica_that_nobody_added(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_log_that_begins_where_nothing_committed_ends_is_seen(run: Watched) ->
     run.commit(1, upto=3)
     run.make(3, 9)
     run.disk(3, InstallSnapshot(9, 1))
+    run.watch.finish()
     assert "I20" in run.found
 
 
@@ -221,6 +222,34 @@ def test_i20_a_snapshot_that_is_not_whole_is_seen(run: Watched, content: bytes) 
     run.make(1, 4, content=content)
     run.told(1, 4, hw=6)
     assert run.found == ["I20"]
+
+
+def test_i20_a_log_may_begin_above_all_that_is_known_to_be_committed(run: Watched) -> None:
+    """n1 is killed between the end of its snapshot and the word that it saw it committed."""
+    run.commit(1, upto=2)
+    run.commit(upto=6)
+    run.make(1, 4)
+    run.disk(1, CleanLog(4))
+    run.trace(1, "start")
+    run.make(1, 6)
+    run.told(1, 6, hw=6)
+    run.voters(2, "123")
+    run.trace(2, "hw", hw=6)
+    run.watch.finish()
+    assert run.found == []
+    assert len(run.watch.logs.committed) == 6
+
+
+def test_i20_a_log_that_begins_where_nothing_is_ever_committed(run: Watched) -> None:
+    run.commit(1, upto=2)
+    run.commit(upto=6)
+    run.make(1, 4)
+    run.disk(1, CleanLog(4))
+    run.make(1, 6)
+    run.told(1, 6, hw=6)
+    assert run.found == []
+    run.watch.finish()
+    assert run.found == ["I20", "I20"]
 
 
 def test_i19_what_is_fetched_is_what_somebody_has_made(run: Watched) -> None:
