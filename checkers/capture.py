@@ -6,13 +6,14 @@ What is kept is bounded: bytes of records and of snapshots are left out, and aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from checkers.clocks import NodeClock
 from histories.message import Message
 from histories.reading import HistoryError
 from nodes.consensus.effects import (
@@ -131,19 +132,22 @@ def _extent(records: bytes) -> tuple[int, int, int] | None:
     return first.base_offset, first.epoch, end
 
 
-def read_messages(run: Path, ids: dict[str, int], offsets: dict[str, int]) -> Capture | None:
+def read_messages(
+    run: Path, ids: dict[str, int], clocks: Mapping[str, NodeClock]
+) -> Capture | None:
     """Return what the input logs of the run in folder ``run`` tell; None if there are none.
 
-    ``ids`` are node ids by name, ``offsets`` what their clocks read (µs) at the test's start.
+    ``ids`` are node ids by name, ``clocks`` tell what theirs showed when.
     Raises :class:`~histories.reading.HistoryError` for a log that cannot be understood.
     """
     capture, found = Capture(), False
     for name, node in ids.items():
         path = run / "nodes" / name / INPUTS
-        if path.exists() and name in offsets:
+        if path.exists() and name in clocks:
             found = True
+            clock = clocks[name]
             for now, event in _events(path):
-                _take(capture, (now - offsets[name]) * 1000, node, event)
+                _take(capture, clock.time(now) * 1000, node, event)
     capture.messages.sort(key=lambda message: message.time)
     return capture if found else None
 

@@ -1,24 +1,79 @@
-"""Clocks of nodes against the test's clock, and when a node could not look at its own."""
+"""Clocks of nodes against the test's clock, and when a node could not look at its own.
+
+A node's monotonic clock is told by ``test.json``: per node ``{"offset_us": o}``, what it read
+when the test's clock read 0, and for one whose rate was changed also ``"samples"``: pairs
+``[time, reading]`` in microseconds, taken at every change of its rate. Between two samples the
+clock runs evenly, before the first and after the last one as fast as the test's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from histories.fault import FaultEvent
 
 _FOREVER = 1 << 62
 
+Sample = tuple[int, int]
+"""The test's time and the node's monotonic clock at one moment, in microseconds."""
 
-def clock_offsets(test: dict[str, Any]) -> dict[str, int]:
-    """Per node, what its monotonic clock read (µs) when the test's clock read 0."""
-    offsets = {}
-    clock = test.get("clock")
-    for node, value in clock.items() if isinstance(clock, dict) else ():
-        offset = value.get("offset_us") if isinstance(value, dict) else value
+
+class NodeClock:
+    """Translates between one node's monotonic clock and the test's, in microseconds."""
+
+    __slots__ = ("_readings", "_times", "stretch")
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        """``samples`` has at least one entry. Raises ValueError when a clock goes back."""
+        ordered = sorted(set(samples))
+        self._times = [time for time, _ in ordered]
+        self._readings = [reading for _, reading in ordered]
+        self.stretch = 1.0
+        """How many microseconds one of its own takes where it is slowest, at least 1."""
+        for (t0, r0), (t1, r1) in pairwise(ordered):
+            if r1 <= r0:
+                raise ValueError(f"the clock goes from {r0} to {r1} us in {t1 - t0} us")
+            self.stretch = max(self.stretch, (t1 - t0) / (r1 - r0))
+
+    def time(self, reading: int) -> int:
+        """Return the test's time when the node's clock showed ``reading``."""
+        return _along(self._readings, self._times, reading)
+
+    def reading(self, time: int) -> int:
+        """Return what the node's clock showed at the test's ``time``."""
+        return _along(self._times, self._readings, time)
+
+
+def _along(xs: list[int], ys: list[int], x: int) -> int:
+    place = bisect_right(xs, x)
+    if place == 0:
+        return ys[0] + x - xs[0]
+    if place == len(xs):
+        return ys[-1] + x - xs[-1]
+    x0, x1, y0, y1 = xs[place - 1], xs[place], ys[place - 1], ys[place]
+    return y0 + (x - x0) * (y1 - y0) // (x1 - x0)
+
+
+def node_clocks(test: Mapping[str, Any]) -> dict[str, NodeClock]:
+    """Return the clock of every node whose clock was compared with the test's, by name."""
+    clocks = {}
+    told = test.get("clock")
+    for node, value in told.items() if isinstance(told, dict) else ():
+        offset, samples = value, list[Sample]()
+        if isinstance(value, dict):
+            offset, samples = value.get("offset_us"), value.get("samples") or []
         if isinstance(offset, int):
-            offsets[node] = offset
-    return offsets
+            # The offset stands for the first part of a clock that was disturbed later.
+            clocks[node] = NodeClock([(time, at) for time, at in samples] or [(0, offset)])
+    return clocks
+
+
+def slowest(test: Mapping[str, Any]) -> float:
+    """Return by how much a time-out of the slowest clock of the run took longer, at least 1."""
+    return max((clock.stretch for clock in node_clocks(test).values()), default=1.0)
 
 
 def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:

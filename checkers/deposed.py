@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkers.calls import Call
-from checkers.clocks import clock_offsets, pauses
+from checkers.clocks import node_clocks, pauses, slowest
 from checkers.run_data import RunData
 from checkers.trace_pass import TracePass
 from histories.operation import OK
@@ -66,13 +66,13 @@ def claims(calls: Iterable[Call]) -> list[Claim]:
 
 
 def bound_ns(test: dict[str, Any]) -> int:
-    """How long a deposed leader may go on: 1.5 fetch time-outs and some slack."""
+    """How long a deposed leader may go on: 1.5 fetch time-outs of its clock and some slack."""
     knobs = test.get("knobs")
     node = knobs.get("node") if isinstance(knobs, dict) else None
     settings = node if isinstance(node, dict) else test
     timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
     slack = SIMULATED_SLACK_NS if test.get("simulated") is True else SLACK_NS
-    return int(timeout_ms * 1.5) * _MS + slack
+    return int(timeout_ms * 1.5 * slowest(test)) * _MS + slack
 
 
 def stale_leaders(
@@ -80,13 +80,13 @@ def stale_leaders(
 ) -> tuple[list[Stale], list[Stale]]:
     """Return the stale leaders that traces show, and those that clients were served by."""
     names = {i + 1: name for i, name in enumerate(run.nodes)}
-    offsets = clock_offsets(run.test)
+    clocks = node_clocks(run.test)
     paused = pauses(run.faults)
     bound = bound_ns(run.test)
 
     def moment(event: TraceEvent) -> int | None:
-        offset = offsets.get(event.node)
-        return None if offset is None else (event.mono - offset) * 1000
+        clock = clocks.get(event.node)
+        return None if clock is None else clock.time(event.mono) * 1000
 
     reigns = _reigns(facts, told, names, moment)
 

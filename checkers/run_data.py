@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from checkers.calls import Call, pair
 from checkers.capture import Capture, read_messages
-from checkers.clocks import clock_offsets
+from checkers.clocks import node_clocks
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.reading import (
@@ -139,7 +139,7 @@ class RunData:
     def capture(self) -> Capture | None:
         """The messages between nodes, None if nothing was captured."""
         ids = {name: number for number, name in enumerate(self.nodes, start=1)}
-        return read_messages(self._where(), ids, clock_offsets(self.test))
+        return read_messages(self._where(), ids, node_clocks(self.test))
 
     @cached_property
     def history(self) -> pa.Table:

@@ -7,6 +7,7 @@ Implemented once over SSH (``harness.remote_environment``) and once over the sim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.voter_changes import VoterChange
@@ -15,6 +16,22 @@ Grudge = Mapping[str, frozenset[str]]
 """For each node, the nodes whose packets it drops on arrival (Jepsen's grudge)."""
 
 Evidence = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSetting:
+    """How the clocks of one node run from now on; by default as they would by themselves.
+
+    ``wall_us`` is what its wall clock is put ahead (microseconds, also negative); with
+    ``strobe_us`` it is so only in every other period of this many microseconds, beginning
+    with the first. ``rate_ppm`` is how much faster than the truth both clocks run, in parts
+    per million (more than -1,000,000). The monotonic clock never jumps: what it has gained
+    or lost it keeps, while a wall clock that is no longer disturbed is right again.
+    """
+
+    wall_us: int = 0
+    strobe_us: int = 0
+    rate_ppm: int = 0
 
 
 class Environment(Protocol):
@@ -76,6 +93,11 @@ class Environment(Protocol):
 
     def wipe(self, node: str) -> Evidence:
         """Give the node, which is down, an empty disk with a new directory id."""
+        ...
+
+    def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
+        """Let the node's clocks, and nobody else's, run as ``setting`` says, also those of a
+        process that is started later. The evidence says what they read before and after."""
         ...
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:

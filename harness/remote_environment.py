@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.deployment import Deployment
-from harness.environment import Evidence, Grudge
+from harness.environment import ClockSetting, Evidence, Grudge
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
 from harness.remote_admin import RemoteAdmin
@@ -168,6 +168,10 @@ class RemoteEnvironment:
     def wipe(self, node: str) -> Evidence:
         """Remove the data directory and format a new one; evidence: both directory ids."""
         return {node: self.deployment.replace_disk(node)}
+
+    def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
+        """Refused (RemoteError): the nodes run by their hosts' own clocks."""
+        raise RemoteError(node, "the node was deployed without a clock of its own: add -n clock")
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         """Hand ``changes`` to the operator; RemoteError for a static quorum."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.run_data import DiskImage
-from harness.environment import Environment, Evidence, Grudge
+from harness.environment import ClockSetting, Environment, Evidence, Grudge
 from harness.simulated_admin import VirtualAdmin
 from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
 from harness.voter_changes import Members, VoterChange
@@ -99,6 +99,9 @@ class SimulatedEnvironment(Environment):
         disk = self._cluster.new_disk(self._cluster.ids[node])
         self._world.wipe(node, disk)
         return {node: {"wiped": True, "directory": to_text(disk.directory)}}
+
+    def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
+        raise ValueError("the clocks of simulated nodes cannot be changed")
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         self.admin.ask(changes)

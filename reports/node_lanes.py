@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.clocks import clock_offsets
+from checkers.clocks import NodeClock, node_clocks
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent
 
@@ -61,12 +61,13 @@ class NodeLane:
 class Clocks:
     """Translates node clocks to history time."""
 
-    offsets: Mapping[str, int]
+    of: Mapping[str, NodeClock]
     known: bool
 
     def history_time(self, node: str, mono: int) -> int:
         """Return the history time of the node's clock reading ``mono``."""
-        return mono - self.offsets.get(node, 0)
+        clock = self.of.get(node)
+        return mono if clock is None else clock.time(mono)
 
 
 def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> Clocks:
@@ -75,10 +76,11 @@ def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> C
     Without measured clocks each node's first event is put at time 0, and ``known`` is
     False.
     """
-    measured = clock_offsets(dict(test))
+    measured = node_clocks(test)
     if measured:
         return Clocks(measured, known=True)
-    return Clocks({n: events[0].mono for n, events in traces.items() if events}, known=False)
+    first = {n: NodeClock([(0, events[0].mono)]) for n, events in traces.items() if events}
+    return Clocks(first, known=False)
 
 
 def _hit(event: FaultEvent, node: str) -> bool:

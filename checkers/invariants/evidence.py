@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from checkers.clocks import clock_offsets, pauses
+from checkers.clocks import node_clocks, pauses
 from checkers.committed_log import CommittedLog, committed_log
 from checkers.disk_pass import DiskPass, disk_pass
 from checkers.run_data import RunData
@@ -25,7 +25,7 @@ class Evidence:
         self.run = run
         self.trace: TracePass = trace_pass(run)
         self.names = dict(enumerate(run.nodes, start=1))
-        self._offsets = clock_offsets(run.test)
+        self._clocks = node_clocks(run.test)
 
     @cached_property
     def disks(self) -> DiskPass:
@@ -63,8 +63,13 @@ class Evidence:
 
     def moment(self, event: TraceEvent) -> int | None:
         """Return when (ns since the start of the test) an event happened, if clocks are known."""
-        offset = self._offsets.get(event.node)
-        return None if offset is None else (event.mono - offset) * 1000
+        return self.instant(event.node, event.mono)
+
+    def instant(self, node: str, mono: int) -> int | None:
+        """Return when (ns since the start of the test) a node's monotonic clock showed ``mono``
+        (µs), if clocks are known."""
+        clock = self._clocks.get(node)
+        return None if clock is None else clock.time(mono) * 1000
 
     @cached_property
     def high_watermark(self) -> int:

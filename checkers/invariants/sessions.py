@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
+from checkers.clocks import slowest
 from checkers.invariants.broker_rules import HOLE
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
@@ -47,7 +48,7 @@ def check(evidence: Evidence, report: Report) -> None:
         report.unseen("C16", "no broker sent a heartbeat")
         return
     # Who is silent is looked for eight times in a session, and one is found after the other.
-    bound = session_ns(evidence) * 5 // 4
+    bound = int(session_ns(evidence) * slowest(evidence.run.test)) * 5 // 4
     bound += SIMULATED_SLACK_NS if evidence.run.test.get("simulated") is True else SLACK_NS
     unfenced = _unfenced(evidence)
     report.unseen("C16", "no broker was seen to be unfenced in what is left of the log")

@@ -84,10 +84,9 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         if answer.error == answer.partition_error == 0:
             fetched.setdefault((message.asker, answer.leader_epoch), []).append(message.time)
     for since, event in evidence.trace.follower_grants:
-        at = evidence.moment(event)
-        if at is None:
+        at, begun = evidence.moment(event), evidence.instant(event.node, since)
+        if at is None or begun is None:
             continue
-        begun = at - (event.mono - since) * 1000
         own = evidence.trace.tracks[event.node].id
         count = sum(begun < time < at for time in fetched.get((own, event.epoch), ()))
         report.held("I17")

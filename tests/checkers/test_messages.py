@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from checkers.capture import Capture, read_messages
+from checkers.clocks import NodeClock
 from checkers.invariants import check
 from checkers.run_data import RunData
 from histories.reading import HistoryError
@@ -299,7 +300,9 @@ def test_messages_are_read_from_input_logs(tmp_path: Path) -> None:
     ]
     lines = [{"now": now, "wall_ms": 0, "event": to_plain(event)} for now, event in events]
     write_log(tmp_path / "nodes" / "n1" / "inputs.log", {"start": 1, "now": 1_000}, *lines)
-    capture = read_messages(tmp_path, {"n1": 1, "n2": 2}, {"n1": 1_000, "n2": 0})
+    capture = read_messages(
+        tmp_path, {"n1": 1, "n2": 2}, {"n1": NodeClock([(0, 1_000)]), "n2": NodeClock([(0, 0)])}
+    )
     assert capture is not None
     told = [(m.time, m.api, m.asker, m.replier) for m in capture.messages]
     assert told == [
@@ -307,10 +310,10 @@ def test_messages_are_read_from_input_logs(tmp_path: Path) -> None:
         (2_000_000, "Vote", 1, 3),
         (3_000_000, "BrokerHeartbeat", 4, 1),
     ]
-    assert read_messages(tmp_path, {"n2": 2}, {"n2": 0}) is None
+    assert read_messages(tmp_path, {"n2": 2}, {"n2": NodeClock([(0, 0)])}) is None
 
 
 def test_an_input_log_that_means_nothing_is_one_clear_line(tmp_path: Path) -> None:
     write_log(tmp_path / "nodes" / "n1" / "inputs.log", {"now": 1, "event": {"$": "Miracle"}})
     with pytest.raises(HistoryError, match=r"inputs\.log:1: unknown kind of event 'Miracle'"):
-        read_messages(tmp_path, {"n1": 1}, {"n1": 0})
+        read_messages(tmp_path, {"n1": 1}, {"n1": NodeClock([(0, 0)])})

@@ -1,0 +1,58 @@
+"""Node clocks that run at other rates are translated by what was sampled of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.clocks import NodeClock, node_clocks, slowest
+from checkers.deposed import bound_ns
+
+DRIFTED = {
+    "n1": {"offset_us": 500, "samples": [[1_000, 1_500], [3_000, 2_500], [5_000, 6_500]]},
+    "n2": {"offset_us": -700},
+}
+
+
+def test_an_undisturbed_clock_is_off_by_one_offset() -> None:
+    clock = node_clocks({"clock": DRIFTED})["n2"]
+    assert clock.time(-700) == 0
+    assert clock.time(99_300) == 100_000
+    assert clock.reading(100_000) == 99_300
+    assert clock.stretch == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reading", "time"),
+    [
+        (400, -100),  # before it was disturbed, as fast as the test's clock
+        (1_500, 1_000),
+        (2_000, 2_000),  # half as fast
+        (2_500, 3_000),
+        (4_500, 4_000),  # twice as fast
+        (6_500, 5_000),
+        (7_500, 6_000),  # as fast as the test's again
+    ],
+)
+def test_a_disturbed_clock_is_followed_from_sample_to_sample(reading: int, time: int) -> None:
+    clock = node_clocks({"clock": DRIFTED})["n1"]
+    assert clock.time(reading) == time
+    assert clock.reading(time) == reading
+
+
+def test_a_clock_never_goes_back() -> None:
+    with pytest.raises(ValueError, match="goes from 10 to 10"):
+        NodeClock([(0, 10), (5, 10)])
+
+
+def test_a_deposed_leader_may_take_as_long_as_the_slowest_clock_says() -> None:
+    plain = {"simulated": True, "clock": {"n1": {"offset_us": 0}}}
+    assert slowest(plain) == 1.0
+    assert slowest({"clock": DRIFTED}) == 2.0
+    slack = 1_000_000_000
+    assert bound_ns(plain) == 3_000_000_000 + slack
+    assert bound_ns({"simulated": True, "clock": DRIFTED}) == 6_000_000_000 + slack
+
+
+def test_runs_without_measured_clocks_have_none() -> None:
+    assert node_clocks({}) == {}
+    assert node_clocks({"clock": {"n1": {}}}) == {}
