@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,7 +21,7 @@ from harness.simulated_store import save
 from harness.workload import Workload
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
-from nemesis import schedule, triggers
+from nemesis import schedule, timed, triggers
 from nemesis.inject import Injector
 from nodes.draw import draw_below
 from simulation.knobs import Knobs, Quorum, draw_knobs
@@ -41,6 +41,15 @@ _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
 
+Style = Literal["swarm", "timed"]
+"""How faults and settings are chosen: ``swarm`` by time and by trigger, with settings drawn
+for each run; ``timed`` as Jepsen does, by the clock (:mod:`nemesis.timed`), with one
+configuration for all runs."""
+
+_TIMED_NODES = {"snapshot_bytes": 8_000, "retention_bytes": 1, "clean_interval_ms": 500}
+"""What a tester sets by hand, once: without it no run would see a snapshot."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """What all tests of a campaign have in common; by default everything there is, by seed.
@@ -50,6 +59,7 @@ class Campaign:
     A ``nodes`` of 0 means three, four or five, a ``rate`` or ``concurrency`` of 0 few or
     many, by seed: hasty clients see other things than patient ones. ``quorum``, ``brokers``
     (None: by seed) and ``snapshots`` are as in :func:`~simulation.knobs.draw_knobs`.
+    ``style`` is :data:`Style`.
     """
 
     system: str = "kraft"
@@ -62,6 +72,7 @@ class Campaign:
     quorum: Quorum = "mixed"
     brokers: int | None = None
     snapshots: bool = True
+    style: Style = "swarm"
     store: Path = Path("store")
 
     def options(self, seed: int) -> RunOptions:
@@ -84,13 +95,33 @@ class Campaign:
 
     def knobs(self, seed: int) -> Knobs:
         """Return the settings of the world of the test with this ``seed``."""
-        return draw_knobs(
+        drawn = draw_knobs(
             seed,
             self.options(seed).nodes,
             quorum=self.quorum,
             brokers=self.brokers,
             snapshots=self.snapshots,
         )
+        if self.style == "swarm":
+            return drawn
+        return Knobs(
+            segment_bytes=4_000,
+            dynamic=drawn.dynamic,
+            first_voters=drawn.first_voters,
+            auto_join=drawn.auto_join,
+            brokers=drawn.brokers,
+            through_brokers=drawn.through_brokers,
+            node=dict(_TIMED_NODES) if self.snapshots else {},
+        )
+
+    def schedule(self, seed: int) -> list[Fault]:
+        """Return the faults of the test with this ``seed``."""
+        options, knobs = self.options(seed), self.knobs(seed)
+        if self.style == "swarm":
+            return plan_faults(options, knobs.brokers)
+        nodes = host_names(options, knobs.brokers)
+        arguments = (options.faults, seed, options.time_limit_s, nodes)
+        return timed.plan(*arguments, brokers=knobs.brokers)
 
     def repeat(self, seed: int) -> str:
         """Return the command that runs the test with this ``seed`` again."""
@@ -100,6 +131,7 @@ class Campaign:
         words += ["--concurrency", str(self.concurrency), "--quorum", self.quorum]
         words += ["--brokers", BY_SEED if self.brokers is None else str(self.brokers)]
         words += ["--snapshots" if self.snapshots else "--no-snapshots"]
+        words += [] if self.style == "swarm" else ["--style", self.style]
         words += ["--seeds", f"{seed}..{seed}"]
         return shlex.join(words)
 
@@ -135,9 +167,14 @@ class Tested:
     run: str | None = None
 
 
+def host_names(options: RunOptions, brokers: int) -> tuple[str, ...]:
+    """Return the hosts of a simulated test, controllers first."""
+    return (*options.node_names, *(f"b{i}" for i in range(1, brokers + 1)))
+
+
 def plan_faults(options: RunOptions, brokers: int) -> list[Fault]:
     """Return the schedule of a test: timed, triggered or both, as its seed decides."""
-    nodes = (*options.node_names, *(f"b{i}" for i in range(1, brokers + 1)))
+    nodes = host_names(options, brokers)
     arguments = (options.faults, options.seed, options.time_limit_s, nodes)
     style = draw_below(4, options.seed, "style")
     timed = schedule.plan(*arguments, brokers=brokers) if style in (0, 1) else []
@@ -221,8 +258,7 @@ def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = 
     """
     options, knobs = campaign.options(seed), campaign.knobs(seed)
     workload = find(options.workload)
-    faults = plan_faults(options, knobs.brokers)
-    judged = run_schedule(options, workload, knobs, faults, eager=eager)
+    judged = run_schedule(options, workload, knobs, campaign.schedule(seed), eager=eager)
     tested = judged.tested
     if tested.found and keep:
         again = campaign.repeat(seed)

@@ -20,6 +20,7 @@ from kraftwreck.campaign import (
     BY_SEED,
     FAULTS,
     Campaign,
+    Style,
     Tested,
     as_json,
     combined_digest,
@@ -160,6 +161,9 @@ def run_all(
               help="Brokers beside the controllers; seed: none to three, by seed.")  # fmt: skip
 @click.option("--snapshots/--no-snapshots", default=True, show_default=True,
               help="Make snapshots every few records, and keep few.")  # fmt: skip
+@click.option("--style", type=click.Choice(["swarm", "timed"]), default="swarm",
+              show_default=True, help="Faults by time and trigger and drawn settings, or "
+              "timed faults and one configuration, as Jepsen has.")  # fmt: skip
 @click.option(
     "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
 )
@@ -180,6 +184,7 @@ def cli(
     quorum: Quorum,
     brokers: str,
     snapshots: bool,
+    style: Style,
     seed_text: str | None,
     jobs: int,
     hours: float | None,
@@ -205,6 +210,7 @@ def cli(
             quorum=quorum,
             brokers=parse_brokers(brokers),
             snapshots=snapshots,
+            style=style,
             store=store,
         )
     except OptionError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_ring
+from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_ring, shuffled
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,16 @@ class ProcessShape:
     of_brokers: bool = False
 
 
+def pick_majority(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The smallest majority, of any nodes."""
+    return tuple(shuffled(nodes, draw)[: len(nodes) // 2 + 1])
+
+
 KILLS: dict[str, ProcessShape] = {
     "leader": ProcessShape(35, 1, pick_leader),
     "one": ProcessShape(40, 1, pick_one),
     "minority": ProcessShape(15, 3, pick_minority),
+    "majority": ProcessShape(5, 3, pick_majority),
     "all": ProcessShape(10, 2, pick_ring),
     "broker": ProcessShape(20, 2, pick_one, of_brokers=True),
     "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
@@ -33,16 +40,19 @@ KILLS: dict[str, ProcessShape] = {
 PAUSES: dict[str, ProcessShape] = {
     "leader": ProcessShape(40, 1, pick_leader),
     "one": ProcessShape(40, 1, pick_one),
-    "minority": ProcessShape(20, 3, pick_minority),
+    "minority": ProcessShape(15, 3, pick_minority),
+    "majority": ProcessShape(3, 3, pick_majority),
+    "all": ProcessShape(2, 2, pick_ring),
     "broker": ProcessShape(20, 2, pick_one, of_brokers=True),
     "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
-"""Never all: a cluster that is wholly stopped does nothing worth watching."""
+"""Seldom all: a cluster that is wholly stopped does nothing, until all its timers have expired."""
 
 POWER: dict[str, ProcessShape] = {
     "leader": ProcessShape(25, 1, pick_leader),
     "one": ProcessShape(30, 1, pick_one),
     "minority": ProcessShape(15, 3, pick_minority),
+    "majority": ProcessShape(5, 3, pick_majority),
     "all": ProcessShape(30, 2, pick_ring),
     "broker": ProcessShape(15, 2, pick_one, of_brokers=True),
 }

@@ -1,0 +1,77 @@
+"""Schedules as jepsen.nemesis.combined makes them: by the clock only, the rival to beat.
+
+Each family acts after a pause drawn evenly from 0 to twice the interval (``stagger``), now
+starting a fault and then ending it (``flip-flop``); families know nothing of each other. Its
+partitions are ``one``, ``majority``, ``minority-third``, ``majorities-ring`` and
+``primaries``; its kills, pauses, power cuts and clocks hit ``one``, ``minority``,
+``majority``, ``primaries`` or ``all``. Whom they hit is drawn when they start. There is no
+calm between storms, and nothing waits for what the protocol does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from histories.fault import Fault
+from nemesis.registry import Family, Shape, families
+from nodes.draw import draw, draw_below, draw_unit
+
+SECOND = 1_000_000_000
+INTERVAL_S = 10.0
+"""The default of ``:interval`` in jepsen.nemesis.combined."""
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "cut": ("one", "halves", "minority-third", "ring", "leader"),
+    "kill": ("one", "minority", "majority", "leader", "all"),
+    "pause": ("one", "minority", "majority", "leader", "all"),
+    "power": ("one", "minority", "majority", "leader", "all"),
+}
+"""Jepsen's choices by action, under the names the shapes have here. A family that acts
+otherwise (membership, as Jepsen's tests of systems that have it) draws from all its shapes."""
+
+
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    nodes: Sequence[str],
+    *,
+    brokers: int = 0,
+    interval_s: float = INTERVAL_S,
+) -> list[Fault]:
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
+    Raises KeyError for an unknown kind. A fault that is not ended in time is ended by the
+    end of the run.
+    """
+    faults: list[Fault] = []
+    for kind in dict.fromkeys(kinds):
+        family = families()[kind]
+        shapes = _choices(family, family.usable(len(nodes), brokers))
+        at_s = _stagger(seed, kind, 0, interval_s)
+        number = 0
+        while shapes and at_s < duration_s:
+            key = (seed, "jepsen", kind, number)
+            length_s = _stagger(seed, kind, 2 * number + 1, interval_s)
+            faults.append(
+                Fault(
+                    at=round(at_s * SECOND),
+                    kind=kind,
+                    shape=shapes[draw_below(len(shapes), *key, "shape")],
+                    duration=round(min(length_s, duration_s - at_s) * SECOND),
+                    draw=draw(*key, "targets"),
+                )
+            )
+            at_s += length_s + _stagger(seed, kind, 2 * number + 2, interval_s)
+            number += 1
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def _choices(family: Family, usable: Mapping[str, Shape]) -> list[str]:
+    known = SHAPES.get(family.action)
+    return [name for name in usable if known is None or name in known]
+
+
+def _stagger(seed: int, kind: str, step: int, interval_s: float) -> float:
+    return 2 * interval_s * draw_unit(seed, "jepsen", kind, "stagger", step)

@@ -1,0 +1,52 @@
+"""The rival: faults by the clock alone, in Jepsen's shapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from nemesis.timed import INTERVAL_S, SECOND, SHAPES, plan
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+KINDS = ("partition", "kill", "pause", "power")
+
+
+def test_the_seed_decides_everything() -> None:
+    assert plan(KINDS, 7, 60, NODES) == plan(KINDS, 7, 60, NODES)
+    assert plan(KINDS, 7, 60, NODES) != plan(KINDS, 8, 60, NODES)
+
+
+def test_nothing_waits_for_the_protocol_and_targets_are_chosen_when_a_fault_starts() -> None:
+    for fault in plan(KINDS, 1, 600, NODES):
+        assert fault.trigger is None
+        assert fault.targets == ()
+
+
+def test_shapes_are_jepsens_and_equally_frequent() -> None:
+    faults = plan(("partition", "kill"), 1, 60_000, NODES)
+    for kind, action in (("partition", "cut"), ("kill", "kill")):
+        counts = Counter(fault.shape for fault in faults if fault.kind == kind)
+        assert set(counts) == set(SHAPES[action])
+        assert min(counts.values()) > 0.8 * max(counts.values())
+
+
+def test_faults_start_and_end_once_an_interval_on_average() -> None:
+    faults = plan(("kill",), 1, 60_000, NODES)
+    assert len(faults) == pytest.approx(60_000 / (2 * INTERVAL_S), rel=0.05)
+    lengths = [fault.duration / SECOND for fault in faults]
+    assert sum(lengths) / len(lengths) == pytest.approx(INTERVAL_S, rel=0.05)
+    assert max(lengths) <= 2 * INTERVAL_S
+
+
+def test_a_family_does_not_depend_on_the_others_and_has_one_fault_at_a_time() -> None:
+    alone = plan(("kill",), 7, 600, NODES)
+    assert alone == [fault for fault in plan(KINDS, 7, 600, NODES) if fault.kind == "kill"]
+    for earlier, later in pairwise(alone):
+        assert earlier.at + earlier.duration <= later.at
+
+
+def test_all_is_over_when_the_run_is() -> None:
+    assert all(f.at + f.duration <= 60 * SECOND + 1 for f in plan(KINDS, 3, 60, NODES))
+    assert plan((), 3, 60, NODES) == []
