@@ -6,7 +6,7 @@ only the world is different. Nothing in a run depends on anything but its argume
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -85,13 +85,15 @@ def simulate(
     *,
     knobs: Knobs | None = None,
     eager: bool = False,
+    only: Set[tuple[int, int]] | None = None,
 ) -> SimResult:
     """Run one test in virtual time and return all that a real run would have left.
 
     ``options.seed`` decides everything that is drawn; ``knobs`` default to the ones drawn
     from it. Phases as in a real run: clients and faults for ``time_limit_s``, heal, wait for
     the cluster to recover, final reads, disk images. With ``eager`` the run ends at the
-    first failure of an invariant, and what it leaves is cut short.
+    first failure of an invariant, and what it leaves is cut short. ``only`` are the operations
+    that clients begin, the final ones apart (:class:`~harness.simulated_clients.VirtualClients`).
     """
     seed = options.seed
     if knobs is None:
@@ -122,6 +124,7 @@ def simulate(
             concurrency=options.concurrency,
             rate=options.rate,
             until=limit,
+            only=only,
         )
         for name in names:
             boot = draw(seed, "boot", name) % 200_000

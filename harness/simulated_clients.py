@@ -9,7 +9,7 @@ new process, as a crashed client would. The rules are those of ``harness.interpr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from harness.final_reads import LIMIT_S, POLL_S
@@ -47,7 +47,8 @@ class VirtualClients:
     """``concurrency`` threads that begin ``rate`` operations a second together.
 
     ``ops`` is the history, in order of time. Threads start at virtual time 0 and begin no
-    operation at or after ``until`` (µs).
+    operation at or after ``until`` (µs). With ``only``, a set of (thread, position among the
+    thread's operations from 0), all others are left out, and these stay what they were.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class VirtualClients:
         concurrency: int,
         rate: float,
         until: int,
+        only: Set[tuple[int, int]] | None = None,
     ) -> None:
         self.ops: list[Op] = []
         self._world = world
@@ -68,6 +70,7 @@ class VirtualClients:
         self._seed = seed
         self._concurrency = concurrency
         self._until = until
+        self._only = only
         self._period = concurrency / rate * _SECOND
         self._forgets = _FORGETS[draw_below(len(_FORGETS), seed, "forgets")]
         ids = dict(enumerate(nodes, start=1))
@@ -109,9 +112,12 @@ class VirtualClients:
             self._world.at(due, lambda: self._begin(thread), fact)
 
     def _begin(self, thread: _Thread) -> None:
-        planned = self._workload.plan(self._seed, thread.state.thread, thread.count)
         count = thread.count
         thread.count += 1
+        if self._only is not None and (thread.state.thread, count) not in self._only:
+            self._plan_next(thread)
+            return
+        planned = self._workload.plan(self._seed, thread.state.thread, count)
         if draw_below(100, self._seed, "forget", thread.state.thread, count) < self._forgets:
             thread.state.leader = None
         op = self._invoke(thread, planned)

@@ -6,7 +6,7 @@ import gc
 import hashlib
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -223,16 +223,20 @@ def run_schedule(
     schedule: Sequence[Fault],
     *,
     eager: bool = False,
+    only: Set[tuple[int, int]] | None = None,
 ) -> Judged:
     """Simulate one test with this very ``schedule`` and judge it; nothing is saved.
 
     Whatever is drawn is drawn from ``options.seed``: equal arguments give equal runs, with
     ``knobs`` and ``schedule`` from a run folder the very run that is in it. With ``eager``
-    the test ends at the first failure the simulator sees, and only that is judged.
+    the test ends at the first failure the simulator sees, and only that is judged. ``only``
+    are the operations that clients begin, as in :func:`~harness.simulated.simulate`.
     """
     gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
     begun = time.process_time()
-    result = simulate(options, workload, schedule, make_injector, knobs=knobs, eager=eager)
+    result = simulate(
+        options, workload, schedule, make_injector, knobs=knobs, eager=eager, only=only
+    )
     cut_short = eager and result.failures
     verdict = judge_failures(result) if cut_short else judge(result, workload)
     tested = Tested(
