@@ -24,7 +24,7 @@ Sample = tuple[int, int]
 class NodeClock:
     """Translates between one node's monotonic clock and the test's, in microseconds."""
 
-    __slots__ = ("_readings", "_times", "stretch")
+    __slots__ = ("_readings", "_times", "squeeze", "stretch")
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         """``samples`` has at least one entry. Raises ValueError when a clock goes back."""
@@ -33,10 +33,13 @@ class NodeClock:
         self._readings = [reading for _, reading in ordered]
         self.stretch = 1.0
         """How many microseconds one of its own takes where it is slowest, at least 1."""
+        self.squeeze = 1.0
+        """The same where it is fastest, at most 1."""
         for (t0, r0), (t1, r1) in pairwise(ordered):
             if r1 <= r0:
                 raise ValueError(f"the clock goes from {r0} to {r1} us in {t1 - t0} us")
             self.stretch = max(self.stretch, (t1 - t0) / (r1 - r0))
+            self.squeeze = min(self.squeeze, (t1 - t0) / (r1 - r0))
 
     def time(self, reading: int) -> int:
         """Return the test's time when the node's clock showed ``reading``."""
@@ -45,6 +48,10 @@ class NodeClock:
     def reading(self, time: int) -> int:
         """Return what the node's clock showed at the test's ``time``."""
         return _along(self._times, self._readings, time)
+
+    def after(self, time: int, span: int) -> int:
+        """Return the test's time when ``span`` of the node's own time has passed after ``time``."""
+        return self.time(self.reading(time) + span)
 
 
 def _along(xs: list[int], ys: list[int], x: int) -> int:
@@ -69,6 +76,18 @@ def node_clocks(test: Mapping[str, Any]) -> dict[str, NodeClock]:
             # The offset stands for the first part of a clock that was disturbed later.
             clocks[node] = NodeClock([(time, at) for time, at in samples] or [(0, offset)])
     return clocks
+
+
+def after(clock: NodeClock | None, since: int, span: int) -> int:
+    """Return when (ns) ``span`` ns by ``clock`` (None: by the test's) are over after ``since``."""
+    if clock is None:
+        return since + span
+    return max(since, clock.after(since // 1000, span // 1000) * 1000)
+
+
+def fastest(test: Mapping[str, Any]) -> float:
+    """Return by how much a time-out of the fastest clock of the run was shorter, at most 1."""
+    return min((clock.squeeze for clock in node_clocks(test).values()), default=1.0)
 
 
 def slowest(test: Mapping[str, Any]) -> float:

@@ -9,12 +9,13 @@ time in which it was paused is never held against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from checkers.calls import Call
-from checkers.clocks import node_clocks, pauses, slowest
+from checkers.clocks import after, node_clocks, pauses, slowest
 from checkers.run_data import RunData
 from checkers.trace_pass import TracePass
 from histories.operation import OK
@@ -65,14 +66,31 @@ def claims(calls: Iterable[Call]) -> list[Claim]:
     return found
 
 
-def bound_ns(test: dict[str, Any]) -> int:
-    """How long a deposed leader may go on: 1.5 fetch time-outs of its clock and some slack."""
+def timeout_ns(test: dict[str, Any]) -> int:
+    """After how long without a majority a leader resigns, by its own clock: 1.5 fetch time-outs."""
     knobs = test.get("knobs")
     node = knobs.get("node") if isinstance(knobs, dict) else None
     settings = node if isinstance(node, dict) else test
     timeout_ms = settings.get("fetch_timeout_ms", FETCH_TIMEOUT_MS)
+    return int(timeout_ms * 1.5) * _MS
+
+
+def slack_ns(test: dict[str, Any]) -> int:
+    """What else may keep a deposed leader: messages that were under way, for one."""
     slack = SIMULATED_SLACK_NS if test.get("simulated") is True else SLACK_NS
-    return int(timeout_ms * 1.5 * slowest(test)) * _MS + slack
+    return slack + lateness_ns(test)
+
+
+def lateness_ns(test: dict[str, Any]) -> int:
+    """How much later than otherwise faults of the network may let a message arrive."""
+    model = test.get("fault_model")
+    late = model.get("late_us", 0) if isinstance(model, dict) else 0
+    return int(late) * 1000
+
+
+def bound_ns(test: dict[str, Any]) -> int:
+    """How long any deposed leader may go on, whatever its clock."""
+    return int(timeout_ns(test) * slowest(test)) + slack_ns(test)
 
 
 def stale_leaders(
@@ -82,11 +100,16 @@ def stale_leaders(
     names = {i + 1: name for i, name in enumerate(run.nodes)}
     clocks = node_clocks(run.test)
     paused = pauses(run.faults)
-    bound = bound_ns(run.test)
+    slack, timeout = slack_ns(run.test), timeout_ns(run.test)
+    in_flight = IN_FLIGHT_NS + lateness_ns(run.test)
 
     def moment(event: TraceEvent) -> int | None:
         clock = clocks.get(event.node)
         return None if clock is None else clock.time(event.mono) * 1000
+
+    def latest(node: str, since: int) -> int:
+        """When a leader must have stopped whom nobody has wanted to hear since ``since``."""
+        return after(clocks.get(node), since + slack, timeout)
 
     reigns = _reigns(facts, told, names, moment)
 
@@ -99,7 +122,7 @@ def stale_leaders(
         fall, at = deposed(node, epoch), moment(event)
         if fall is None or at is None:
             continue
-        if at > _deadline(fall[0], bound, paused.get(node, [])):
+        if at > _deadline(fall[0], partial(latest, node), in_flight, paused.get(node, [])):
             text = _text(node, epoch, fall, at)
             newer = [e.event for e in facts.chain.elections if e.epoch == fall[2]]
             by_trace.append(Stale(f"{text} (seen in its trace).", [], [*newer, event]))
@@ -108,7 +131,9 @@ def stale_leaders(
         node = names.get(claim.leader, "")
         fall = deposed(node, claim.epoch)
         done = claim.call.completed
-        if not node or fall is None or done is None or claim.call.invoked <= fall[0] + bound:
+        if not node or fall is None or done is None:
+            continue
+        if claim.call.invoked <= latest(node, fall[0]):
             continue
         if any(start < done and end > fall[0] for start, end in paused.get(node, ())):
             continue
@@ -117,15 +142,17 @@ def stale_leaders(
     return by_trace, by_client
 
 
-def _deadline(fall: int, bound: int, paused: list[tuple[int, int]]) -> int:
+def _deadline(
+    fall: int, latest: Callable[[int], int], in_flight: int, paused: list[tuple[int, int]]
+) -> int:
     """Return when (ns) a leader deposed at ``fall`` must have stopped, given its pauses."""
-    deadline = fall + bound
+    deadline = latest(fall)
     for begin, end in sorted(paused):
         if end <= fall or begin >= deadline:
             continue
-        if begin <= fall + IN_FLIGHT_NS:
+        if begin <= fall + in_flight:
             # Fetches of its own epoch may have waited for it to wake up, and count then.
-            deadline = max(deadline, end + bound)
+            deadline = max(deadline, latest(end))
         else:
             deadline = max(deadline, end + SLACK_NS)
     return deadline

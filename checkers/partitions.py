@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from checkers.calls import Call
+from checkers.clocks import fastest
 from checkers.findings import Findings
 from checkers.run_data import RunData
 from histories.operation import OK
@@ -108,7 +109,8 @@ def _twins(run: RunData, registrations: dict[int, list[Registered]], findings: F
 
     Every contact begins a session, and so does a controller that takes over.
     """
-    session = _session_ns(run)
+    # By the fastest clock a controller had: how fast its own was then is not known here.
+    session = int(_session_ns(run) * fastest(run.test))
     contacts: dict[int, list[tuple[Call, int]]] = {}
     for call, report in reports(run.calls):
         if report["did"] == "heartbeat" and "fenced" in report:

@@ -258,7 +258,7 @@ def _describe(
         "cluster": "sim",
         "simulated": True,
         "started_wall": 0,
-        "clock": {host.name: {"offset_us": host.mono_offset} for host in world.hosts},
+        "clock": {host.name: host.clock.told() for host in world.hosts},
         "schedule": msgspec.to_builtins(list(schedule)),
         "knobs": msgspec.to_builtins(world.knobs),
         "healed": healed * 1000,

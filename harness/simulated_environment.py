@@ -101,7 +101,17 @@ class SimulatedEnvironment(Environment):
         return {node: {"wiped": True, "directory": to_text(disk.directory)}}
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
-        raise ValueError("the clocks of simulated nodes cannot be changed")
+        world = self._world
+        clock = world.host(node).clock
+        before = {"mono_us": clock.mono(world.now), "wall_us": clock.wall(world.now)}
+        world.set_clock(
+            node,
+            wall_us=setting.wall_us,
+            strobe_us=setting.strobe_us,
+            rate_ppm=setting.rate_ppm,
+        )
+        after = {"mono_us": clock.mono(world.now), "wall_us": clock.wall(world.now)}
+        return {node: {"before": before, "after": after}}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         self.admin.ask(changes)

@@ -10,6 +10,7 @@ from histories.trace import TraceEvent
 from nodes.consensus.effects import Effect, Event
 from nodes.consensus.kraft.messages import Request
 from nodes.consensus.recovered import Recovered
+from simulation.clocks import Clock
 from simulation.disk import Disk, Durable
 from simulation.network import Rpc
 
@@ -63,15 +64,13 @@ class DiskWork:
 class Host:
     """A machine. ``node`` is None while no process runs; ``busy`` is its disk I/O.
 
-    ``listener`` is the name of the listener that clients come in by. ``mono_offset`` (µs) and
-    ``wall_offset`` (µs) are what its clocks are ahead of virtual time. ``timer`` is the virtual
+    ``listener`` is the name of the listener that clients come in by. ``timer`` is the virtual
     time of the earliest Tick scheduled, -1 for none.
     """
 
     id: int
     name: str
-    mono_offset: int
-    wall_offset: int
+    clock: Clock
     listener: str = "CONTROLLER"
     disk: Disk = field(default_factory=Disk)
     node: SimNode | None = None

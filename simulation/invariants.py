@@ -167,16 +167,17 @@ class Invariants:
                 f" started at offset {start}",
                 event,
             )
-        waited = self._world.now - quorum.since
+        now, settled = self._world.now, quorum.since + SLACK
         if (
-            waited > self._check_quorum + SLACK
+            now - settled > 0
+            and host.clock.elapsed(settled, now) > self._check_quorum
             and self._world.now - host.resumed_at > SLACK
             and len(self.voters.of(event.node)) > 1
         ):
             self._fail(
                 "I18",
                 f"{event.node} still led epoch {event.epoch} although no majority had fetched"
-                f" from it for {waited / 1e6:.1f} s",
+                f" from it for {(now - quorum.since) / 1e6:.1f} s",
                 event,
             )
 

@@ -33,15 +33,13 @@ from nodes.consensus.effects import (
 from nodes.consensus.kraft.messages import Request
 from nodes.draw import draw, draw_below
 from simulation.calls import Done
+from simulation.clocks import Clock
 from simulation.disk import Disk, DiskContent, DiskError, Durable
 from simulation.disk_work import DURABLE_TYPES, DiskWorker
 from simulation.host import Host, NodeFactory
 from simulation.knobs import Knobs
 from simulation.timeline import DISK, TIMER, Timeline, WorldError
 from simulation.wires import Wires
-
-WALL_START = 1_700_000_000_000_000
-"""Wall-clock microseconds since 1970 at virtual time 0."""
 
 _BUSY_LOOP = 1000
 
@@ -76,8 +74,10 @@ class World(Timeline):
             self._hosts[node_id] = Host(
                 id=node_id,
                 name=name,
-                mono_offset=draw_below(self.knobs.mono_spread, seed, "mono", node_id),
-                wall_offset=draw_below(self.knobs.wall_spread, seed, "wall", node_id),
+                clock=Clock(
+                    draw_below(self.knobs.mono_spread, seed, "mono", node_id),
+                    draw_below(self.knobs.wall_spread, seed, "wall", node_id),
+                ),
             )
         self.hosts = list(self._hosts.values())
         self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver)
@@ -132,7 +132,7 @@ class World(Timeline):
             host.incarnation += 1
             host.trace_seq = 0
         self.fact(f"start {host.id} {host.life}")
-        mono, wall_ms = self.now + host.mono_offset, self._wall(host) // 1000
+        mono, wall_ms = host.clock.mono(self.now), host.clock.wall(self.now) // 1000
         try:
             host.node = self._factory(host, host.disk.recover(), mono, wall_ms)
             effects = host.node.start(mono, wall_ms)
@@ -228,10 +228,14 @@ class World(Timeline):
         dropped = self.wires.heal()
         return {host.name: dropped.get(host.id, 0) for host in self.hosts}
 
-    # --- running a node ---------------------------------------------------------------
+    def set_clock(self, name: str, *, wall_us: int, strobe_us: int, rate_ppm: int) -> None:
+        """Disturb the host's clocks from now on: see :meth:`simulation.clocks.Clock.set`."""
+        host = self.host(name)
+        self.fact(f"clock {host.id} {wall_us} {strobe_us} {rate_ppm}")
+        host.clock.set(self.now, wall_us, strobe_us, rate_ppm)
+        self._arm(host)
 
-    def _wall(self, host: Host) -> int:
-        return WALL_START + self.now + host.wall_offset
+    # --- running a node ---------------------------------------------------------------
 
     def _deliver(self, host: Host, event: Event) -> None:
         if host.paused or host.busy is not None:
@@ -248,8 +252,13 @@ class World(Timeline):
         elif type(event) is ResponseReceived:
             for heard in self.on_response:
                 heard(host, event)
+        clock, now = host.clock, self.now
+        if clock.steady:
+            mono, wall = now + clock.mono_offset, now + clock.wall_offset
+        else:
+            mono, wall = clock.mono(now), clock.wall(now)
         try:
-            effects = host.node.step(event, self.now + host.mono_offset, self._wall(host) // 1000)
+            effects = host.node.step(event, mono, wall // 1000)
         except Exception as error:
             self._die(host, error)
             return
@@ -265,7 +274,9 @@ class World(Timeline):
         """Make sure a Tick comes at the node's deadline (or earlier)."""
         if host.node is None or host.paused or host.busy is not None:
             return
-        wake = host.wake = host.node.deadline - host.mono_offset
+        clock, deadline = host.clock, host.node.deadline
+        wake = deadline - clock.mono_offset if clock.steady else clock.due(deadline)
+        host.wake = wake
         if host.timer < 0 or wake < host.timer:
             host.timer = wake if wake > self.now else self.now
             self.schedule(host.timer, "timer", host, host.life)
@@ -333,8 +344,8 @@ class World(Timeline):
             node=host.name,
             incarnation=host.incarnation,
             seq=host.trace_seq,
-            mono=self.now + host.mono_offset,
-            wall=self._wall(host),
+            mono=host.clock.mono(self.now),
+            wall=host.clock.wall(self.now),
             kind=effect.kind,
             state=effect.state,
             epoch=effect.epoch,

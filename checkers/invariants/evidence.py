@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from checkers.clocks import node_clocks, pauses
+from checkers.clocks import after, node_clocks, pauses
 from checkers.committed_log import CommittedLog, committed_log
 from checkers.disk_pass import DiskPass, disk_pass
 from checkers.run_data import RunData
@@ -70,6 +70,10 @@ class Evidence:
         (µs), if clocks are known."""
         clock = self._clocks.get(node)
         return None if clock is None else clock.time(mono) * 1000
+
+    def after(self, node: str, since: int, span: int) -> int:
+        """Return when (ns) ``span`` ns by the node's clock are over after ``since`` (ns)."""
+        return after(self._clocks.get(node), since, span)
 
     @cached_property
     def high_watermark(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkers.deposed import bound_ns, stale_leaders
+from checkers.deposed import slack_ns, stale_leaders, timeout_ns
 from checkers.disk_log import disk_logs
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
@@ -97,19 +97,21 @@ def _reign(
     if evidence.pauses.get(node) or evidence.trace.voter_changes:
         return  # Its clock stood still, or majorities changed: the trace alone must do.
     report.held("I18")
-    bound = bound_ns(evidence.run.test) + SLACK_NS
+    slack, timeout = slack_ns(evidence.run.test) + SLACK_NS, timeout_ns(evidence.run.test)
     since, seen = begun, set[int]()
+    latest = evidence.after(node, since + slack, timeout)
     messages = sorted(heard.get((leader, epoch), ()), key=lambda message: message.time)
     for message in messages:
         if message.time > last:
             break
-        if message.time > since + bound:
+        if message.time > latest:
             break
         if message.asker in voters and message.asker != leader:
             seen.add(message.asker)
             if len(seen) >= len(voters) // 2:
                 since, seen = message.time, set()
-    if last > since + bound:
+                latest = evidence.after(node, since + slack, timeout)
+    if last > latest:
         report.broken(
             "I18",
             f"{node} still leads epoch {epoch} {(last - since) / 1e9:.1f} s after a majority of "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.clocks import NodeClock, node_clocks, slowest
-from checkers.deposed import bound_ns
+from checkers.clocks import NodeClock, after, fastest, node_clocks, slowest
+from checkers.deposed import bound_ns, slack_ns
 
 DRIFTED = {
     "n1": {"offset_us": 500, "samples": [[1_000, 1_500], [3_000, 2_500], [5_000, 6_500]]},
@@ -51,6 +51,21 @@ def test_a_deposed_leader_may_take_as_long_as_the_slowest_clock_says() -> None:
     slack = 1_000_000_000
     assert bound_ns(plain) == 3_000_000_000 + slack
     assert bound_ns({"simulated": True, "clock": DRIFTED}) == 6_000_000_000 + slack
+
+
+def test_a_span_of_a_nodes_time_ends_when_its_clock_says_so() -> None:
+    clock = node_clocks({"clock": DRIFTED})["n1"]
+    for since in range(0, 8_000, 250):
+        end = clock.after(since, 1_000)
+        assert clock.reading(end) - clock.reading(since) == 1_000
+        assert after(clock, since * 1000, 1_000_000) == end * 1000
+    assert after(None, 7, 5) == 12
+    assert fastest({"clock": DRIFTED}) == 0.5
+
+
+def test_what_a_fault_delays_is_not_held_against_a_deposed_leader() -> None:
+    plain = {"simulated": True}
+    assert slack_ns(plain | {"fault_model": {"late_us": 7}}) == slack_ns(plain) + 7_000
 
 
 def test_runs_without_measured_clocks_have_none() -> None:

@@ -116,7 +116,7 @@ class Toys:
 
     def kinds(self, node: str, since: int = 0) -> list[str]:
         """Kinds of the node's trace events from virtual time ``since`` on."""
-        offset = self.world.host(node).mono_offset
+        offset = self.world.host(node).clock.mono_offset
         return [e.kind for e in self.world.events if e.node == node and e.mono - offset >= since]
 
 

@@ -64,7 +64,7 @@ def test_nothing_happens_in_the_past() -> None:
 def test_the_traces_of_a_world_are_in_order_of_time(toys: MakeToys) -> None:
     world = toys(seed=3).world
     world.run(2 * SECOND)
-    offsets = {host.name: host.mono_offset for host in world.hosts}
+    offsets = {host.name: host.clock.mono_offset for host in world.hosts}
     times = [event.mono - offsets[event.node] for event in world.events]
     assert times == sorted(times)
     assert len(times) > 100
@@ -72,8 +72,8 @@ def test_the_traces_of_a_world_are_in_order_of_time(toys: MakeToys) -> None:
 
 def test_every_node_has_clocks_of_its_own(toys: MakeToys) -> None:
     world = toys(seed=5).world
-    assert len({host.mono_offset for host in world.hosts}) == 3
-    assert len({host.wall_offset for host in world.hosts}) == 3
+    assert len({host.clock.mono_offset for host in world.hosts}) == 3
+    assert len({host.clock.wall_offset for host in world.hosts}) == 3
 
 
 # --- determinism --------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_a_paused_node_does_nothing_and_finds_everything_on_resume(toys: MakeToy
     events = [type(event).__name__ for _, event in made.node(2).seen]
     assert "RequestReceived" in events
     assert "Tick" in events
-    first = made.node(2).seen[0][0] - made.world.host("n2").mono_offset
+    first = made.node(2).seen[0][0] - made.world.host("n2").clock.mono_offset
     assert first == 1 * SECOND
     assert got == [("ok", {"from": 2}, None)]
 

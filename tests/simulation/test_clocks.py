@@ -1,0 +1,118 @@
+"""The clocks of a machine: the monotonic one never jumps, whatever becomes of the wall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from checkers.clocks import node_clocks
+from simulation.clocks import WALL_START, Clock
+
+SECOND = 1_000_000
+MS = 1_000
+DAY = 86_400 * SECOND
+RIGHT = {"wall_us": 0, "strobe_us": 0, "rate_ppm": 0}
+MakeToys = Callable[..., Any]
+
+
+def test_a_steady_clock_is_ahead_by_its_offset() -> None:
+    clock = Clock(7, 9)
+    assert clock.steady
+    assert (clock.mono(100), clock.wall(100), clock.due(107)) == (107, WALL_START + 109, 100)
+    assert clock.told() == {"offset_us": 7}
+
+
+@pytest.mark.parametrize("by", [DAY, -DAY, 50 * MS])
+def test_the_wall_jumps_and_comes_back_and_the_monotonic_clock_does_not_care(by: int) -> None:
+    clock = Clock(7, 9)
+    clock.set(1000, by, 0, 0)
+    assert clock.wall(2000) == WALL_START + 2009 + by
+    assert clock.mono(2000) == 2007
+    clock.set(3000, 0, 0, 0)
+    assert clock.wall(4000) == WALL_START + 4009
+    assert clock.steady and clock.told() == {"offset_us": 7}
+
+
+def test_a_strobed_wall_goes_to_and_fro() -> None:
+    clock = Clock(0, 0)
+    clock.set(1000, 5 * SECOND, 100, 0)
+    ahead = [clock.wall(t) - WALL_START - t for t in (1000, 1099, 1100, 1199, 1200, 1300)]
+    assert ahead == [5 * SECOND, 5 * SECOND, 0, 0, 5 * SECOND, 0]
+    clock.set(1350, 0, 0, 0)
+    assert clock.wall(1350) == WALL_START + 1350
+
+
+@pytest.mark.parametrize("rate", [-50_000, 50_000, 1_000_000, -500_000, -17])
+def test_a_drifting_clock_is_continuous_and_its_deadlines_are_met(rate: int) -> None:
+    clock = Clock(7, 0)
+    clock.set(1 * SECOND, 0, 0, rate)
+    second = SECOND + rate
+    assert clock.mono(1 * SECOND) == 1 * SECOND + 7
+    assert clock.mono(2 * SECOND) == 1 * SECOND + 7 + second
+    assert clock.wall(2 * SECOND) == WALL_START + 1 * SECOND + second
+    for reading in range(3 * SECOND, 3 * SECOND + 50):
+        due = clock.due(reading)
+        assert clock.mono(due) >= reading > clock.mono(due - 1)
+    clock.set(3 * SECOND, 0, 0, 0)
+    assert clock.steady
+    assert clock.mono(3 * SECOND) == 1 * SECOND + 7 + 2 * second
+    assert clock.wall(3 * SECOND) == WALL_START + 3 * SECOND, "right again"
+    assert clock.mono(4 * SECOND) == 2 * SECOND + 7 + 2 * second
+    assert clock.elapsed(0, 4 * SECOND) == 2 * SECOND + 2 * second
+    assert clock.elapsed(2 * SECOND, 3 * SECOND) == second
+
+
+def test_what_is_told_of_a_clock_turns_its_readings_into_time_again() -> None:
+    clock = Clock(123, 0)
+    rates = {1: -50_000, 3: 1_000_000, 4: 0, 9: 50_000, 11: 0}
+    readings = []
+    for second in range(12):
+        if second in rates:
+            clock.set(second * SECOND, 0, 0, rates[second])
+        times = [second * SECOND + i * 77_777 for i in range(12)]
+        readings += [(at, clock.mono(at)) for at in times]
+    known = node_clocks({"clock": {"n1": clock.told()}})["n1"]
+    for at, shown in readings:
+        assert abs(known.time(shown) - at) <= 2, "readings are whole microseconds"
+
+
+def test_a_node_with_a_fast_clock_ticks_more_often(toys: MakeToys) -> None:
+    made = toys(count=2)
+    made.world.run(1 * SECOND)
+    made.world.set_clock("n1", **(RIGHT | {"rate_ppm": 1_000_000}))
+    made.world.run(2 * SECOND)
+    made.world.set_clock("n1", **RIGHT)
+    made.world.run(3 * SECOND)
+    asked = [e.mono for e in made.world.events if e.node == "n1" and e.kind == "asked"]
+    assert len(asked) == pytest.approx(10 + 20 + 10, abs=2)
+    gaps = {later - earlier for earlier, later in pairwise(asked)}
+    assert gaps <= {100 * MS, 100 * MS + 1}
+
+
+def test_a_slowed_clock_puts_the_next_tick_off(toys: MakeToys) -> None:
+    made = toys(count=2)
+    made.world.run(50 * MS)
+    made.world.set_clock("n1", **(RIGHT | {"rate_ppm": -500_000}))
+    made.world.run(149 * MS)
+    assert "asked" not in made.kinds("n1")
+    made.world.run(150 * MS)
+    assert "asked" in made.kinds("n1")
+
+
+def test_skewed_clocks_are_part_of_the_digest(toys: MakeToys) -> None:
+    def digest(**setting: int) -> str:
+        made = toys(count=2)
+        made.world.set_clock("n1", **(RIGHT | setting))
+        made.world.run(1 * SECOND)
+        return str(made.world.digest)
+
+    assert digest() != digest(wall_us=DAY)
+    assert digest(wall_us=DAY) == digest(wall_us=DAY)
+
+
+def test_no_clock_stands_still() -> None:
+    with pytest.raises(ValueError, match="ppm"):
+        Clock(0, 0).set(0, 0, 0, -1_000_000)
