@@ -12,9 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from harness.environment import Grudge
+from nemesis.cuts import Links, pattern_of
 from nodes.draw import draw_below
+
+MOST_LINKED = 5
+"""Shapes of single links choose among so many nodes, the first ones: the controllers."""
 
 Pick = Callable[[Sequence[str], int, str | None], tuple[str, ...]]
 Build = Callable[[Sequence[str], tuple[str, ...]], Grudge]
@@ -95,6 +100,25 @@ def pick_pair(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str,
     return tuple(shuffled(nodes, draw)[:2])
 
 
+def pick_links(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The ends of the links of a pattern (:func:`nemesis.cuts.pattern_of`), two by two."""
+    order = leader_first(nodes[:MOST_LINKED], draw, leader)
+    return _flat(order, pattern_of(draw, len(order)))
+
+
+def pick_one_ways(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """Senders and receivers, two by two; few of them or about half of all there are."""
+    order = leader_first(nodes[:MOST_LINKED], draw, leader)
+    pairs = list(permutations(range(len(order)), 2))
+    percent = (15, 30, 50)[draw_below(3, draw, "one-ways")]
+    cut = [pair for pair in pairs if draw_below(100, draw, "one-way", *pair) < percent]
+    return _flat(order, frozenset(cut or pairs[:1]))
+
+
+def _flat(order: Sequence[str], links: Links) -> tuple[str, ...]:
+    return tuple(order[end] for link in sorted(links) for end in link)
+
+
 # --- who drops whose packets --------------------------------------------------------------
 
 
@@ -138,6 +162,23 @@ def one_way(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
     return _only(nodes, {receiver: {sender}})
 
 
+def cut_links(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """The targets, two by two, do not hear each other."""
+    held: dict[str, set[str]] = {}
+    for left, right in zip(targets[::2], targets[1::2], strict=True):
+        held.setdefault(left, set()).add(right)
+        held.setdefault(right, set()).add(left)
+    return _only(nodes, held)
+
+
+def one_ways(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
+    """Two by two, the second target no longer hears the first."""
+    held: dict[str, set[str]] = {}
+    for sender, receiver in zip(targets[::2], targets[1::2], strict=True):
+        held.setdefault(receiver, set()).add(sender)
+    return _only(nodes, held)
+
+
 def from_target(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
     """Nobody hears the target; it hears everybody."""
     mute = frozenset(targets)
@@ -157,10 +198,12 @@ def _only(nodes: Sequence[str], held: dict[str, set[str]]) -> Grudge:
 PARTITIONS: dict[str, PartitionShape] = {
     "leader": PartitionShape(30, 2, pick_leader, isolate),
     "one": PartitionShape(30, 2, pick_one, isolate),
-    "bridge": PartitionShape(7, 3, pick_bridge, bridge),
-    "ring": PartitionShape(7, 4, pick_ring, ring),
-    "link": PartitionShape(6, 3, pick_link, cut_link),
-    "one-way": PartitionShape(4, 2, pick_pair, one_way),
+    "bridge": PartitionShape(5, 3, pick_bridge, bridge),
+    "ring": PartitionShape(5, 4, pick_ring, ring),
+    "link": PartitionShape(4, 3, pick_link, cut_link),
+    "links": PartitionShape(6, 3, pick_links, cut_links),
+    "one-way": PartitionShape(2, 2, pick_pair, one_way),
+    "one-ways": PartitionShape(2, 3, pick_one_ways, one_ways),
     "from-leader": PartitionShape(3, 2, pick_leader, from_target),
     "to-leader": PartitionShape(3, 2, pick_leader, to_target),
     "halves": PartitionShape(7, 3, pick_minority, isolate),

@@ -71,6 +71,8 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("from-leader", ("@",)),
         ("bridge", ()),
         ("ring", ()),
+        ("links", ()),
+        ("one-ways", ()),
         ("broker", ()),
         ("mute-broker", ()),
     ),

@@ -1,0 +1,328 @@
+"""What a run reached, and what many have: counters a generator of schedules may steer by.
+
+Everything is computed from what any run leaves, in the simulator or on hosts: traces, fault
+events and the clocks in ``test.json``. More coverage is no proof of more bugs found, so a
+generator is judged by planted bugs found, never by these numbers.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from checkers.clocks import NodeClock, node_clocks
+from harness.options import OptionError
+from histories.fault import FaultEvent
+from histories.trace import TraceEvent
+from nemesis.cuts import directed_pattern, undirected_pattern, undirected_patterns
+from nemesis.registry import families
+
+Counts = dict[str, int]
+_KINDS = ("cuts", "directed", "follows", "overlaps", "struck", "steps", "marks", "edges")
+
+_STATES = {
+    name: place
+    for place, name in enumerate(
+        ("unattached", "follower", "prospective", "candidate", "leader", "resigned", "voted"), 1
+    )
+}
+_SNAPSHOTS = {"snapshot": 1, "install": 2, "load": 2}
+_mono = attrgetter("mono")
+
+
+class Coverage(msgspec.Struct, kw_only=True):
+    """Counters over runs; every value says in how many of ``runs`` something was seen.
+
+    * ``cuts``: patterns of links cut both ways between controllers, up to relabelling with
+      the leader marked (:mod:`nemesis.cuts`), as ``nodes:pattern``;
+    * ``directed``: the same for single directions;
+    * ``follows``: ordered pairs of fault classes (``kind/shape``), as ``first > second``, one
+      of which started before the other; ``overlaps``: those where it was still in force;
+    * ``struck``: the state a target was in when a fault hit it, as ``state kind/shape``;
+    * ``steps``: what one node did next, as ``state.kind > state.kind`` of its trace;
+    * ``edges``: transitions of the whole quorum between abstract states, hashed;
+    * ``marks``: leaders at once, depth of truncations, epochs without a winner, in classes.
+    """
+
+    runs: int = 0
+    cuts: Counts = {}
+    directed: Counts = {}
+    follows: Counts = {}
+    overlaps: Counts = {}
+    struck: Counts = {}
+    steps: Counts = {}
+    marks: Counts = {}
+    edges: dict[int, int] = {}
+
+    def merge(self, other: Coverage) -> None:
+        """Add the runs of ``other``."""
+        self.runs += other.runs
+        for name in _KINDS:
+            mine = getattr(self, name)
+            for key, count in getattr(other, name).items():
+                mine[key] = mine.get(key, 0) + count
+
+    def new_in(self, other: Coverage) -> Counts:
+        """Return how much ``other`` has that is not here, by the name of the counter."""
+        return {
+            name: len(getattr(other, name).keys() - getattr(self, name).keys()) for name in _KINDS
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return what people want to know, as plain values; percentages where all is known."""
+        classes = fault_classes()
+        pairs = len(classes) ** 2
+        patterns = {
+            str(nodes): [
+                sum(1 for key in self.cuts if key.startswith(f"{nodes}:")),
+                len(undirected_patterns(nodes)),
+            ]
+            for nodes in (3, 4, 5)
+        }
+        return {
+            "runs": self.runs,
+            "cuts": patterns,
+            "directed": len(self.directed),
+            "pairs": [len(self.follows), pairs],
+            "pairs_percent": round(100 * len(self.follows) / pairs, 1) if pairs else 0.0,
+            "overlaps": [len(self.overlaps), pairs],
+            "struck": len(self.struck),
+            "steps": len(self.steps),
+            "marks": dict(sorted(self.marks.items())),
+            "edges": len(self.edges),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the summary as lines for people."""
+        told = self.summary()
+        cuts = ", ".join(f"{a} of {b} on {n} nodes" for n, (a, b) in told["cuts"].items())
+        yield f"cut patterns: {cuts}; directed: {told['directed']}"
+        (met, pairs), overlapped = told["pairs"], told["overlaps"][0]
+        yield (
+            f"ordered pairs of faults: {met} of {pairs} ({told['pairs_percent']}%),"
+            f" {overlapped} overlapping"
+        )
+        yield (
+            f"states struck: {told['struck']}; steps of nodes: {told['steps']};"
+            f" transitions of the quorum: {told['edges']}"
+        )
+
+
+def fault_classes() -> list[str]:
+    """Return every ``kind/shape`` there is."""
+    return [f"{name}/{shape}" for name, family in families().items() for shape in family.shapes]
+
+
+def coverage(
+    events: Sequence[TraceEvent],
+    faults: Sequence[FaultEvent],
+    test: Mapping[str, Any],
+    *,
+    ordered: bool = True,
+) -> Coverage:
+    """Return what one run reached.
+
+    ``test`` is what ``test.json`` says (``controllers`` or ``nodes``, ``clock``). ``events``
+    of all nodes come in the order in which they happened; with ``ordered`` False in any
+    order, and are sorted by the clocks of ``test``.
+    """
+    clocks = node_clocks(test)
+    if not ordered:
+        unknown = NodeClock([(0, 0)])
+        events = sorted(
+            events, key=lambda e: (clocks.get(e.node, unknown).time(e.mono), e.node, e.seq)
+        )
+    controllers = tuple(test.get("controllers") or test.get("nodes") or ())
+    reached = Coverage(runs=1)
+    by_node = _walk(events, controllers, reached)
+    _faults(faults, controllers, by_node, clocks, reached)
+    return reached
+
+
+def _walk(
+    events: Iterable[TraceEvent], controllers: Sequence[str], reached: Coverage
+) -> dict[str, list[TraceEvent]]:
+    """Follow the traces; return each node's events."""
+    place = {name: number for number, name in enumerate(controllers)}
+    count = len(controllers)
+    last: list[TraceEvent | None] = [None] * count
+    snapshots, codes = [0] * count, [0] * count
+    by_node: dict[str, list[TraceEvent]] = {}
+    before: dict[str, tuple[str, str]] = {}
+    steps: set[tuple[tuple[str, str], tuple[str, str]]] = set()
+    edges: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    marks: set[str] = set()
+    quorum: tuple[int, ...] = (0,) * count
+    top = won = 0
+    for event in events:
+        kind = event.kind
+        if kind == "commit":
+            continue  # Half of all events, and each comes with its high watermark.
+        node, state = event.node, event.state
+        here = (state, kind)
+        known = by_node.get(node)
+        if known is None:
+            by_node[node] = [event]
+        else:
+            known.append(event)
+            steps.add((before[node], here))
+        before[node] = here
+        number = place.get(node)
+        if number is None:
+            continue
+        last[number] = event
+        if kind in _SNAPSHOTS:
+            snapshots[number] = _SNAPSHOTS[kind]
+        elif kind == "truncate":
+            depth = int(event.detail.get("from", 0)) - int(event.detail.get("to", 0))
+            marks.add(f"truncated by 2^{max(depth, 1).bit_length() - 1}")
+        elif kind == "elected":
+            marks.add(f"2^{max(event.epoch - won, 1).bit_length() - 1} epochs to a leader")
+            won = max(won, event.epoch)
+            leaders = sum(1 for each in last if each is not None and each.state == "leader")
+            marks.add(f"{leaders} leaders at once")
+        if event.epoch > top:
+            top = event.epoch
+            for other, seen in enumerate(last):
+                if seen is not None:
+                    codes[other] = _code(seen, top, snapshots[other])
+        else:
+            code = _code(event, top, snapshots[number])
+            if code == codes[number]:
+                continue
+            codes[number] = code
+        after = tuple(sorted(codes))
+        edges.add((quorum, after))
+        quorum = after
+    reached.steps = dict.fromkeys((f"{'.'.join(a)} > {'.'.join(b)}" for a, b in steps), 1)
+    reached.edges = dict.fromkeys((_hash(a + b) for a, b in edges), 1)
+    reached.marks = dict.fromkeys(marks, 1)
+    return by_node
+
+
+def _code(event: TraceEvent, top: int, snapshots: int) -> int:
+    """Return a small number for what matters of a node: role, how far its epoch, its high
+    watermark are behind, length of its log, vote, snapshots; all in few classes."""
+    lag = 3 if event.hw < 0 else min((event.leo - event.hw).bit_length(), 2)
+    behind = min(top - event.epoch, 2)
+    length = min(event.leo.bit_length() // 3, 3)
+    code = (_STATES.get(event.state, 0) * 3 + behind) * 4 + length
+    return ((code * 4 + lag) * 2 + (event.voted >= 0)) * 3 + snapshots
+
+
+def _hash(codes: tuple[int, ...]) -> int:
+    packed = array("H", codes).tobytes()
+    return int.from_bytes(blake2b(packed, digest_size=6).digest(), "big")
+
+
+def _faults(
+    faults: Iterable[FaultEvent],
+    controllers: Sequence[str],
+    by_node: Mapping[str, Sequence[TraceEvent]],
+    clocks: Mapping[str, NodeClock],
+    reached: Coverage,
+) -> None:
+    """Follow the faults in the order in which they began and ended."""
+    active: dict[int, FaultEvent] = {}
+    started: dict[str, None] = {}
+    for fault in faults:
+        if fault.phase == "stop":
+            active.pop(fault.id, None)
+            if fault.kind == "partition":
+                _cuts(active, controllers, reached)
+            continue
+        if fault.error is not None or not fault.targets:
+            continue
+        name = f"{fault.kind}/{fault.shape}"
+        for other in started:
+            reached.follows[f"{other} > {name}"] = 1
+        for other_fault in active.values():
+            reached.overlaps[f"{other_fault.kind}/{other_fault.shape} > {name}"] = 1
+        spared = fault.detail.get("skipped") or ()
+        for node in fault.targets:
+            if node in spared:
+                continue
+            state = _state_at(node, fault.time // 1000, active, by_node, clocks)
+            reached.struck[f"{state} {name}"] = 1
+        started[name] = None
+        active[fault.id] = fault
+        if "grudge" in fault.detail:
+            _cuts(active, controllers, reached)
+
+
+def _state_at(
+    node: str,
+    time_us: int,
+    active: Mapping[int, FaultEvent],
+    by_node: Mapping[str, Sequence[TraceEvent]],
+    clocks: Mapping[str, NodeClock],
+) -> str:
+    """Return the state of ``node`` just before ``time_us``, as its trace told it."""
+    held = {fault.kind for fault in active.values() if node in fault.targets}
+    if held & {"kill", "power"}:
+        return "down"
+    if "pause" in held:
+        return "paused"
+    events, clock = by_node.get(node, ()), clocks.get(node)
+    if clock is None:
+        return "unknown"
+    index = bisect_right(events, clock.reading(time_us), key=_mono)
+    return events[index - 1].state if index else "unborn"
+
+
+def _cuts(active: Mapping[int, FaultEvent], controllers: Sequence[str], reached: Coverage) -> None:
+    """Note the pattern of links that are cut now between the controllers."""
+    cuts = [fault for fault in active.values() if "grudge" in fault.detail]
+    if not cuts or not 3 <= len(controllers) <= 5:
+        return
+    leader = cuts[-1].detail.get("leader")
+    if leader not in controllers:
+        return
+    order = [leader, *(name for name in controllers if name != leader)]
+    place = {name: number for number, name in enumerate(order)}
+    cut = {
+        (place[sender], place[receiver])
+        for fault in cuts
+        for receiver, senders in fault.detail["grudge"].items()
+        for sender in senders
+        if sender in place and receiver in place
+    }
+    if not cut:
+        return
+    count = len(order)
+    reached.directed[f"{count}:{directed_pattern(count, frozenset(cut)):x}"] = 1
+    both = frozenset((a, b) for a, b in cut if a < b and (b, a) in cut)
+    if both:
+        reached.cuts[f"{count}:{undirected_pattern(count, both):x}"] = 1
+
+
+def load(path: Path) -> Coverage:
+    """Return the counters in the file ``path``, empty ones if there is none.
+
+    Raises :class:`OptionError` for a file that is something else.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Coverage)
+    except FileNotFoundError:
+        return Coverage()
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: no coverage file: {' '.join(str(error).split())}") from error
+
+
+def store(path: Path, counted: Coverage) -> None:
+    """Write ``counted`` to ``path``, wholly or not at all. Raises :class:`OptionError`."""
+    new = path.with_name(path.name + ".new")
+    try:
+        new.write_bytes(msgspec.json.encode(counted) + b"\n")
+        new.replace(path)
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}") from error
