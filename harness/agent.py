@@ -12,12 +12,37 @@ import paramiko
 
 from harness.remote import Remote, RemoteError
 
-_SOURCE = Path(__file__).with_name("node_agent.py").read_bytes()
-_BOOT = (
-    "import sys; source = sys.stdin.buffer.read({size}); "
-    "exec(compile(source, 'kraftwreck-agent', 'exec'))"
-)
+_BOOT = """\
+import json, os, sys, types
+source = b""
+while len(source) < {size}:
+    source += os.read(0, {size} - len(source)) or sys.exit()
+for name, text in json.loads(source):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
+"""Runs modules that are sent to it. It reads no further than they go: what follows is theirs."""
 ANSWER_TIMEOUT_S = 30.0
+
+
+def open_module(remote: Remote, *names: str) -> paramiko.Channel:
+    """Run modules of this package in one Python process on the host: ``main`` of the last one.
+
+    They may import each other, earlier ones first, and otherwise the standard library only.
+    Raises :class:`RemoteError`.
+    """
+    here = Path(__file__).parent
+    modules = [(f"{__package__}.{name}", (here / f"{name}.py").read_text()) for name in names]
+    source = json.dumps([(__package__, ""), *modules]).encode()
+    boot = _BOOT.format(size=len(source))
+    channel = remote.open_channel(["/usr/bin/python3", "-E", "-s", "-c", boot])
+    try:
+        channel.sendall(source)
+    except OSError as failure:
+        channel.close()
+        raise RemoteError(remote.host.name, f"{names[-1]}: {failure}") from failure
+    return channel
 
 
 class Agent:
@@ -55,10 +80,7 @@ class Agent:
         if channel is not None and not channel.closed and not channel.exit_status_ready():
             return channel
         self._drop_channel()
-        boot = _BOOT.format(size=len(_SOURCE))
-        channel = self.remote.open_channel(["/usr/bin/python3", "-E", "-s", "-c", boot])
-        channel.sendall(_SOURCE)
-        self._channel = channel
+        channel = self._channel = open_module(self.remote, "node_clock", "node_agent")
         return channel
 
     def _read_line(self, channel: paramiko.Channel, timeout_s: float) -> bytes:

@@ -23,8 +23,9 @@ import invoke.exceptions
 
 from harness.agent import Agent
 from harness.archive import PROJECT_TREE, build_archive, digest
+from harness.clockwork import library
 from harness.clusters.cluster import Host
-from harness.environment import Evidence
+from harness.environment import ClockSetting, Evidence
 from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from harness.remote import Remote, RemoteError, on_all
 from nodes.draw import draw, draw_below
@@ -36,6 +37,8 @@ CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
 CONFIG = "/etc/kraftwreck/controller.properties"
 DATA = "/var/lib/kraftwreck"
 LOGS = "/var/log/kraftwreck"
+CLOCKWORK = "/opt/kraftwreck/clockwork.so"
+CLOCK = "/run/kraftwreck-clock"
 PYTHON = "/usr/bin/python3"
 SERVICE: dict[str, Any] = {
     "pid_file": "/run/kraftwreck-controller.pid",
@@ -46,6 +49,12 @@ SERVICE: dict[str, Any] = {
     "images": f"{LOGS}/images",
 }
 """The service as :mod:`harness.node_agent` wants it described."""
+CLOCKED: dict[str, Any] = {
+    **SERVICE,
+    "clock": CLOCK,
+    "env": {"LD_PRELOAD": CLOCKWORK, "KRAFTWRECK_CLOCK": CLOCK},
+}
+"""The same with clocks of its own: see ``clockwork.c``."""
 
 FEW_VOTERS = 3
 """How many controllers vote at first in half of all dynamic quorums that have more."""
@@ -63,7 +72,8 @@ class Settings:
     controllers and brokers, otherwise controllers. ``port`` is that of controllers,
     ``broker_port`` that of brokers. In a ``dynamic`` quorum (KIP-853) voters can be changed,
     and some controllers may have to join. With ``write_loss`` a kill loses what a node has
-    not fsynced, as a loss of power does. ``tree`` is the folder of the node code, a mutated copy
+    not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
+    nobody else's being touched. ``tree`` is the folder of the node code, a mutated copy
     for planted bugs. ``extra`` are further properties, which win over the ones written here.
     """
 
@@ -75,6 +85,7 @@ class Settings:
     broker_port: int = BROKER_PORT
     dynamic: bool = False
     write_loss: bool = False
+    own_clocks: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -161,6 +172,8 @@ class Deployment:
         self.remotes = {name: Remote(host) for name, host in self.hosts.items()}
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
         self.archive = build_archive(settings.tree)
+        self.service = CLOCKED if settings.own_clocks else SERVICE
+        self._clockwork = library() if settings.own_clocks else b""
         self.code_digest = digest(self.archive)
         self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
         self.directories: dict[str, str] = {}
@@ -218,7 +231,7 @@ class Deployment:
             self.directories |= on_all(self.controllers, self._directory)
 
     def _directory(self, name: str) -> str:
-        return str(self.agents[name].ask("directory", service=SERVICE)["directory"])
+        return str(self.agents[name].ask("directory", service=self.service)["directory"])
 
     def _format(self, name: str, *, anew: bool = False) -> list[str]:
         """Return the command that formats the node's disk, its first one unless ``anew``."""
@@ -235,12 +248,15 @@ class Deployment:
 
     def _install(self, name: str) -> None:
         agent, remote = self.agents[name], self.remotes[name]
-        agent.ask("stop", service=SERVICE, wait_s=0.0)
+        agent.ask("stop", service=self.service, wait_s=0.0)
         agent.ask("heal")
         agent.ask("wipe", paths=[DATA, LOGS, f"{LOGS}/images"])
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())
-        bundle = _tar({CODE: self.archive, CONFIG: config.encode()})
+        files = {CODE: self.archive, CONFIG: config.encode()}
+        if self.settings.own_clocks:
+            files[CLOCKWORK] = self._clockwork
+        bundle = _tar(files)
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
         unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
         prepare = remote.command(self._format(name))
@@ -257,6 +273,18 @@ class Deployment:
             raise RemoteError(
                 name, f"the code could not be installed: {_why(failure)}"
             ) from failure
+        if self.settings.own_clocks:
+            self._check_clock(name)
+
+    def _check_clock(self, name: str) -> None:
+        """Let the clocks be the host's, and make sure that the library works there."""
+        self.agents[name].ask("create_clock", service=self.service)
+        program = "import sys, time; sys.stdout.write(str(time.monotonic_ns()))"
+        env = [f"{key}={value}" for key, value in self.service["env"].items()]
+        done = self.remotes[name].run(["env", *env, PYTHON, "-c", program])
+        if done.stderr:
+            said = done.stderr.decode(errors="replace").strip().splitlines()[-1]
+            raise RemoteError(name, f"the library of the fault 'clock' does not load: {said}")
 
     def start(self, name: str) -> Evidence:
         """Start the node and wait for its port; a no-op when it runs."""
@@ -264,7 +292,7 @@ class Deployment:
         return self.agents[name].ask(
             "start",
             timeout_s=START_TIMEOUT_S + 10,
-            service=SERVICE,
+            service=self.service,
             ip=ip,
             port=port,
             wait_s=START_TIMEOUT_S,
@@ -276,7 +304,7 @@ class Deployment:
 
     def stop(self, name: str, wait_s: float = STOP_TIMEOUT_S) -> Evidence:
         """End the node: SIGTERM, after ``wait_s`` seconds SIGKILL."""
-        return self.agents[name].ask("stop", service=SERVICE, wait_s=wait_s)
+        return self.agents[name].ask("stop", service=self.service, wait_s=wait_s)
 
     def stop_all(self, wait_s: float = STOP_TIMEOUT_S) -> dict[str, Evidence]:
         """End every node, the brokers first: they take leave of a controller."""
@@ -289,32 +317,47 @@ class Deployment:
 
     def kill(self, name: str, label: str) -> Evidence:
         """kill -9 the node and keep its data directory as image ``label``."""
-        return self.agents[name].ask("kill", service=SERVICE, label=label)
+        return self.agents[name].ask("kill", service=self.service, label=label)
 
     def cut_power(self, name: str, label: str) -> Evidence:
         """kill -9 the node, keep image ``label``, tell how much of its log was lost."""
-        return self.agents[name].ask("cut_power", service=SERVICE, label=label)
+        return self.agents[name].ask("cut_power", service=self.service, label=label)
 
     def replace_disk(self, name: str) -> Evidence:
         """Give the node, which is down, an empty disk with a new directory id."""
         if not self.settings.dynamic:
             raise RemoteError(name, "in a static quorum a new disk breaks promises of the old one")
         argv = self._format(name, anew=True)
-        evidence = self.agents[name].ask("replace_disk", service=SERVICE, format=argv)
+        evidence = self.agents[name].ask("replace_disk", service=self.service, format=argv)
         self.directories[name] = evidence["directory"]
         return evidence
 
     def pause(self, name: str) -> Evidence:
         """SIGSTOP the node."""
-        return self.agents[name].ask("pause", service=SERVICE)
+        return self.agents[name].ask("pause", service=self.service)
 
     def resume(self, name: str) -> Evidence:
         """SIGCONT the node."""
-        return self.agents[name].ask("resume", service=SERVICE)
+        return self.agents[name].ask("resume", service=self.service)
+
+    def set_clock(self, name: str, setting: ClockSetting) -> Evidence:
+        """Let the node's clocks run as ``setting`` says."""
+        return self.agents[name].ask(
+            "set_clock",
+            service=self.service,
+            wall_us=setting.wall_us,
+            strobe_us=setting.strobe_us,
+            rate_ppm=setting.rate_ppm,
+        )
+
+    def read_clock(self, name: str) -> tuple[int, int]:
+        """Return what the host's monotonic clock and the node's read at one moment, in µs."""
+        read = self.agents[name].ask("read_clock", service=self.service)
+        return int(read["since_us"]), int(read["mono_us"])
 
     def status(self, name: str) -> Evidence:
         """Tell whether the node runs, its pid and state."""
-        return self.agents[name].ask("status", service=SERVICE)
+        return self.agents[name].ask("status", service=self.service)
 
     def clock_offsets(self) -> dict[str, int]:
         """Return every host's monotonic clock minus this machine's, in microseconds."""
@@ -327,7 +370,7 @@ class Deployment:
         """
 
         def collect_one(name: str) -> int:
-            self.agents[name].ask("image", service=SERVICE, label="final", timeout_s=60.0)
+            self.agents[name].ask("image", service=self.service, label="final", timeout_s=60.0)
             target = run / "nodes" / name
             target.mkdir(parents=True, exist_ok=True)
             return self.remotes[name].get_tree(LOGS, target)

@@ -1,14 +1,30 @@
-"""The nemesis thread: carries out a schedule in real time and writes down what happened."""
+"""The nemesis thread: carries out a schedule in real time and writes down what happened.
+
+A fault with a trigger is armed at its time, and strikes when a node's live trace shows the
+transition it waits for, some moments later if its draw says so (:mod:`harness.triggers`).
+"""
 
 from __future__ import annotations
 
 import heapq
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final, Protocol
 
+from harness.triggers import Armed, aim, delay_us
 from histories.fault import Fault, FaultEvent
 from histories.store import JsonLines, StoreError
+from histories.trace import TraceEvent
+
+STOP, START, ARM = 0, 1, 2
+"""What is due at a moment, in order: what ends does so before anything begins."""
+
+NEVER: Final = 1 << 62
+UNDOING: Final = 8
+"""How many faults may be on their way to end at the same time."""
 
 
 class FaultInjector(Protocol):
@@ -24,8 +40,35 @@ class FaultInjector(Protocol):
     def heal_all(self) -> list[FaultEvent]: ...
 
 
+@dataclass(slots=True)
+class _Shot:
+    """A transition that a fault waited for: when (ns of the test) it happened and was seen."""
+
+    event: TraceEvent
+    happened: int
+    seen: int
+    delay: int
+
+    def tell(self, struck: FaultEvent) -> None:
+        """Put into what was recorded of the fault what it answered to, and how soon."""
+        event = self.event
+        struck.evidence["trigger"] = {
+            "transition": [event.node, event.incarnation, event.seq],
+            "kind": event.kind,
+            "epoch": event.epoch,
+            "at": self.happened,
+            "seen_after_us": (self.seen - self.happened) // 1000,
+            "delay_us": self.delay // 1000,
+            "begun_after_us": (struck.time - self.happened) // 1000,
+            "done_after_us": (struck.done - self.happened) // 1000,
+        }
+
+
 class FaultThread:
-    """Fires ``schedule`` by ``clock`` (ns since the start of the test) until stopped."""
+    """Fires ``schedule`` by ``clock`` (ns since the start of the test) until stopped.
+
+    ``nodes`` are the names of all nodes, in order of node id.
+    """
 
     def __init__(
         self,
@@ -33,21 +76,59 @@ class FaultThread:
         injector: FaultInjector,
         lines: JsonLines,
         clock: Callable[[], int],
+        nodes: Sequence[str] = (),
     ) -> None:
         self.injector = injector
         self._lines = lines
         self._clock = clock
-        self._schedule = schedule
-        self._stop = threading.Event()
+        self._schedule = list(schedule)
+        self._nodes = tuple(nodes)
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._moments: list[tuple[int, int, int]] = []
+        self._armed: list[Armed] = []
+        self._shots: dict[int, _Shot] = {}
         self._thread = threading.Thread(target=self._work, name="nemesis", daemon=True)
+        self._undoing = ThreadPoolExecutor(UNDOING, thread_name_prefix="nemesis")
+        self._pending: set[Future[None]] = set()
+        self._recording = threading.Lock()
         self.errors: list[str] = []
         """What could not be done, one line each."""
         self.failure: Exception | None = None
         """Set when the faults cannot be written down any more; the run must end."""
+        for number, fault in enumerate(schedule):
+            self._plan(fault.at, START if fault.trigger is None else ARM, number)
+
+    @property
+    def has_triggers(self) -> bool:
+        """Whether any fault waits for a transition: then somebody must call :meth:`see`."""
+        return any(fault.trigger is not None for fault in self._schedule)
+
+    @property
+    def waiting(self) -> int:
+        """How many faults are armed and wait for their transition."""
+        return len(self._armed)
 
     def start(self) -> None:
         """Start firing."""
         self._thread.start()
+
+    def see(self, event: TraceEvent, happened: int) -> None:
+        """Take note of a transition that was traced at ``happened`` (ns of the test).
+
+        For any thread; costs next to nothing when no fault is armed.
+        """
+        with self._changed:
+            if self._stopped or not self._armed:
+                return
+            for armed in [armed for armed in self._armed if armed.sees(event)]:
+                self._armed.remove(armed)
+                fault = aim(armed.fault, event, self._nodes)
+                delay = delay_us(fault) * 1000
+                self._schedule[armed.number] = fault
+                self._shots[armed.number] = _Shot(event, happened, self._clock(), delay)
+                self._plan(happened + delay, START, armed.number)
+                self._changed.notify()
 
     def heal(self, wait_s: float = 30.0) -> None:
         """Stop firing, wait for what is under way, and undo every fault.
@@ -55,35 +136,68 @@ class FaultThread:
         Errors are recorded, never raised; the faults are undone even if they cannot be
         written down.
         """
-        self._stop.set()
+        with self._changed:
+            self._stopped = True
+            self._armed.clear()
+            self._changed.notify()
+        deadline = time.monotonic() + wait_s
         if self._thread.is_alive():
             self._thread.join(wait_s)
+        wait(self._pending, max(0.0, deadline - time.monotonic()))
+        self._undoing.shutdown(wait=False, cancel_futures=True)
         for event in self.injector.heal_all():
             self._record(event)
 
+    def _plan(self, at: int, what: int, number: int) -> None:
+        heapq.heappush(self._moments, (at, what, number))
+
+    def _next(self) -> tuple[int, int] | None:
+        """Wait for what is due next; None when nothing will be any more."""
+        with self._changed:
+            while not self._stopped:
+                at = self._moments[0][0] if self._moments else NEVER
+                left = at - self._clock()
+                if left <= 0:
+                    _, what, number = heapq.heappop(self._moments)
+                    return what, number
+                if at == NEVER and not self._armed:
+                    return None
+                self._changed.wait(None if at == NEVER else left / 1e9)
+            return None
+
     def _work(self) -> None:
-        moments: list[tuple[int, int, int]] = []
-        for number, fault in enumerate(self._schedule):
-            heapq.heappush(moments, (fault.at, 1, number))
-        started: set[int] = set()
-        while moments:
-            at, begins, number = heapq.heappop(moments)
-            if self._stop.wait(max(0, at - self._clock()) / 1e9):
-                return
-            if begins:
-                event = self.injector.start(number, self._schedule[number])
-                started.add(number)
-                # The duration counts from when the fault bit, however long that took.
-                ends = event.done + self._schedule[number].duration
-                heapq.heappush(moments, (ends, 0, number))
+        while (due := self._next()) is not None:
+            what, number = due
+            if what == ARM:
+                with self._changed:
+                    self._armed.append(Armed(number, self._schedule[number]))
+                continue
+            if what == START:
+                self._record(self._begin(number))
             else:
-                event = self.injector.stop(number)
-            self._record(event)
+                # A node may take seconds to start, and a transition not wait so long.
+                self._pending.add(self._undoing.submit(self._end, number))
+
+    def _end(self, number: int) -> None:
+        self._record(self.injector.stop(number))
+
+    def _begin(self, number: int) -> FaultEvent:
+        fault = self._schedule[number]
+        event = self.injector.start(number, fault)
+        shot = self._shots.pop(number, None)
+        if shot is not None:
+            event.detail["trigger"] = fault.trigger
+            shot.tell(event)
+        with self._changed:
+            # The duration counts from when the fault bit, however long that took.
+            self._plan(event.done + fault.duration, STOP, number)
+        return event
 
     def _record(self, event: FaultEvent) -> None:
-        if event.error is not None:
-            self.errors.append(f"{event.kind} {event.phase}: {event.error}")
-        try:
-            self._lines.write(event)
-        except StoreError as error:
-            self.failure = self.failure or error
+        with self._recording:
+            if event.error is not None:
+                self.errors.append(f"{event.kind} {event.phase}: {event.error}")
+            try:
+                self._lines.write(event)
+            except StoreError as error:
+                self.failure = self.failure or error

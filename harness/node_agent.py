@@ -5,9 +5,9 @@ it, so that a fault costs one round trip and no start of an interpreter. Standar
 only, for any Python >= 3.9. A request is ``{"do": name, ...}``; the answer is the
 evidence, or ``{"error": "one line"}``.
 
-A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``. The pid file
-holds pid and start time, and a signal goes only to the process that has both *and* whose
-command line is ``argv``.
+A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``, perhaps with
+``"env"`` and ``"clock"``. The pid file holds pid and start time, and a signal goes only to the
+process that has both *and* whose command line is ``argv``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from harness.node_clock import create_clock, last_traced, read_clock, set_clock
 
 TABLE = "kraftwreck"
 BATCH = struct.Struct(">qi11xi")
@@ -157,7 +159,8 @@ def spawn(service: Request) -> int:
             os.write(write, str(pid).encode())
             os.closerange(3, 64)
             os.chdir("/")
-            os.execv(service["argv"][0], service["argv"])  # noqa: S606 - an argument vector
+            env = {**os.environ, **service.get("env", {})}
+            os.execve(service["argv"][0], service["argv"], env)  # noqa: S606 - a vector
         except BaseException as error:
             os.write(2, f"{service['argv'][0]}: {error}\n".encode())
         finally:
@@ -219,10 +222,7 @@ def cut_power(request: Request) -> Evidence:
 def told_log_end(service: Request) -> int:
     """Return ``leo`` of the last whole line of the trace."""
     try:
-        with Path(service["trace"]).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
-            lines = file.read().split(b"\n")[:-1]
-        return int(json.loads(lines[-1])["leo"])
+        return int(last_traced(service["trace"])[0]["leo"])
     except (OSError, ValueError, LookupError):
         return -1
 
@@ -419,7 +419,7 @@ ACTIONS = {
     action.__name__: action
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
-        resume, image, drop, heal, dropped,
+        resume, image, drop, heal, dropped, create_clock, read_clock, set_clock,
     )
 }  # fmt: skip
 

@@ -7,13 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.deployment import Deployment
+from checkers.clocks import NodeClock
+from harness.deployment import LOGS, Deployment
 from harness.environment import ClockSetting, Evidence, Grudge
+from harness.follow import TraceFollowers
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
 from harness.remote_admin import RemoteAdmin
+from harness.system import Seen
 from harness.voter_changes import Members, VoterChange
 from harness.workload import Answer, Call
+from histories.trace import TraceEvent
 from nodes.consensus.endpoint import Endpoint
 from nodes.log.uuids import from_text
 
@@ -40,6 +44,10 @@ class RemoteEnvironment:
             for name in deployment.controllers
         }
         self._clients_lock = threading.Lock()
+        self._clocks_lock = threading.Lock()
+        self._samples: dict[str, list[tuple[int, int]]] = {name: [] for name in self.nodes}
+        self._offsets: dict[str, int] = {}
+        self._followers: TraceFollowers | None = None
         self._admin_clients = {
             name: KafkaClient(*deployment.address(name), "kraftwreck-admin")
             for name in deployment.controllers
@@ -77,12 +85,18 @@ class RemoteEnvironment:
         return self._admin.open
 
     def leader(self) -> str | None:
-        """Ask all controllers at once; return who claims the highest epoch, now or else lastly."""
+        """Return who leads the highest epoch, by the live traces if they are followed.
+
+        Otherwise all controllers are asked at once, and the last known claim counts when
+        nobody claims to lead: nodes that are paused take their time.
+        """
+        if self._followers is not None and self._claim is not None:
+            return self._claim[1]
         with self._clients_lock:
             claims = on_all(self.controllers, self._claimed_epoch)
         fresh = [(epoch, name) for name, epoch in claims.items() if epoch is not None]
         if fresh:
-            self._claim = max(fresh)
+            self._note_leader(*max(fresh))
         return self._claim[1] if self._claim else None
 
     def _claimed_epoch(self, name: str) -> int | None:
@@ -170,8 +184,62 @@ class RemoteEnvironment:
         return {node: self.deployment.replace_disk(node)}
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
-        """Refused (RemoteError): the nodes run by their hosts' own clocks."""
-        raise RemoteError(node, "the node was deployed without a clock of its own: add -n clock")
+        """Let the node's own clocks run as ``setting`` says; the host's are not touched.
+
+        The evidence tells how far ahead of the host's they were before: what the node wrote
+        into its trace, held against when the kernel says that it was written. Refused
+        (RemoteError) where the nodes were deployed without clocks of their own.
+        """
+        if not self.deployment.settings.own_clocks:
+            raise RemoteError(node, "the node was deployed without clocks of its own: -n clock")
+        evidence = self.deployment.set_clock(node, setting)
+        with self._clocks_lock:
+            self._samples[node].append((evidence["since_us"], evidence["mono_us"]))
+        return {node: evidence}
+
+    def clock_samples(self) -> dict[str, list[tuple[int, int]]]:
+        """Return (host's, node's) monotonic clocks in µs at every change, and now, of nodes
+        whose clocks were set."""
+        changed = [node for node in self.nodes if self._samples[node]]
+        now = on_all(changed, self.deployment.read_clock)
+        return {node: sorted({*self._samples[node], now[node]}) for node in changed}
+
+    # --- live traces ----------------------------------------------------------------------
+
+    def measure_clocks(self) -> dict[str, int]:
+        """Return every host's monotonic clock minus ours in µs; traces are dated by it."""
+        self._offsets = self.deployment.clock_offsets()
+        return self._offsets
+
+    def follow(self, seen: Seen) -> None:
+        """Call ``seen`` for what is traced from now on; :meth:`leader` goes by it too."""
+        self.unfollow()
+
+        def see(event: TraceEvent, host_us: int) -> None:
+            if event.state == "leader":
+                self._note_leader(event.epoch, event.node)
+            seen(event, self._when(event, host_us))
+
+        self._followers = TraceFollowers(self.deployment.remotes, f"{LOGS}/trace.jsonl", see)
+        self._followers.start()
+
+    def unfollow(self) -> None:
+        """Stop following the traces."""
+        if self._followers is not None:
+            self._followers.close()
+            self._followers = None
+
+    def _note_leader(self, epoch: int, node: str) -> None:
+        if self._claim is None or epoch >= self._claim[0]:
+            self._claim = (epoch, node)
+
+    def _when(self, event: TraceEvent, host_us: int) -> int:
+        """Return when an event happened, by our clock (µs): its node may go by another one."""
+        with self._clocks_lock:
+            samples = list(self._samples.get(event.node, ()))
+        happened = NodeClock(samples).time(event.mono) if samples else event.mono
+        # It had happened when the host passed it on, whatever clocks say.
+        return min(happened, host_us) - self._offsets.get(event.node, 0)
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         """Hand ``changes`` to the operator; RemoteError for a static quorum."""
@@ -211,6 +279,7 @@ class RemoteEnvironment:
 
     def close(self) -> None:
         """End the operator, with what is open left undone; close the connections to the nodes."""
+        self.unfollow()
         self._admin.close()
         for client in (*self._clients.values(), *self._admin_clients.values()):
             with contextlib.suppress(OSError):

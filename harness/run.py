@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from harness.interpreter import Client, Interpreter
 from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
-from harness.system import Deployed, System
+from harness.system import Deployed, Disturbed, Followed, System
 from harness.workload import ClientState, Workload
 from histories.fault import Fault
 from histories.parquet import convert_run
@@ -175,7 +176,8 @@ class TestRun:
             gateways=self._gateways(),
         )
         injector = self._make_injector(deployed.env, self._clock)
-        self._faults = FaultThread(self._schedule, injector, faults, self._clock)
+        self._faults = FaultThread(self._schedule, injector, faults, self._clock, self._nodes)
+        self._follow(deployed, self._faults)
         watch = _Watch(deployed)
         watch.start()
         self._interpreter.start()
@@ -184,6 +186,15 @@ class TestRun:
             self._wait(self._interpreter, self._faults, self._recorder, watch)
         finally:
             watch.stop()
+
+    def _follow(self, deployed: Deployed, faults: FaultThread) -> None:
+        """Let faults that wait for a transition see what the nodes trace."""
+        if not self._schedule:
+            return
+        if isinstance(deployed, Followed):
+            deployed.follow(lambda event, us: faults.see(event, us * 1000 - self._start_ns))
+        elif faults.has_triggers:
+            raise ValueError("faults wait for transitions, and this system shows none")
 
     def _gateways(self) -> tuple[str, ...]:
         """Return the brokers that writes go through: in half of the runs that have any."""
@@ -205,6 +216,8 @@ class TestRun:
             if now - shown >= PROGRESS_S:
                 shown = now
                 active = ", ".join(faults.injector.active) or "no faults"
+                if faults.waiting:
+                    active += f", {faults.waiting} armed"
                 self._say(f"{now:5.0f} s  {recorder.summary}  |  {watch.position}  |  {active}")
 
     def _wind_down(self) -> None:
@@ -216,6 +229,8 @@ class TestRun:
             self._say("healing")
             self._phase("heal", faults.heal)
             self._errors.extend(f"fault: {line}" for line in faults.errors)
+        if isinstance(deployed, Followed):
+            self._phase("traces", deployed.unfollow)
         self._phase("restore", lambda: self._restore(deployed))
         self._test["healed"] = self._clock()
         if interpreter is not None and self._recorder is not None:
@@ -223,10 +238,18 @@ class TestRun:
             self._phase("recovery", lambda: self._recovered(deployed))
             if not self._disk_full:
                 self._phase("final operations", self._final_operations)
+        if isinstance(deployed, Disturbed):
+            self._phase("clocks", partial(self._sample_clocks, deployed))
         self._phase("stop", deployed.stop)
         if not self._disk_full:
             self._say("collecting")
             self._phase("collect", lambda: deployed.collect(self._folder.path))
+
+    def _sample_clocks(self, deployed: Disturbed) -> None:
+        """Note how the clocks ran that were set: checkers translate by it."""
+        for node, samples in deployed.clock_samples().items():
+            clock = self._test["clock"][node]
+            clock["samples"] = [[host - clock["offset_us"], own] for host, own in samples]
 
     def _restore(self, deployed: Deployed) -> None:
         """Make sure that nothing stays broken, whatever the faults' own undoing achieved."""

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from harness.clusters.cluster import Host
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.options import RunOptions
+from histories.trace import TraceEvent
+
+Seen = Callable[[TraceEvent, int], None]
+"""Is told of a transition, and what the control node's monotonic clock (µs) read then."""
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A :class:`Deployed` whose nodes' traces can be seen while they are written."""
+
+    def follow(self, seen: Seen) -> None:
+        """Call ``seen`` for what nodes trace from now on, until :meth:`unfollow`.
+
+        Calls come from other threads, one at a time. What a host writes while it cannot be
+        reached may be missed; no error is raised for it.
+        """
+        ...
+
+    def unfollow(self) -> None:
+        """Stop; nothing is seen afterwards."""
+        ...
+
+
+@runtime_checkable
+class Disturbed(Protocol):
+    """A :class:`Deployed` whose nodes may have clocks of their own."""
+
+    def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Return, for nodes whose clocks were set, what they read when: pairs (the host's
+        monotonic clock, the node's), in microseconds, from the first change on to now."""
+        ...
 
 
 class Deployed(Protocol):

@@ -21,8 +21,8 @@ class Fault(msgspec.Struct, kw_only=True, frozen=True):
     random choice of this fault, so that a replay chooses the same).
 
     With a ``trigger`` such as ``"elected#2"`` the fault does not start at ``at``: from then
-    on it waits for the second transition of that name seen in any node's trace. Only the
-    simulator can do this; see ``harness.triggers`` for the names, and for the targets
+    on it waits for the second transition of that name seen in any node's trace, which
+    on hosts is followed live. See ``harness.triggers`` for the names, and for the targets
     ``"@"`` (the node that made the transition) and ``"@leader"``.
     """
 

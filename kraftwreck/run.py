@@ -20,11 +20,11 @@ from harness.patched_nodes import patch_of, patched_tree
 from harness.run import Outcome, TestRun
 from histories.store import StoreError
 from histories.verdict import CheckerResult, Verdict
+from kraftwreck.campaign import plan_faults
 from kraftwreck.judge import judge, show_verdict
 from kraftwreck.spark_tables import SparkTables
 from nemesis import registry as faults_registry
 from nemesis.inject import Injector
-from nemesis.schedule import plan
 from systems import registry as systems_registry
 from workloads import registry as workloads_registry
 
@@ -212,13 +212,7 @@ def _on_hosts(options: RunOptions, cluster: Cluster, tree: Path, tables: SparkTa
         options,
         system=systems_registry.find(options.system),
         workload=workloads_registry.find(options.workload),
-        schedule=plan(
-            options.faults,
-            options.seed,
-            options.time_limit_s,
-            options.node_names,
-            brokers=options.brokers,
-        ),
+        schedule=plan_faults(replace(options, brokers=0), options.brokers),
         injector=Injector,
         cluster=cluster,
         say=say,

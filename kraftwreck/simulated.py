@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from harness.options import RunOptions, repeat_command
 from harness.run import Outcome
 from harness.simulated import simulate
 from harness.simulated_store import options_of, save
+from kraftwreck.campaign import plan_faults
 from nemesis.inject import Injector
-from nemesis.schedule import plan
 from workloads.registry import find
 
 
@@ -43,13 +44,7 @@ def simulated_run(options: RunOptions, tree: Path) -> Outcome:
 
 def _simulate(options: RunOptions) -> Path:
     workload = find(options.workload)
-    schedule = plan(
-        options.faults,
-        options.seed,
-        options.time_limit_s,
-        options.node_names,
-        brokers=options.brokers,
-    )
+    schedule = plan_faults(replace(options, brokers=0), options.brokers)
     result = simulate(options, workload, schedule, Injector)
     return save(options, workload, result, repeat=repeat_command(options))
 

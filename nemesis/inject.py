@@ -33,8 +33,8 @@ class _Active:
 class Injector:
     """Starts and stops faults on ``env``; ``clock`` tells ns since the start of the test.
 
-    Safe to call from two threads (the nemesis' and the one that heals at the end). Calls
-    are synchronous, so the simulator uses the same object.
+    Safe to call from several threads: a node that takes its time to start again holds up no
+    other fault. Calls are synchronous, so the simulator uses the same object.
     """
 
     def __init__(self, env: Environment, clock: Callable[[], int]) -> None:
@@ -97,12 +97,16 @@ class Injector:
             entry.errors = []
             detail: dict[str, Any] = {}
             evidence: dict[str, Any] = {}
+            held: list[str] = []
             if entry.family.action == "cut":
                 self._apply_grudges(entry, evidence)
-            elif entry.family.action == "members":
+            elif _keeps_down(entry) or _keeps_paused(entry):
+                held = self._held_by(entry, detail)
+        if held:
+            self._relieve(entry, held, evidence)
+        with self._lock:
+            if entry.family.action == "members":
                 self._restore_members(entry, detail, evidence)
-            else:
-                self._relieve(entry, detail, evidence)
             return self._event(number, entry, "stop", begun, detail, evidence)
 
     def heal_all(self) -> list[FaultEvent]:
@@ -147,7 +151,8 @@ class Injector:
                 struck.append(node)
         self._each(entry, struck, end if kill else self._env.pause, evidence)
 
-    def _relieve(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
+    def _held_by(self, entry: _Active, detail: dict[str, Any]) -> list[str]:
+        """Return the nodes that nothing but this fault, which ends, keeps down or paused."""
         kill = entry.family.action != "pause"
         affected = self._down if kill else self._stopped
         wanted_elsewhere = {
@@ -164,8 +169,14 @@ class Injector:
                 detail.setdefault("skipped", {})[node] = "held by another fault"
             else:
                 held.append(node)
-        undo = self._env.start if kill else self._env.resume
-        affected -= self._each(entry, held, undo, evidence)
+        return held
+
+    def _relieve(self, entry: _Active, held: Sequence[str], evidence: dict[str, Any]) -> None:
+        """Start or resume ``held``, without the lock: they count as down until they are up."""
+        kill = entry.family.action != "pause"
+        relieved = self._each(entry, held, self._env.start if kill else self._env.resume, evidence)
+        with self._lock:
+            (self._down if kill else self._stopped).difference_update(relieved)
 
     # --- voters ---------------------------------------------------------------------------
 
@@ -213,11 +224,9 @@ class Injector:
     def _restore_members(
         self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
     ) -> None:
-        """Start the machines that were replaced; let the targets vote again."""
+        """Let the targets vote again."""
         shape = entry.family.shapes[entry.fault.shape]
         assert isinstance(shape, MembershipShape)
-        if shape.start == "wipe":
-            self._relieve(entry, detail, evidence)
         changes = shape.last(entry.targets)
         if changes:
             self._call(entry, "voters", partial(self._env.change_voters, changes), evidence)

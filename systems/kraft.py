@@ -17,7 +17,7 @@ from harness.kafka_client import KafkaClient
 from harness.options import CONTROLLER, DYNAMIC, RunOptions
 from harness.remote import RemoteError, on_all
 from harness.remote_environment import RemoteEnvironment
-from harness.system import Deployed
+from harness.system import Deployed, Seen
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 _WHO_LEADS: dict[str, Any] = {
@@ -58,7 +58,19 @@ class KraftDeployment:
 
     def clocks(self) -> Mapping[str, int]:
         """Return each host's monotonic clock minus ours, in microseconds."""
-        return self.deployment.clock_offsets()
+        return self._remote.measure_clocks()
+
+    def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Return how the clocks of nodes ran that were set."""
+        return self._remote.clock_samples()
+
+    def follow(self, seen: Seen) -> None:
+        """Call ``seen`` for what the nodes trace from now on."""
+        self._remote.follow(seen)
+
+    def unfollow(self) -> None:
+        """Stop following the traces."""
+        self._remote.unfollow()
 
     def position(self) -> str:
         """Return who leads the highest epoch right now."""
@@ -166,6 +178,7 @@ class Kraft:
             combined=options.combined,
             dynamic=options.quorum == DYNAMIC,
             write_loss="power" in options.faults,
+            own_clocks="clock" in options.faults,
         )
         deployment = Deployment(hosts, settings)
         try:

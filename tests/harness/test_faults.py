@@ -1,0 +1,205 @@
+"""The nemesis thread: faults by time, faults by transition, and both undone at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.faults import FaultThread
+from harness.triggers import DELAYS_US, delay_us
+from histories.fault import Fault, FaultEvent
+from histories.reading import read_faults
+from histories.store import JsonLines
+from histories.trace import TraceEvent
+
+MS = 1_000_000
+
+
+class Injector:
+    """Notes what it is told; ending a fault takes ``ending_s``."""
+
+    def __init__(self, clock: Callable[[], int], ending_s: float = 0.0) -> None:
+        self.clock = clock
+        self.ending_s = ending_s
+        self.begun: list[tuple[int, tuple[str, ...]]] = []
+        self.ended: list[int] = []
+        self.open: dict[int, Fault] = {}
+
+    @property
+    def active(self) -> list[str]:
+        return [fault.kind for fault in self.open.values()]
+
+    def start(self, number: int, fault: Fault) -> FaultEvent:
+        self.begun.append((number, fault.targets))
+        self.open[number] = fault
+        return self._event(number, fault, "start")
+
+    def stop(self, number: int) -> FaultEvent:
+        time.sleep(self.ending_s)
+        self.ended.append(number)
+        return self._event(number, self.open.pop(number), "stop")
+
+    def heal_all(self) -> list[FaultEvent]:
+        return [self.stop(number) for number in list(self.open)]
+
+    def _event(self, number: int, fault: Fault, phase: str) -> FaultEvent:
+        now = self.clock()
+        return FaultEvent(
+            id=number,
+            phase="start" if phase == "start" else "stop",
+            kind=fault.kind,
+            shape=fault.shape,
+            targets=list(fault.targets),
+            time=now,
+            done=now,
+        )
+
+
+def draw_with(delay: int) -> int:
+    """Return a draw by which a fault strikes ``delay`` microseconds after its trigger."""
+    assert delay in DELAYS_US
+    plain = Fault(at=0, kind="kill", shape="one", duration=0, draw=0)
+    for number in range(1000):
+        fault = Fault(at=0, kind=plain.kind, shape=plain.shape, duration=0, draw=number)
+        if delay_us(fault) == delay:
+            return number
+    raise AssertionError(f"no draw delays by {delay} us")
+
+
+def fault(
+    at: int, trigger: str | None = None, *targets: str, last: int = 0, wait: int = 0
+) -> Fault:
+    return Fault(
+        at=at * MS,
+        kind="kill",
+        shape="one",
+        duration=last * MS,
+        draw=draw_with(wait),
+        targets=targets,
+        trigger=trigger,
+    )
+
+
+def traced(node: str, kind: str, state: str = "leader", leader: int = 1) -> TraceEvent:
+    return TraceEvent(
+        node=node, incarnation=1, seq=7, mono=0, wall=0, kind=kind, state=state, epoch=4,
+        leader=leader, voted=-1, leo=0, hw=0,
+    )  # fmt: skip
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.begun_ns = time.monotonic_ns()
+        self.path = folder / "faults.jsonl"
+        self.lines = JsonLines(self.path)
+        self.injector = Injector(self.clock)
+        self.threads: list[FaultThread] = []
+
+    def clock(self) -> int:
+        return time.monotonic_ns() - self.begun_ns
+
+    def run(self, *schedule: Fault) -> FaultThread:
+        thread = FaultThread(schedule, self.injector, self.lines, self.clock, ("n1", "n2", "n3"))
+        self.threads.append(thread)
+        thread.start()
+        return thread
+
+    def events(self) -> list[FaultEvent]:
+        self.lines.close()
+        return read_faults(self.path.parent)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    for thread in made.threads:
+        thread.heal(1.0)
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 5.0
+    while not true():
+        assert time.monotonic() < deadline, "nothing happened in 5 s"
+        time.sleep(0.002)
+
+
+def test_a_timed_fault_begins_and_ends_by_the_clock(bench: Bench) -> None:
+    bench.run(fault(20, None, "n2", last=30))
+    until(lambda: bench.injector.ended)
+    start, stop = bench.events()
+    assert start.time >= 20 * MS
+    assert stop.time >= start.done + 30 * MS
+    assert "trigger" not in start.detail
+
+
+def test_a_triggered_fault_waits_for_its_time_and_then_for_its_transition(bench: Bench) -> None:
+    thread = bench.run(fault(30, "elected#2", "@", last=1))
+    assert thread.has_triggers
+    thread.see(traced("n3", "elected"), bench.clock())  # before it is armed: does not count
+    until(lambda: thread.waiting)
+    thread.see(traced("n3", "elected"), bench.clock())
+    thread.see(traced("n3", "hw"), bench.clock())
+    assert not bench.injector.begun
+    thread.see(traced("n2", "elected"), bench.clock())
+    until(lambda: bench.injector.ended)
+    assert bench.injector.begun == [(0, ("n2",))]
+
+
+def test_the_delay_from_the_transition_to_the_fault_is_told(bench: Bench) -> None:
+    thread = bench.run(fault(0, "grant", "@leader", wait=30_000))
+    until(lambda: thread.waiting)
+    happened = bench.clock() - 5 * MS  # it took 5 ms to be seen
+    thread.see(traced("n2", "grant", "follower", leader=3), happened)
+    until(lambda: bench.injector.ended)
+    start, _ = bench.events()
+    assert start.targets == ["n3"]
+    assert start.detail["trigger"] == "grant"
+    told = start.evidence["trigger"]
+    assert told["transition"] == ["n2", 1, 7]
+    assert told["at"] == happened
+    assert told["delay_us"] == 30_000
+    assert 5_000 <= told["seen_after_us"] < 30_000
+    assert 30_000 <= told["begun_after_us"] <= told["done_after_us"]
+
+
+def test_a_node_that_takes_long_to_start_holds_up_no_trigger(bench: Bench) -> None:
+    bench.injector.ending_s = 0.5
+    thread = bench.run(fault(0, None, "n1", last=1), fault(1, "claim", "@"))
+    until(lambda: thread.waiting and bench.injector.begun)
+    time.sleep(0.05)
+    thread.see(traced("n3", "claim"), bench.clock())
+    until(lambda: len(bench.injector.begun) == 2)
+    assert not bench.injector.ended
+
+
+def test_healing_disarms_what_waits_and_undoes_what_is_in_force(bench: Bench) -> None:
+    thread = bench.run(fault(0, None, "n1", last=60_000), fault(0, "elected", "@"))
+    until(lambda: thread.waiting and bench.injector.begun)
+    thread.heal()
+    thread.see(traced("n3", "elected"), bench.clock())
+    assert bench.injector.ended == [0]
+    assert [event.phase for event in bench.events()] == ["start", "stop"]
+    assert not any(t.name == "nemesis" for t in threading.enumerate())
+
+
+def test_healing_waits_for_what_is_on_its_way_to_end(bench: Bench) -> None:
+    bench.injector.ending_s = 0.3
+    thread = bench.run(fault(0, None, "n1"))
+    until(lambda: bench.injector.begun)
+    time.sleep(0.05)
+    thread.heal()
+    assert bench.injector.ended == [0]
+
+
+def test_a_schedule_that_only_waits_ends_when_it_is_healed(bench: Bench) -> None:
+    thread = bench.run(fault(0, "truncate", "@"))
+    until(lambda: thread.waiting)
+    begun = time.monotonic()
+    thread.heal()
+    assert time.monotonic() - begun < 1.0
+    assert not bench.events()
