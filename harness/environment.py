@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from harness.voter_changes import VoterChange
+from histories.disturbance import Disturbance
 
 Grudge = Mapping[str, frozenset[str]]
 """For each node, the nodes whose packets it drops on arrival (Jepsen's grudge)."""
@@ -93,6 +94,13 @@ class Environment(Protocol):
 
     def wipe(self, node: str) -> Evidence:
         """Give the node, which is down, an empty disk with a new directory id."""
+        ...
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
+        """Let messages between nodes suffer what is ``wanted``, and nothing else, from now on.
+
+        The evidence says how many messages suffered what since this was last asked for.
+        """
         ...
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:

@@ -17,6 +17,7 @@ from harness.remote_admin import RemoteAdmin
 from harness.system import Seen
 from harness.voter_changes import Members, VoterChange
 from harness.workload import Answer, Call
+from histories.disturbance import Disturbance
 from histories.trace import TraceEvent
 from nodes.consensus.endpoint import Endpoint
 from nodes.log.uuids import from_text
@@ -182,6 +183,12 @@ class RemoteEnvironment:
     def wipe(self, node: str) -> Evidence:
         """Remove the data directory and format a new one; evidence: both directory ids."""
         return {node: self.deployment.replace_disk(node)}
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
+        """Refused (RemoteError) unless nothing is wanted: only the simulator can."""
+        if wanted:
+            raise RemoteError("the network", "the fault family network works in the simulator only")
+        return {}
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
         """Let the node's own clocks run as ``setting`` says; the host's are not touched.

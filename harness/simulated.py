@@ -26,6 +26,7 @@ from histories.fault import Fault, FaultEvent
 from histories.operation import Op
 from histories.trace import TraceEvent
 from nodes.draw import draw
+from simulation.disturbed import LATEST
 from simulation.failures import Failure
 from simulation.fence import fence
 from simulation.invariants import Invariants
@@ -132,6 +133,7 @@ def simulate(
         failed = watch.failures.__bool__ if eager else None
         world.run(limit, stop=failed)
         planned.heal()
+        world.wires.stop_damaging()
         for name in names:
             world.resume(name)
             world.start(name)
@@ -252,6 +254,7 @@ def _describe(
             "quorum": "dynamic" if cluster.knobs.dynamic else "static",
             "first_voters": list(cluster.first_voters or cluster.configured_voters),
             "power_loss": cluster.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
+            "late_us": LATEST if any(f.kind == "network" for f in schedule) else 0,
             "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
         },
         "options": options.as_json(),

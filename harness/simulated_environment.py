@@ -9,6 +9,7 @@ from harness.environment import ClockSetting, Environment, Evidence, Grudge
 from harness.simulated_admin import VirtualAdmin
 from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
 from harness.voter_changes import Members, VoterChange
+from histories.disturbance import Disturbance
 from histories.trace import TraceEvent
 from nodes.draw import draw
 from nodes.log.snapshots import snapshot_name
@@ -99,6 +100,10 @@ class SimulatedEnvironment(Environment):
         disk = self._cluster.new_disk(self._cluster.ids[node])
         self._world.wipe(node, disk)
         return {node: {"wiped": True, "directory": to_text(disk.directory)}}
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
+        before = self._world.disturb(wanted)
+        return {"network": {"disturbances": len(wanted), "before": before}}
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
         world = self._world

@@ -122,6 +122,8 @@ def cli(
         systems_registry.find(chosen.system)
         workloads_registry.find(chosen.workload)
         options, where = _place(chosen, nodes)
+        if where is not None:
+            faults_registry.check_hosts(chosen.faults)
         with _tree(options) as tree:
             sys.exit(_test(options, where, tree, as_json))
     except OptionError as error:

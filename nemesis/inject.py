@@ -10,13 +10,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from harness.environment import Environment, Grudge
+import msgspec
+
+from harness.environment import ClockSetting, Environment, Grudge
+from histories.disturbance import Disturbance
 from histories.fault import Fault, FaultEvent
+from nemesis.clocks import ClockShape, together
 from nemesis.membership import MembershipShape
+from nemesis.network import NetworkShape
 from nemesis.partitions import union
 from nemesis.registry import Family, families, of_brokers
 
@@ -27,6 +32,8 @@ class _Active:
     family: Family
     targets: tuple[str, ...]
     grudge: Grudge
+    disturbances: list[Disturbance] = field(default_factory=list)
+    clock: ClockSetting | None = None
     errors: list[str] = field(default_factory=list)
 
 
@@ -45,6 +52,8 @@ class Injector:
         self._down: set[str] = set()
         self._stopped: set[str] = set()
         self._cut = False
+        self._disturbed = False
+        self._skewed: set[str] = set()
         self._ended: list[dict[str, Any]] = []
 
     @property
@@ -85,6 +94,10 @@ class Injector:
                 self._apply_grudges(entry, evidence)
             elif members:
                 self._change_members(entry, detail, evidence)
+            elif family.action == "disturb":
+                self._start_disturbing(entry, detail, evidence)
+            elif family.action == "clock":
+                self._start_skewing(entry, detail, evidence)
             else:
                 self._strike(entry, detail, evidence)
             return self._event(number, entry, "start", begun, detail, evidence)
@@ -107,13 +120,17 @@ class Injector:
         with self._lock:
             if entry.family.action == "members":
                 self._restore_members(entry, detail, evidence)
+            elif entry.family.action == "disturb":
+                self._disturb(entry, evidence)
+            elif entry.family.action == "clock":
+                self._set_clocks(entry, entry.targets, evidence)
             return self._event(number, entry, "stop", begun, detail, evidence)
 
     def heal_all(self) -> list[FaultEvent]:
         """End every fault, trying once more what could not be undone."""
         with self._lock:
             events = [self.stop(number) for number in list(self._active)]
-            if self._cut or self._down or self._stopped:
+            if self._cut or self._down or self._stopped or self._disturbed or self._skewed:
                 events.append(self._heal_rest())
             return events
 
@@ -178,6 +195,46 @@ class Injector:
         with self._lock:
             (self._down if kill else self._stopped).difference_update(relieved)
 
+    # --- messages and clocks ------------------------------------------------------------
+
+    def _start_disturbing(
+        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+    ) -> None:
+        shape = entry.family.shapes[entry.fault.shape]
+        assert isinstance(shape, NetworkShape)
+        if entry.targets:
+            nodes = tuple(self._env.nodes)
+            entry.disturbances = shape.disturbances(nodes, entry.targets, entry.fault.draw)
+        detail["disturbances"] = msgspec.to_builtins(entry.disturbances)
+        self._disturb(entry, evidence)
+
+    def _disturb(self, entry: _Active, evidence: dict[str, Any]) -> None:
+        """Let messages suffer what all active faults ask for."""
+        wanted = [each for a in self._active.values() for each in a.disturbances]
+        self._disturbed = True
+        if self._call(entry, "disturb", partial(self._env.disturb, wanted), evidence):
+            self._disturbed = bool(wanted)
+
+    def _start_skewing(
+        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+    ) -> None:
+        shape = entry.family.shapes[entry.fault.shape]
+        assert isinstance(shape, ClockShape)
+        entry.clock = shape.setting(entry.fault.draw)
+        detail["clock"] = asdict(entry.clock)
+        self._set_clocks(entry, entry.targets, evidence)
+
+    def _set_clocks(self, entry: _Active, nodes: Sequence[str], evidence: dict[str, Any]) -> None:
+        """Set the clocks of ``nodes`` to what all active faults ask for."""
+        active = [a for a in self._active.values() if a.clock is not None]
+        for node in nodes:
+            settings = [a.clock for a in active if node in a.targets and a.clock is not None]
+            setting = together(settings)
+            self._skewed.add(node)
+            done = self._call(entry, node, partial(self._env.set_clock, node, setting), evidence)
+            if done and setting == ClockSetting():
+                self._skewed.discard(node)
+
     # --- voters ---------------------------------------------------------------------------
 
     def _change_members(
@@ -238,12 +295,15 @@ class Injector:
     def _heal_rest(self) -> FaultEvent:
         """Undo what an earlier attempt could not, as an event of its own (id -1)."""
         begun = self._clock()
-        held = tuple(sorted(self._down | self._stopped))
+        held = tuple(sorted(self._down | self._stopped | self._skewed))
         fault = Fault(at=begun, kind="heal", shape="rest", duration=0, draw=0)
         entry = _Active(fault, Family("heal", "", "cut", {}), held, {})
         evidence: dict[str, Any] = {}
         if self._cut and self._call(entry, "heal", self._env.heal, evidence):
             self._cut = False
+        if self._disturbed:
+            self._disturb(entry, evidence)
+        self._set_clocks(entry, sorted(self._skewed), evidence)
         for affected, undo in ((self._stopped, self._env.resume), (self._down, self._env.start)):
             affected -= self._each(entry, sorted(affected), undo, evidence)
         return self._event(-1, entry, "stop", begun, {}, evidence)

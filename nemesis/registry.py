@@ -14,12 +14,14 @@ from typing import Literal
 
 from harness.environment import Grudge
 from harness.options import OptionError
+from nemesis.clocks import CLOCKS, ClockShape
 from nemesis.membership import MEMBERSHIPS, MembershipShape
+from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
 from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
 
-Action = Literal["cut", "kill", "power", "pause", "members"]
-Shape = PartitionShape | ProcessShape | MembershipShape
+Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock"]
+Shape = PartitionShape | ProcessShape | MembershipShape | NetworkShape | ClockShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Family:
     """One kind of fault: what it does to a cluster, and the shapes it comes in.
 
     ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
-    :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones.
+    :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
+    :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones.
     """
 
     name: str
@@ -67,6 +70,8 @@ _OURS = (
     Family("pause", "SIGSTOP the process, SIGCONT it later", "pause", PAUSES),
     Family("power", "cut the power: what was not flushed is lost", "power", POWER),
     Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS),
+    Family("network", "slow, lose, repeat and reorder messages", "disturb", NETWORKS),
+    Family("clock", "put clocks ahead or back, let them drift", "clock", CLOCKS),
 )
 
 
@@ -102,3 +107,10 @@ def check_static(names: Sequence[str]) -> None:
     for name in names:
         if families()[name].action == "members":
             raise OptionError(f"the fault {name!r} changes voters: add --quorum dynamic")
+
+
+def check_hosts(names: Sequence[str]) -> None:
+    """Raise :class:`OptionError` for a family among ``names`` that real hosts cannot do."""
+    for name in names:
+        if families()[name].action == "disturb":
+            raise OptionError(f"the fault {name!r} works in the simulator only: add -c sim")

@@ -28,6 +28,8 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     chance, in percent, that a message which met a cut link is delivered after the heal, as
     TCP may, instead of being lost; ``retransmit_max`` is how long after the heal at most.
     ``power_loss`` is the chance, in percent, that a kill also loses what was not flushed.
+    With ``wire`` quorum RPCs pass through the bytes of the protocol; ``flip`` is the chance,
+    in per mille, that an answer with records arrives with a damaged byte.
     ``slow_disk`` is the id of a node whose fsync takes ``slow_factor`` times longer, 0 for
     none. ``segment_bytes`` is the size of the log's files.
 
@@ -47,6 +49,8 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     power_loss: int = 0
     retransmit: int = 50
     retransmit_max: int = 1_000_000
+    wire: bool = False
+    flip: int = 0
     mono_spread: int = 10_000_000_000
     wall_spread: int = 2_000_000
     segment_bytes: int = 1 << 30
@@ -126,6 +130,8 @@ def draw_knobs(
         power_loss=_pick([0, 0, 50, 100], seed, "power-loss"),
         retransmit=_pick([0, 50, 100], seed, "retransmit"),
         retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
+        wire=draw_below(6, seed, "knob", "wire") == 0,
+        flip=_pick([0, 0, 0, 0, 0, 0, 5, 30, 100], seed, "flip"),
         segment_bytes=_pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
         dynamic=dynamic,
         first_voters=_pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,

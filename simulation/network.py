@@ -2,11 +2,13 @@
 
 Hosts are numbered: nodes by their ids from 1, clients below 0. The receiver drops what it
 holds a grudge against, so a cut may be one-way. Clients are never cut off: they run on the
-control host.
+control host. What faults of the family ``network`` do to messages is in
+:mod:`simulation.disturbed`; a network that nothing disturbs never asks there.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,9 @@ from typing import Any
 from nodes.consensus.kraft.messages import Request, Response
 from nodes.draw import draw
 from simulation.knobs import Knobs
+
+_NUMBERS = 8
+"""Random numbers taken from one hash."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +53,16 @@ class Rpc:
     answer: Response | dict[str, Any] | None = None
 
 
+@dataclass(slots=True, eq=False)
+class _Link:
+    """One direction between two hosts: messages so far, when the last arrives, and random
+    numbers for the next ones."""
+
+    count: int = 0
+    last: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class Network:
     """Who hears whom, and how long it takes. Times are microseconds of virtual time."""
@@ -59,8 +74,7 @@ class Network:
     held: list[tuple[str, Rpc]] = field(default_factory=list)
     """(event kind, message) waiting for a heal, in the order they met the cut."""
     _grudges: dict[int, frozenset[int]] = field(default_factory=dict)
-    _counts: dict[tuple[int, int], int] = field(default_factory=dict)
-    _last: dict[tuple[int, int], int] = field(default_factory=dict)
+    _links: dict[tuple[int, int], _Link] = field(default_factory=dict)
 
     def cut(self, grudges: Mapping[int, Set[int]]) -> None:
         """Add ``grudges``: receiver → the senders it drops from now on."""
@@ -86,26 +100,50 @@ class Network:
         """Whether a connection between the two can be made now."""
         return self.hears(one, other) and self.hears(other, one)
 
-    def arrival(self, now: int, source: int, destination: int) -> int:
-        """Return when a message sent ``now`` arrives; never before an earlier one."""
-        link = (source, destination)
-        count = self._counts.get(link, 0)
-        self._counts[link] = count + 1
-        number = draw(self.seed, "net", source, destination, count)
-        low, high = self.knobs.latency_min, self.knobs.latency_max
+    def arrival(
+        self, now: int, source: int, destination: int, extra: int = 0, *, ordered: bool = True
+    ) -> int:
+        """Return when a message sent ``now`` arrives, which takes ``extra`` longer than usual.
+
+        Never before an earlier ``ordered`` one, unless it is not to be ordered itself.
+        """
+        link = self._links.get((source, destination))
+        if link is None:
+            link = self._links[source, destination] = _Link()
+        numbers = link.numbers
+        if not numbers:
+            self._draw(link, source, destination)
+        link.count += 1
+        number = numbers.pop()
+        knobs = self.knobs
+        low, high = knobs.latency_min, knobs.latency_max
         # Most messages are quick; one in eight takes anything up to the maximum.
         span = high - low if number & 7 == 0 else (high - low) >> 3
-        at = now + low + (number >> 3) % (span + 1)
-        last = self._last.get(link, 0)
-        if at <= last:
-            at = last + 1
-        self._last[link] = at
+        at = now + extra + low + (number >> 3) % (span + 1)
+        if ordered:
+            if at <= link.last:
+                at = link.last + 1
+            link.last = at
         return at
+
+    def sent(self, source: int, destination: int) -> int:
+        """Return how many messages have been sent on a link."""
+        link = self._links.get((source, destination))
+        return 0 if link is None else link.count
+
+    def _draw(self, link: _Link, source: int, destination: int) -> None:
+        """Draw the numbers of the next messages of a link, all of them from one hash."""
+        text = f"{self.seed}\x1fnet\x1f{source}\x1f{destination}\x1f{link.count}"
+        digest = hashlib.blake2b(text.encode(), digest_size=8 * _NUMBERS).digest()
+        link.numbers.extend(
+            int.from_bytes(digest[at : at + 8], "big") for at in range(0, 8 * _NUMBERS, 8)
+        )
 
     def reset_link(self, one: int, other: int) -> None:
         """Forget the order between two hosts: their connection is gone."""
-        self._last.pop((one, other), None)
-        self._last.pop((other, one), None)
+        for pair in ((one, other), (other, one)):
+            if pair in self._links:
+                self._links[pair].last = 0
 
     def lose(self, kind: str, rpc: Rpc, receiver: int) -> None:
         """A message met a cut: hold it for a retransmission after the heal, or lose it."""

@@ -24,11 +24,21 @@ from nodes.consensus.effects import (
     SnapshotReply,
 )
 from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import ApiVersionsRequest, ApiVersionsResponse, Response
+from nodes.consensus.kraft.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchSnapshotResponse,
+    QuorumResponse,
+    Response,
+)
+from nodes.draw import draw
 from nodes.protocol.apis import SUPPORTED
 from nodes.protocol.codec import ProtocolError, decode, encode
 from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from simulation.calls import Calls, answer_body
+from simulation.damage import damaged
+from simulation.disturbed import Disturbances, copy_of
+from simulation.encoding import carried_answer, carried_request
 from simulation.host import ClientCall, Host
 from simulation.knobs import Knobs
 from simulation.network import ApiMessage, Network, Rpc
@@ -43,7 +53,8 @@ class Wires:
     ``calls`` are those of clients. ``on_reply`` is told of each answer a node gives to a
     quorum request of another, ``on_api_reply`` of each to another request of a node,
     ``on_client_reply`` of each to a client's. A host's open requests are known by correlation
-    id, those that are none of the quorum by its complement.
+    id, those that are none of the quorum by its complement. ``flips`` is the chance, in per
+    mille, that an answer with records arrives with a damaged byte.
     """
 
     def __init__(
@@ -55,6 +66,7 @@ class Wires:
         deliver: Callable[[Host, Event], None],
     ) -> None:
         self.network = Network(seed, knobs)
+        self.disturbances = Disturbances(self.network)
         self.calls = Calls(time, hosts, deliver, self._token)
         self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
         self.on_api_reply: list[Callable[[Host, Rpc, dict[str, Any]], None]] = []
@@ -65,6 +77,7 @@ class Wires:
         self._knobs = knobs
         self._deliver = deliver
         self._tokens = 0
+        self.flips = knobs.flip
         time.register("request", NET, self._on_request)
         time.register("response", NET, self._on_response)
         time.register("failed", NET, self._on_failed)
@@ -86,6 +99,8 @@ class Wires:
             asked = _api_message("ApiVersions", {}, quorum=True)
             self._send(host, target, effect.destination, effect.correlation, asked)
         else:
+            if self._knobs.wire:
+                message = carried_request(host.id, effect.correlation, message)
             self._send(host, target, effect.destination, effect.correlation, message)
 
     def send_api(self, host: Host, effect: SendApi) -> None:
@@ -115,7 +130,22 @@ class Wires:
         if target.node is None and self.network.connected(host.id, target.id):
             time.schedule(time.now + 2 * self._knobs.latency_min, "failed", rpc)
             return
-        time.schedule(self.network.arrival(time.now, host.id, target.id), "request", rpc)
+        if self.disturbances.rules:
+            self._travel("request", rpc, host.id, target.id)
+        else:
+            time.schedule(self.network.arrival(time.now, host.id, target.id), "request", rpc)
+
+    def _travel(self, kind: str, rpc: Rpc, source: int, destination: int) -> None:
+        """Send a request or an answer on its way while something is disturbed."""
+        time = self._time
+        fate = self.disturbances.fate(time.now, kind, rpc, source, destination)
+        if fate.arrival >= 0:
+            time.schedule(fate.arrival, kind, rpc)
+        if fate.reset >= 0:
+            self.network.reset_link(source, destination)
+            time.schedule(fate.reset, "failed", rpc)
+        if fate.copy >= 0:
+            time.schedule(fate.copy, kind, copy_of(rpc))
 
     def _on_request(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         host = self._hosts[rpc.destination]
@@ -167,8 +197,28 @@ class Wires:
             for told in self.on_reply:
                 told(host, target, effect)
             target.answer = effect.message
-        arrival = self.network.arrival(self._time.now, host.id, target.source)
-        self._time.schedule(arrival, "response", target)
+            if self._knobs.wire or self.flips:
+                self._carry_answer(host, target, effect.message)
+        if self.disturbances.rules:
+            self._travel("response", target, host.id, target.source)
+        else:
+            arrival = self.network.arrival(self._time.now, host.id, target.source)
+            self._time.schedule(arrival, "response", target)
+
+    def _carry_answer(self, host: Host, rpc: Rpc, message: QuorumResponse) -> None:
+        """Put an answer into ``rpc`` as it comes out at the other end."""
+        answer: Response = message
+        if self.flips:
+            number = draw(self.network.seed, "flip", host.id, rpc.source, rpc.correlation)
+            if number % 1000 < self.flips:
+                answer = damaged(answer, number, _file_of(host, message))
+                if answer is not message:
+                    self._time.fact(f"flip {host.id} {rpc.source} {rpc.correlation}")
+        if self._knobs.wire:
+            assert not isinstance(rpc.message, ApiMessage)
+            assert not isinstance(answer, ApiVersionsResponse)
+            answer = carried_answer(rpc.message, rpc.correlation, answer)
+        rpc.answer = answer
 
     def _on_response(self, rpc: Rpc, _b: Any, _c: Any) -> None:
         if not self.network.hears(rpc.source, rpc.destination):
@@ -223,6 +273,10 @@ class Wires:
             return False, asked.source
         return True, asked.client
 
+    def stop_damaging(self) -> None:
+        """From now on every byte arrives as it was sent."""
+        self.flips = 0
+
     def heal(self) -> dict[int, int]:
         """Undo all cuts; return how many messages each node dropped, by its id."""
         dropped = dict(self.network.dropped)
@@ -269,6 +323,14 @@ def _versions(body: dict[str, Any]) -> Response:
         if feature["name"] == KRAFT_FEATURE:
             low, high = feature["min_version"], feature["max_version"]
     return ApiVersionsResponse(body["error_code"], low, high)
+
+
+def _file_of(host: Host, message: QuorumResponse) -> bytes:
+    """Return the snapshot that an answer to FetchSnapshot is a piece of."""
+    if not isinstance(message, FetchSnapshotResponse) or not message.data:
+        return b""
+    name = message.snapshot_end, message.snapshot_epoch
+    return host.disk.read_snapshot(name, 0, message.size) or b""
 
 
 def _with_piece(host: Host, effect: SnapshotReply) -> Reply:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
+from histories.disturbance import Disturbance
 from histories.trace import TraceEvent
 from nodes.consensus.effects import (
     ApiReply,
@@ -227,6 +228,14 @@ class World(Timeline):
         self.fact("heal")
         dropped = self.wires.heal()
         return {host.name: dropped.get(host.id, 0) for host in self.hosts}
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> dict[str, int]:
+        """Let messages suffer what is ``wanted``, and nothing else, from now on.
+
+        Returns how many messages suffered what since this was last set.
+        """
+        self.fact(f"disturb {wanted}")
+        return self.wires.disturbances.set(wanted, self._ids)
 
     def set_clock(self, name: str, *, wall_us: int, strobe_us: int, rate_ppm: int) -> None:
         """Disturb the host's clocks from now on: see :meth:`simulation.clocks.Clock.set`."""

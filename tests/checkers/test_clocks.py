@@ -57,7 +57,7 @@ def test_a_span_of_a_nodes_time_ends_when_its_clock_says_so() -> None:
     clock = node_clocks({"clock": DRIFTED})["n1"]
     for since in range(0, 8_000, 250):
         end = clock.after(since, 1_000)
-        assert clock.reading(end) - clock.reading(since) == 1_000
+        assert abs(clock.reading(end) - clock.reading(since) - 1_000) <= 1
         assert after(clock, since * 1000, 1_000_000) == end * 1000
     assert after(None, 7, 5) == 12
     assert fastest({"clock": DRIFTED}) == 0.5

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.environment import Grudge
+from harness.environment import ClockSetting, Grudge
 from harness.voter_changes import VoterChange
+from histories.disturbance import Disturbance
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
@@ -27,6 +28,8 @@ class FakeEnvironment:
         self.failing: set[str] = set()
         self.dropped: dict[str, set[str]] = {}
         self.down: set[str] = set()
+        self.disturbances: list[Disturbance] = []
+        self.clocks: dict[str, ClockSetting] = {}
         self.paused: set[str] = set()
 
     def leader(self) -> str | None:
@@ -82,6 +85,16 @@ class FakeEnvironment:
         self._did("wipe", node)
         assert node in self.down, "its disk is in use"
         return {node: {"wiped": True}}
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> dict[str, Any]:
+        self._did("disturb", list(wanted))
+        self.disturbances = list(wanted)
+        return {"network": {"disturbances": len(wanted)}}
+
+    def set_clock(self, node: str, setting: ClockSetting) -> dict[str, Any]:
+        self._did("set_clock", (node, setting))
+        self.clocks[node] = setting
+        return {node: {"set": True}}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> dict[str, Any]:
         self._did("change_voters", [(change.action, change.node) for change in changes])

@@ -147,7 +147,8 @@ def test_comma_lists_of_faults() -> None:
     assert parse("kill, partition,kill") == ("kill", "partition")
     assert parse("none") == ()
     with pytest.raises(
-        OptionError, match=r"unknown fault 'fire'; known faults: kill, membership, partition"
+        OptionError,
+        match=r"unknown fault 'fire'; known faults: clock, kill, membership, network, partition",
     ):
         parse("kill,fire")
     with pytest.raises(OptionError, match="no fault given"):

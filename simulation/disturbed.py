@@ -1,0 +1,151 @@
+"""What becomes of messages on links that a fault disturbs.
+
+Of TCP the model keeps what a node can notice. A lost segment comes again after a
+retransmission time-out of 200 ms that doubles each time (Linux, RFC 6298), so a message whose
+first *k* transmissions are lost is 200 ms x (2^k - 1) late; after three of them whoever waits
+has given the connection up, and the message is gone. A reset kills the connection: the
+message is lost, and whoever asked learns of it at once. Losing one place in the order is what
+requests over several connections do; a request that arrives twice is the copy of a connection
+that was given up. No message is later than :data:`LATEST` for all of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from histories.disturbance import Disturbance
+from nodes.draw import draw
+from simulation.network import ApiMessage, Network, Rpc
+
+LATEST = 2_000_000
+"""The most (µs) that disturbances add to the time a message takes."""
+
+RETRANSMISSION = 200_000
+"""After how long (µs) a lost message is sent again for the first time."""
+
+RETRANSMISSIONS = 3
+
+_RULE_PARTS = {"request": ("request", "both"), "response": ("response", "both")}
+
+
+class Fate(NamedTuple):
+    """When (µs) a message arrives, when its connection is reset, and when its copy arrives;
+    -1: never."""
+
+    arrival: int
+    reset: int = -1
+    copy: int = -1
+
+
+@dataclass(slots=True)
+class _Dice:
+    """Random numbers for one message, each from a key of its own."""
+
+    seed: int
+    source: int
+    destination: int
+    count: int
+    thrown: int = 0
+
+    def below(self, bound: int) -> int:
+        self.thrown += 1
+        key = (self.source, self.destination, self.count, self.thrown)
+        return draw(self.seed, "disturbed", *key) % bound
+
+    def percent(self, chance: int) -> bool:
+        return chance > 0 and self.below(100) < chance
+
+
+class Disturbances:
+    """The disturbances in force on ``network``; ``rules`` are those of each link."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.rules: dict[tuple[int, int], tuple[Disturbance, ...]] = {}
+        self.counts: dict[str, int] = {}
+        """How many messages were delayed, lost, reset, dropped, duplicated, reordered since
+        disturbances were last set."""
+
+    def set(self, wanted: Sequence[Disturbance], ids: Mapping[str, int]) -> dict[str, int]:
+        """Let ``wanted`` be in force, and nothing else; return :attr:`counts` until now."""
+        rules: dict[tuple[int, int], tuple[Disturbance, ...]] = {}
+        for each in wanted:
+            for sender in each.senders:
+                for receiver in each.receivers:
+                    if sender != receiver:
+                        link = ids[sender], ids[receiver]
+                        rules[link] = (*rules.get(link, ()), each)
+        counts, self.counts = self.counts, {}
+        self.rules = rules
+        return counts
+
+    def fate(self, now: int, kind: str, rpc: Rpc, source: int, destination: int) -> Fate:
+        """Return what becomes of ``rpc`` (``kind`` is "request" or "response") sent ``now``."""
+        network = self._network
+        rules = [
+            rule
+            for rule in self.rules.get((source, destination), ())
+            if rule.part in _RULE_PARTS[kind] and (not rule.apis or api_of(rpc) in rule.apis)
+        ]
+        if not rules:
+            return Fate(network.arrival(now, source, destination))
+        dice = _Dice(network.seed, source, destination, network.sent(source, destination))
+        extra = behind = again = 0
+        ordered, gone, reset = True, False, False
+        for rule in rules:
+            if rule.delay or rule.jitter:
+                extra += rule.delay + (dice.below(rule.jitter + 1) if rule.jitter else 0)
+                self._count("delayed")
+            # Only this kind of message is late: others overtake it.
+            ordered = ordered and not rule.apis
+            if rule.window:
+                ordered = False
+                behind += dice.below(rule.window + 1)
+                self._count("reordered")
+            lost = 0
+            while lost <= RETRANSMISSIONS and dice.percent(rule.loss):
+                lost += 1
+            if lost:
+                self._count("lost")
+                gone = gone or lost > RETRANSMISSIONS
+                behind += RETRANSMISSION * ((1 << lost) - 1)
+                if dice.percent(rule.reset):
+                    self._count("reset")
+                    reset = True
+            if dice.percent(rule.drop):
+                self._count("dropped")
+                gone = True
+            if kind == "request" and dice.percent(rule.duplicate):
+                again = 1 + dice.below(rule.again + 1)
+        extra = min(extra, LATEST)
+        at = network.arrival(now, source, destination, extra, ordered=ordered)
+        if reset:
+            return Fate(-1, at)
+        if gone:
+            return Fate(-1)
+        behind = min(behind, LATEST - extra)
+        at += behind
+        if not again or isinstance(rpc.message, ApiMessage):
+            return Fate(at)
+        self._count("duplicated")
+        return Fate(at, -1, at + min(again, LATEST - extra - behind + 1))
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def api_of(rpc: Rpc) -> str:
+    """Return the name of the RPC."""
+    message = rpc.message
+    if isinstance(message, ApiMessage):
+        return message.api
+    return type(message).__name__.removesuffix("Request")
+
+
+def copy_of(rpc: Rpc) -> Rpc:
+    """Return a second copy of a request that nobody waits for."""
+    message = rpc.message
+    assert not isinstance(message, ApiMessage)
+    return replace(rpc, message=replace(message))
