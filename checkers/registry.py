@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from checkers import (
     committed,
+    conformance,
     epochs,
     invariants,
     linearizable,
@@ -27,6 +28,7 @@ CHECKERS: dict[str, Checker] = {
     "linearizable": linearizable.check,
     "partitions": partitions.check,
     "invariants": invariants.check,
+    "conformance": conformance.check,
     "recovery": recovery.check,
 }
 

@@ -32,7 +32,7 @@ BY_SEED = "seed"
 SIMULATOR = "simulator"
 """The name under which the simulator's own invariants appear among the checkers."""
 
-ALWAYS = ("epochs", "committed", "invariants", "recovery")
+ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 """Checkers of every run, besides those its workload names."""
 
 
