@@ -21,8 +21,9 @@ from harness.simulated_store import save
 from harness.workload import Workload
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
-from nemesis import schedule, timed, triggers
+from nemesis import generator, timed
 from nemesis.inject import Injector
+from nemesis.registry import families
 from nodes.draw import draw_below
 from simulation.knobs import Knobs, Quorum, draw_knobs
 from workloads.registry import find, workloads
@@ -118,7 +119,7 @@ class Campaign:
         """Return the faults of the test with this ``seed``."""
         options, knobs = self.options(seed), self.knobs(seed)
         if self.style == "swarm":
-            return plan_faults(options, knobs.brokers)
+            return plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
         nodes = host_names(options, knobs.brokers)
         arguments = (options.faults, seed, options.time_limit_s, nodes)
         return timed.plan(*arguments, brokers=knobs.brokers)
@@ -172,14 +173,14 @@ def host_names(options: RunOptions, brokers: int) -> tuple[str, ...]:
     return (*options.node_names, *(f"b{i}" for i in range(1, brokers + 1)))
 
 
-def plan_faults(options: RunOptions, brokers: int) -> list[Fault]:
-    """Return the schedule of a test: timed, triggered or both, as its seed decides."""
+def plan_faults(options: RunOptions, brokers: int, *, dynamic: bool = True) -> list[Fault]:
+    """Return the schedule of a test, in the style that its seed decides.
+
+    Without a ``dynamic`` quorum nothing is planned that changes voters.
+    """
     nodes = host_names(options, brokers)
-    arguments = (options.faults, options.seed, options.time_limit_s, nodes)
-    style = draw_below(4, options.seed, "style")
-    timed = schedule.plan(*arguments, brokers=brokers) if style in (0, 1) else []
-    triggered = triggers.plan(*arguments, brokers=brokers) if style in (1, 2, 3) else []
-    return sorted(timed + triggered, key=lambda fault: (fault.at, fault.kind))
+    kinds = [kind for kind in options.faults if dynamic or families()[kind].action != "members"]
+    return generator.plan(kinds, options.seed, options.time_limit_s, nodes, brokers=brokers)
 
 
 def make_injector(env: Environment, clock: Callable[[], int]) -> Injector:

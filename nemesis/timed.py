@@ -25,6 +25,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "kill": ("one", "minority", "majority", "leader", "all"),
     "pause": ("one", "minority", "majority", "leader", "all"),
     "power": ("one", "minority", "majority", "leader", "all"),
+    "disturb": ("slow", "lossy", "duplicate", "reorder"),
+    "clock": ("jump", "strobe"),
 }
 """Jepsen's choices by action, under the names the shapes have here. A family that acts
 otherwise (membership, as Jepsen's tests of systems that have it) draws from all its shapes."""

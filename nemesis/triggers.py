@@ -1,4 +1,4 @@
-"""Schedules of triggered faults for the simulator, drawn from a seed.
+"""Schedules of triggered faults, drawn from a seed.
 
 Each run uses a few triggers and a few kinds of blows only (a swarm): runs that differ a lot
 find more than runs that all do a bit of everything. Faults are aimed at the node that made
@@ -28,6 +28,12 @@ DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
 """From a restart that nobody notices to one that outlasts every time-out."""
 
 _LONG_MS = (2_500, 4_000, 4_000, 7_000)
+
+_RARE = frozenset({"candidate", "grant", "elected", "truncate", "claim", "install", "voters"})
+"""Transitions that a healthy cluster does not make: something must give it a kick."""
+
+_KICKS = ("kill", "partition", "power", "pause")
+_KICK_MS = (800, 1_500, 2_500, 4_000)
 
 _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "kill": (
@@ -120,8 +126,6 @@ def plan(
     usable = [kind for kind in dict.fromkeys(kinds) if _blows(kind, len(nodes), brokers)]
     if not usable:
         return []
-    if "partition" in usable and draw_below(5, seed, "triggers", "depose") == 0:
-        return _depositions(seed, duration_s)
     key = (seed, "triggers")
     triggers = [_pick(_WEIGHTED, (*key, "trigger", i)) for i in range(3)]
     if draw_below(2, *key, "later"):
@@ -151,33 +155,62 @@ def plan(
             )
         )
         at_s += gap_s * (0.5 + draw_unit(*mine, "gap")) + 0.5 * duration / SECOND
+    if _RARE.intersection(triggers):
+        faults += kicks(usable, seed, duration_s)
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def kicks(kinds: Sequence[str], seed: int, duration_s: float) -> list[Fault]:
+    """Return timed faults that strike the leader now and then, so that others follow it.
+
+    Without them triggered faults would wait for ever for a transition that nobody makes.
+    """
+    usable = [kind for kind in _KICKS if kind in kinds]
+    key = (seed, "triggers", "kick")
+    faults: list[Fault] = []
+    at_s = 1.5 + draw_unit(*key, "begin")
+    while usable and at_s < duration_s * 0.8:
+        mine = (*key, len(faults))
+        faults.append(
+            Fault(
+                at=round(at_s * SECOND),
+                kind=_pick(usable, (*mine, "kind")),
+                shape="leader",
+                duration=_pick(_KICK_MS, (*mine, "duration")) * MILLISECOND,
+                draw=draw(*mine, "draw"),
+            )
+        )
+        at_s += 2.0 + 4.0 * draw_unit(*mine, "gap")
     return faults
 
 
-def _depositions(seed: int, duration_s: float) -> list[Fault]:
+def depositions(seed: int, duration_s: float) -> list[Fault]:
     """Cut each new leader off for long enough that another is elected beside it.
 
-    What it still answers until it notices is stale, the flaw most often published.
+    What it still answers until it notices is stale, the flaw most often published. All are
+    armed from the start, for the first leader, the second and so on, some of which are left
+    alone: so one deposition leads to the next.
     """
     faults: list[Fault] = []
-    at_s = 1.0
-    while at_s < duration_s * 0.8:
-        mine = (seed, "depose", len(faults))
+    count = draw_below(2, seed, "depose", "spared")
+    spare = draw_below(3, seed, "depose", "spare")
+    for number in range(max(2, round(duration_s / 2.5))):
+        mine = (seed, "depose", number)
+        count += 1 + (spare > 0 and draw_below(4, *mine, "spare") < spare)
         duration = _LONG_MS[draw_below(len(_LONG_MS), *mine, "duration")] * MILLISECOND
         shape = _pick(("one", "one", "one", "to-leader", "halves"), (*mine, "shape"))
         faults.append(
             Fault(
-                at=round(at_s * SECOND),
+                at=0,
                 kind="partition",
                 shape=shape,
                 duration=duration,
                 draw=draw(*mine, "draw"),
                 targets=("@",),
-                trigger=f"claim#{1 + draw_below(2, *mine, 'count')}",
+                trigger=f"claim#{count}",
             )
         )
-        at_s += duration / SECOND
-    return faults
+    return faults + kicks(("kill", "partition"), seed, duration_s)
 
 
 def _blows(kind: str, nodes: int, brokers: int) -> list[tuple[str, tuple[str, ...]]]:

@@ -1,0 +1,73 @@
+"""Which faults a run gets: a style by seed, each good at something else.
+
+Runs that differ a lot find more than runs that all do a bit of everything (a swarm): a style
+decides how faults follow each other, and some runs use one or two families only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from histories.fault import Fault
+from nemesis import relays, schedule, triggers
+from nodes.draw import draw_below
+
+Style = Literal["timed", "mixed", "triggered", "depositions", "relay"]
+
+STYLES: tuple[Style, ...] = (
+    "timed",
+    "mixed",
+    "triggered",
+    "triggered",
+    "depositions",
+    "relay",
+    "relay",
+    "relay",
+)
+"""By how often they are used."""
+
+
+def style_of(seed: int) -> Style:
+    """Return the style of the run with this ``seed``."""
+    return STYLES[draw_below(len(STYLES), seed, "style")]
+
+
+def few(kinds: Sequence[str], seed: int) -> list[str]:
+    """Return the families of the run with this ``seed``: one, two, three or all of ``kinds``.
+
+    With all at once each hides what the others would show.
+    """
+    left = list(dict.fromkeys(kinds))
+    most = (1, 2, 3, len(left))[draw_below(4, seed, "families")]
+    while len(left) > most:
+        left.pop(draw_below(len(left), seed, "family", len(left)))
+    return left
+
+
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    nodes: Sequence[str],
+    *,
+    brokers: int = 0,
+    style: Style | None = None,
+) -> list[Fault]:
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers;
+    without a ``style`` the seed chooses one. Raises KeyError for an unknown kind.
+    """
+    style = style or style_of(seed)
+    kinds = few(kinds, seed)
+    faults: list[Fault] = []
+    if style == "relay":
+        faults = relays.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+    if style == "depositions" and "partition" in kinds:
+        faults = triggers.depositions(seed, duration_s)
+    if style in ("timed", "mixed"):
+        faults += schedule.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+    if style in ("mixed", "triggered") or not faults:
+        faults += triggers.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))

@@ -1,0 +1,174 @@
+"""Schedules in which one blow begins about where another ends, drawn from a seed.
+
+Most deep bugs of consensus need two or three faults in an order and within moments: a leader
+that was cut off comes back with records nobody has, just as its successor falls; a node that
+lagged fetches a snapshot while its leader changes; a voter set is appended, and whoever
+appended it is gone before it is committed. Timed faults meet such moments by chance only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from histories.fault import Fault
+from nemesis.registry import families
+from nodes.draw import draw, draw_below, draw_unit
+
+T = TypeVar("T")
+
+MILLISECOND = 1_000_000
+START_MS = 1_500
+LAST = 0.85
+"""No fault begins in the last part of a run."""
+
+BLOWS = ("partition", "partition", "kill", "power", "pause")
+"""Families that take a node out, and how often they do."""
+
+_SEAMS_MS = (-1_500, -400, -100, -20, 0, 0, 5, 30, 100, 400)
+"""When the next blow comes, from the end of the one before."""
+
+_AFTER_MS = (0, 2, 5, 15, 40, 100, 300)
+
+
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    nodes: Sequence[str],
+    *,
+    brokers: int = 0,
+) -> list[Fault]:
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
+    Empty where ``kinds`` has no family that takes nodes out, or there is but one node.
+    """
+    blows = [kind for kind in BLOWS if kind in kinds]
+    if not blows or len(nodes) - brokers < 2:
+        return []
+    modes: list[Callable[[_Writer], None]] = [_successions, _successions, _laggards, _usurpers]
+    if "membership" in kinds and len(nodes) - brokers >= 3:
+        modes += [_voters, _voters]
+    writer = _Writer(seed, blows, duration_s, len(nodes), brokers)
+    modes[draw_below(len(modes), seed, "relay", "mode")](writer)
+    return sorted(writer.faults, key=lambda fault: (fault.at, fault.kind))
+
+
+class _Writer:
+    """Collects the faults of one run; ``now`` is where it has got to, in ms."""
+
+    def __init__(
+        self, seed: int, blows: Sequence[str], duration_s: float, nodes: int, brokers: int
+    ) -> None:
+        self.faults: list[Fault] = []
+        self.now = START_MS + draw_below(1_500, seed, "relay", "begin")
+        self._end = duration_s * 1000 * LAST
+        self._seed = seed
+        self._nodes, self._brokers = nodes, brokers
+        # Two families a run: with few of them the same thing is tried more often.
+        self._blows = [blows[draw_below(len(blows), seed, "relay", "family", i)] for i in range(2)]
+
+    @property
+    def over(self) -> bool:
+        return self.now >= self._end
+
+    def below(self, bound: int, what: str) -> int:
+        """Return a number in [0, bound) for this place of the schedule."""
+        return draw_below(bound, self._seed, "relay", len(self.faults), what)
+
+    def choose(self, what: str, options: Sequence[T]) -> T:
+        return options[self.below(len(options), what)]
+
+    def between(self, what: str, low: int, high: int) -> int:
+        """Return a number of milliseconds, smaller ones more often."""
+        unit = draw_unit(self._seed, "relay", len(self.faults), what)
+        return low + round((high - low) * unit * unit)
+
+    def blow(
+        self,
+        shapes: Sequence[str],
+        length_ms: int,
+        *,
+        kind: str | None = None,
+        targets: tuple[str, ...] = (),
+        trigger: str | None = None,
+    ) -> None:
+        """Add a fault at ``now``, of one of the ``shapes`` that its family has here."""
+        kind = kind or self.choose("kind", self._blows)
+        usable = families()[kind].usable(self._nodes, self._brokers)
+        known = [shape for shape in shapes if shape in usable]
+        if not known:
+            self.now += 100
+            return
+        self.faults.append(
+            Fault(
+                at=max(self.now, 0) * MILLISECOND,
+                kind=kind,
+                shape=self.choose("shape", known),
+                duration=length_ms * MILLISECOND,
+                draw=draw(self._seed, "relay", len(self.faults), "draw"),
+                targets=targets,
+                trigger=trigger,
+            )
+        )
+
+
+def _successions(writer: _Writer) -> None:
+    """Leader after leader: each falls for a while, the next about when it comes back."""
+    shortest = writer.choose("shortest", (300, 1_200, 2_500))
+    while not writer.over:
+        length = writer.between("length", shortest, 5_500)
+        writer.blow(("leader", "leader", "leader", "halves", "to-leader"), length)
+        seam = writer.choose("seam", _SEAMS_MS)
+        writer.now += max(length + seam, 200)
+
+
+def _laggards(writer: _Writer) -> None:
+    """One lags behind for long; when it is back, and fetches, its leader falls."""
+    while not writer.over:
+        length = writer.between("length", 3_000, 9_000)
+        writer.blow(("one", "one", "minority", "halves", "broker"), length)
+        writer.now += length + writer.choose("after", _AFTER_MS)
+        for _ in range(1 + writer.below(3, "times")):
+            short = writer.between("short", 100, 3_500)
+            writer.blow(("leader", "leader", "all", "one"), short)
+            writer.now += short + writer.choose("again", _AFTER_MS)
+        writer.now += writer.between("rest", 100, 1_500)
+
+
+def _usurpers(writer: _Writer) -> None:
+    """Whoever is elected is struck soon after, while its predecessors may still be out.
+
+    All are armed from the start, each for a later transition of one name.
+    """
+    trigger = writer.choose("trigger", ("elected", "elected", "claim", "append", "hw"))
+    often = 1 if trigger in ("elected", "claim") else writer.choose("often", (3, 10, 40))
+    longest = writer.choose("longest", (600, 2_500, 6_000))
+    begun, count = writer.now, 0
+    for _ in range(30):
+        count += 1 + writer.below(often, "count")
+        writer.now = 0
+        length = writer.between("length", 200, longest)
+        shapes = ("one", "one", "one", "to-leader")
+        writer.blow(shapes, length, targets=("@",), trigger=f"{trigger}#{count}")
+    writer.now = begun
+    while not writer.over:
+        # Should nobody be elected for a while, this makes a vacancy.
+        writer.blow(("leader",), writer.between("kick", 300, 2_500))
+        writer.now += writer.between("gap", 2_000, 8_000)
+
+
+def _voters(writer: _Writer) -> None:
+    """The voters change, and somebody falls as the new set is appended or committed."""
+    while not writer.over:
+        change = writer.between("change", 300, 5_000)
+        writer.blow(("one", "leader", "shrink", "grow", "replace"), change, kind="membership")
+        for _ in range(1 + writer.below(2, "times")):
+            count = 1 + writer.below(3, "count")
+            length = writer.between("length", 100, 5_000)
+            target, trigger = writer.choose(
+                "aim", (("@", "voters"), ("@leader", "voters"), ("@", "hw"), ("@", "elected"))
+            )
+            writer.blow(("one",), length, targets=(target,), trigger=f"{trigger}#{count}")
+        writer.now += change + writer.choose("seam", (*_SEAMS_MS, 1_000, 2_000))

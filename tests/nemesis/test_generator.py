@@ -1,0 +1,85 @@
+"""Schedules by seed: many styles, few families at a time, and triggers that really fire."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.options import RunOptions
+from harness.simulated import simulate
+from histories.fault import Fault
+from nemesis import generator, relays, triggers
+from nemesis.generator import STYLES, few, style_of
+from nemesis.inject import Injector
+from nemesis.registry import families
+from workloads.registry import find
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+KINDS = ("partition", "kill", "pause", "power", "membership")
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize("style", sorted(set(STYLES)))
+def test_the_seed_decides_everything(style: generator.Style) -> None:
+    def plan(seed: int) -> list[Fault]:
+        return generator.plan(KINDS, seed, 30, NODES, style=style)
+
+    assert plan(7) == plan(7)
+    assert len({str(plan(seed)) for seed in range(10)}) == 10
+
+
+def test_every_style_is_met() -> None:
+    counts = Counter(style_of(seed) for seed in range(2000))
+    assert set(counts) == set(STYLES)
+    assert min(counts.values()) > 150
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_schedule_names_only_what_there_is(seed: int) -> None:
+    for fault in generator.plan(KINDS, seed, 30, NODES, brokers=1):
+        assert fault.kind in KINDS
+        assert fault.shape in families()[fault.kind].usable(len(NODES), 1)
+        assert 0 <= fault.at < 30 * SECOND
+        assert fault.duration > 0
+
+
+def test_a_run_has_one_two_three_or_all_families() -> None:
+    counts = Counter(len(few(KINDS, seed)) for seed in range(1000))
+    assert set(counts) == {1, 2, 3, 5}
+    assert {kind for seed in range(50) for kind in few(KINDS, seed)} == set(KINDS)
+    assert few((), 1) == []
+
+
+def test_no_faults_without_families_or_nodes() -> None:
+    assert generator.plan((), 3, 30, NODES) == []
+    assert relays.plan(("membership",), 3, 30, NODES) == []
+    assert relays.plan(KINDS, 3, 30, ("n1",)) == []
+
+
+def test_relays_leave_alone_what_they_are_not_given() -> None:
+    for seed in range(40):
+        kinds = {fault.kind for fault in relays.plan(("kill",), seed, 30, NODES)}
+        assert kinds <= {"kill"}
+
+
+def started(faults: list[Fault], seed: int, nodes: int) -> int:
+    """Simulate ten seconds; return how many faults struck somebody."""
+    options = RunOptions(
+        cluster="sim", nodes=nodes, seed=seed, time_limit_s=15, store=Path("unused")
+    )
+    result = simulate(options, find("leader"), faults, Injector)
+    return sum(1 for fault in result.faults if fault.phase == "start" and fault.targets)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_deposition_leads_to_the_next(seed: int) -> None:
+    faults = triggers.depositions(seed, 15)
+    assert started(faults, seed, 3) >= 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_triggers_do_not_wait_for_what_nobody_does(seed: int) -> None:
+    faults = triggers.plan(("kill", "partition"), seed, 15, NODES)
+    assert started(faults, seed, 5) >= len(faults) / 3
