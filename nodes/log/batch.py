@@ -81,25 +81,23 @@ def encode_batch(
     """
     if not records:
         raise ValueError("a batch needs at least one record")
-    body = bytearray()
-    delta = 0
-    for key, value in records:
-        record = bytearray(b"\0\0")  # attributes, timestamp delta
-        _put_varint(record, delta)
-        for part in (key, value):
-            if part is None:
-                record.append(1)  # -1
-            else:
-                _put_varint(record, len(part))
-                record += part
-        record.append(0)  # no headers
-        _put_varint(body, len(record))
-        body += record
-        delta += 1
+    parts: list[bytes] = []
+    for delta, (key, value) in enumerate(records):
+        place = _varint(delta)
+        # Without a key, as nearly all are; 4: attributes, timestamp delta, key and headers.
+        if key is None and value is not None:
+            length = _varint(len(value))
+            size = _varint(len(place) + len(length) + len(value) + 4)
+            parts += (size, b"\0\0", place, b"\1", length, value, b"\0")
+        else:
+            inside = b"".join((b"\0\0", place, *_length_and(key), *_length_and(value), b"\0"))
+            parts += (_varint(len(inside)), inside)
+    count = len(records)
     attributes = CONTROL if control else 0
-    tail = _TAIL.pack(attributes, delta - 1, timestamp_ms, timestamp_ms, -1, -1, -1, delta) + body
-    length = len(tail) + CRC_START - LENGTH_END
-    return _HEAD.pack(base_offset, length, epoch, _MAGIC, crc32c(tail)) + tail
+    head = _TAIL.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    tail = b"".join((head, *parts))
+    size_ = len(tail) + CRC_START - LENGTH_END
+    return _HEAD.pack(base_offset, size_, epoch, _MAGIC, crc32c(tail)) + tail
 
 
 def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
@@ -197,12 +195,26 @@ def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | No
     return header, records
 
 
-def _put_varint(out: bytearray, value: int) -> None:
-    value = value << 1 ^ value >> 63
+def _length_and(part: bytes | None) -> tuple[bytes, bytes]:
+    return (b"\1", b"") if part is None else (_varint(len(part)), part)
+
+
+def _long_varint(value: int) -> bytes:
+    """Return ``value``, which is not negative, as a signed (zig-zag) varint."""
+    out = bytearray()
+    value <<= 1
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
+    return bytes(out)
+
+
+_SHORT: Final = tuple(map(_long_varint, range(2048)))
+
+
+def _varint(value: int) -> bytes:
+    return _SHORT[value] if value < 2048 else _long_varint(value)
 
 
 def _get_varint(data: Buffer, position: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ What is left out here would be lost with the first snapshot (KAFKA-15860).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from nodes.consensus.effects import FatalError
@@ -25,10 +25,12 @@ from nodes.metadata.image_values import (
     ZK_MIGRATION_STATE,
     Broker,
     ControllerRegistration,
+    Entity,
     Fields,
     ImageView,
     Listener,
     Partition,
+    PartitionKey,
     SupportedFeature,
 )
 
@@ -75,62 +77,115 @@ class RecordVersions:
         return 1
 
 
+Write = Callable[[Any, Any, int], Fields]
+"""Makes the fields of a record from its key, value and version."""
+
+Entry = tuple[str, int, Any, Any, Write]
+"""Schema name, version, key, value and what makes one record of them.
+
+Records of one name have keys of their own. Values are immutable: the same key, value and version
+always make the same record.
+"""
+
+
 def write_image(image: ImageView) -> Iterator[Record]:
     """Yield the records of the whole image. It must not change meanwhile, unless frozen."""
+    for name, version, key, value, fields in entries(image):
+        yield name, version, fields(key, value, version)
+
+
+def entries(image: ImageView) -> Iterator[Entry]:
+    """Yield what makes the records of the whole image, in their order."""
     versions = RecordVersions(image)
     yield from _features(image)
-    for broker in image.brokers.values():
-        version = versions.broker(broker)
-        yield "RegisterBrokerRecord", version, _broker(broker, version)
-    for controller in image.controllers.values():
-        yield "RegisterControllerRecord", 0, _controller(controller)
+    for broker_id, broker in image.brokers.items():
+        yield "RegisterBrokerRecord", versions.broker(broker), broker_id, broker, _broker
+    for controller_id, controller in image.controllers.items():
+        yield "RegisterControllerRecord", 0, controller_id, controller, _controller
     yield from _topics(image, versions)
     for (kind, resource), values in image.configs.items():
         for name, value in values.items():
-            fields = {"resource_type": kind, "resource_name": resource, "name": name}
-            yield "ConfigRecord", 0, fields | {"value": value}
-    for (entity, key), amount in image.quotas.items():
-        parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity]
-        yield (
-            "ClientQuotaRecord",
-            0,
-            {"entity": parts, "key": key, "value": amount, "remove": False},
-        )
+            yield "ConfigRecord", 0, (kind, resource, name), value, _config
+    for quota, amount in image.quotas.items():
+        yield "ClientQuotaRecord", 0, quota, amount, _quota
     following = image.numbers.get(NEXT_PRODUCER_ID)
     if following is not None:
-        fields = {"broker_id": -1, "broker_epoch": -1, "next_producer_id": following}
-        yield "ProducerIdsRecord", 0, fields
+        yield "ProducerIdsRecord", 0, None, following, _producer_ids
     for acl_id, acl in image.acls.items():
-        fields = {"id": acl_id, **_named(ACL_FIELDS, acl)}
-        yield "AccessControlEntryRecord", 0, fields
-    for (user, mechanism), credential in image.scram.items():
-        fields = {"name": user, "mechanism": mechanism, **_named(SCRAM_FIELDS, credential)}
-        yield "UserScramCredentialRecord", 0, fields
+        yield "AccessControlEntryRecord", 0, acl_id, acl, _acl
+    for user, credential in image.scram.items():
+        yield "UserScramCredentialRecord", 0, user, credential, _scram
     for token_id, token in image.tokens.items():
-        yield "DelegationTokenRecord", 0, {"token_id": token_id, **_named(TOKEN_FIELDS, token)}
+        yield "DelegationTokenRecord", 0, token_id, token, _token
 
 
-def _features(image: ImageView) -> Iterator[Record]:
+def _features(image: ImageView) -> Iterator[Entry]:
     # metadata.version first: it says how to read the rest.
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
-        fields = {"name": name, "feature_level": image.features[name]}
-        yield "FeatureLevelRecord", 0, fields
+        yield "FeatureLevelRecord", 0, name, image.features[name], _feature
     state = image.numbers.get(ZK_MIGRATION_STATE)
     if state is not None:
-        yield "ZkMigrationStateRecord", 0, {"zk_migration_state": state}
+        yield "ZkMigrationStateRecord", 0, None, state, _zk_migration
 
 
-def _topics(image: ImageView, versions: RecordVersions) -> Iterator[Record]:
-    partitions = image.partitions
+def _topics(image: ImageView, versions: RecordVersions) -> Iterator[Entry]:
+    find, version_of = image.partitions.get, versions.partition
     for name, topic in image.topics.items():
         topic_id = topic.topic_id
-        yield "TopicRecord", 0, {"name": name, "topic_id": topic_id}
+        yield "TopicRecord", 0, name, topic_id, _topic
         for number in range(topic.partitions):
-            partition = partitions.get((topic_id, number))
+            key = (topic_id, number)
+            partition = find(key)
             if partition is None:
                 raise FatalError(f"partition {name}-{number} is missing")
-            version = versions.partition(partition)
-            yield "PartitionRecord", version, partition_fields(topic_id, number, partition, version)
+            yield "PartitionRecord", version_of(partition), key, partition, _partition
+
+
+# --- fields, by key, value and version ----------------------------------------------------
+
+
+def _feature(name: str, level: int, version: int) -> Fields:
+    return {"name": name, "feature_level": level}
+
+
+def _zk_migration(key: None, state: int, version: int) -> Fields:
+    return {"zk_migration_state": state}
+
+
+def _topic(name: str, topic_id: bytes, version: int) -> Fields:
+    return {"name": name, "topic_id": topic_id}
+
+
+def _partition(key: PartitionKey, partition: Partition, version: int) -> Fields:
+    return partition_fields(*key, partition, version)
+
+
+def _config(key: tuple[int, str, str], value: str, version: int) -> Fields:
+    kind, resource, name = key
+    return {"resource_type": kind, "resource_name": resource, "name": name, "value": value}
+
+
+def _quota(key: tuple[Entity, str], amount: float, version: int) -> Fields:
+    entity, name = key
+    parts = [{"entity_type": kind, "entity_name": of} for kind, of in entity]
+    return {"entity": parts, "key": name, "value": amount, "remove": False}
+
+
+def _producer_ids(key: None, following: int, version: int) -> Fields:
+    return {"broker_id": -1, "broker_epoch": -1, "next_producer_id": following}
+
+
+def _acl(acl_id: bytes, acl: tuple[Any, ...], version: int) -> Fields:
+    return {"id": acl_id, **_named(ACL_FIELDS, acl)}
+
+
+def _scram(key: tuple[str, int], credential: tuple[Any, ...], version: int) -> Fields:
+    user, mechanism = key
+    return {"name": user, "mechanism": mechanism, **_named(SCRAM_FIELDS, credential)}
+
+
+def _token(token_id: str, token: tuple[Any, ...], version: int) -> Fields:
+    return {"token_id": token_id, **_named(TOKEN_FIELDS, token)}
 
 
 def partition_fields(topic_id: bytes, number: int, partition: Partition, version: int) -> Fields:
@@ -166,7 +221,7 @@ def _supported(features: Iterable[SupportedFeature]) -> list[Fields]:
     ]
 
 
-def _broker(broker: Broker, version: int) -> Fields:
+def _broker(broker_id: int, broker: Broker, version: int) -> Fields:
     fields: Fields = {
         "broker_id": broker.broker_id,
         "incarnation_id": broker.incarnation,
@@ -186,7 +241,7 @@ def _broker(broker: Broker, version: int) -> Fields:
     return fields
 
 
-def _controller(controller: ControllerRegistration) -> Fields:
+def _controller(controller_id: int, controller: ControllerRegistration, version: int) -> Fields:
     return {
         "controller_id": controller.controller_id,
         "incarnation_id": controller.incarnation,

@@ -45,6 +45,7 @@ from nodes.log.batch import BatchError, decode_batch, parse_header
 from nodes.log.snapshots import data_records
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.image_values import Fields
+from nodes.metadata.record_cache import RecordCache
 from nodes.metadata.snapshot import PIECE_RECORDS, SnapshotBuilder
 from nodes.protocol.codec import ProtocolError
 from nodes.protocol.records import decode_record
@@ -124,6 +125,7 @@ class Loader:
         self._applied: list[Applied] = []
         self._load: _Load | None = None
         self._builder: SnapshotBuilder | None = None
+        self._records = RecordCache()
         self._garbage: list[dict[Any, Any]] = []
 
     @property
@@ -184,6 +186,7 @@ class Loader:
     def _install(self, load: _Load) -> None:
         self._garbage.extend(self.image.replace(load.image, load.end, load.epoch))
         self._load = None
+        self._records.clear()
         self._applied.append(Applied(load.end - 1, load.epoch, False, loaded=True))
 
     def _apply(self, batch: bytes) -> int:
@@ -234,7 +237,7 @@ class Loader:
         if self._builder is not None or self._load is not None:
             raise FatalError("a snapshot was begun while another is made or loaded")
         frozen = self.image.freeze()
-        builder = self._builder = SnapshotBuilder(frozen, header)
+        builder = self._builder = SnapshotBuilder(frozen, header, self._records)
         self._bytes = 0
         self._since = now
         return builder.end, builder.epoch

@@ -10,8 +10,7 @@ from nodes.consensus.effects import FatalError
 from nodes.log.batch import parse_header
 from nodes.log.snapshots import data_batch, footer_batch
 from nodes.metadata.image import Frozen
-from nodes.metadata.image_records_writing import write_image
-from nodes.protocol.records import encode_record
+from nodes.metadata.record_cache import RecordCache
 
 PIECE_RECORDS: Final = 1000
 """Most records in a piece: some 10 ms of work and 100 KB."""
@@ -22,11 +21,12 @@ PIECE_BYTES: Final = 1 << 18
 class SnapshotBuilder:
     """Makes the snapshot of ``frozen``; ``header`` is its first batch, which the quorum wrote.
 
-    The epoch and the timestamp of all batches are those of the header. Raises
-    :class:`FatalError` if the header is of another epoch than the image.
+    The epoch and the timestamp of all batches are those of the header. ``cache`` remembers
+    records from the snapshot before. Raises :class:`FatalError` if the header is of another
+    epoch than the image.
     """
 
-    def __init__(self, frozen: Frozen, header: bytes) -> None:
+    def __init__(self, frozen: Frozen, header: bytes, cache: RecordCache) -> None:
         parsed = parse_header(header)
         if parsed.epoch != frozen.last_epoch:
             raise FatalError(
@@ -38,9 +38,7 @@ class SnapshotBuilder:
         self._next = parsed.last_offset + 1
         self._header: bytes | None = header
         self._frozen = frozen
-        self._records: Iterator[bytes] | None = (
-            encode_record(*record) for record in write_image(frozen)
-        )
+        self._records: Iterator[bytes] | None = cache.encode(frozen)
 
     @property
     def done(self) -> bool:

@@ -13,7 +13,7 @@ equal orders.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping
 from typing import Any, Final, Generic, TypeVar, overload
 
 K = TypeVar("K")
@@ -183,8 +183,11 @@ class TimelineMap(MutableMapping[K, V], Generic[K, V]):
             self._settled(key, old, new)
 
     def _stable_value(self, key: Any) -> V | Absent:
-        versions = self._versions.get(key)
-        return self._head.get(key, ABSENT) if versions is None else versions[0][1]
+        if self._versions:
+            versions = self._versions.get(key)
+            if versions is not None:
+                return versions[0][1]
+        return self._head.get(key, ABSENT)
 
     def freeze(self) -> FrozenMap[K, V]:
         """Return the stable layer as it is now, to be read while the map goes on changing.
@@ -273,8 +276,9 @@ class FrozenMap(Mapping[K, V]):
         self._changed = changed
 
     def _value(self, key: Any) -> V | Absent:
-        if key in self._changed:
-            return self._changed[key]
+        changed = self._changed
+        if changed and key in changed:
+            return changed[key]
         return self._map._stable_value(key)
 
     def __getitem__(self, key: K) -> V:
@@ -283,18 +287,31 @@ class FrozenMap(Mapping[K, V]):
             raise KeyError(key)
         return value
 
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+    def get(self, key: K, /, default: Any = None) -> Any:
+        value = self._value(key)
+        return default if isinstance(value, Absent) else value
+
     def __contains__(self, key: object) -> bool:
         return not isinstance(self._value(key), Absent)
 
     def __iter__(self) -> Iterator[K]:
         """Iterate over a copy of the keys, made at once: the map may change meanwhile."""
-        head = self._map._head
+        return (key for key in self._keys() if key in self)
+
+    def items(self) -> ItemsView[K, V]:
+        """Return keys and values; going through them is as safe as :meth:`__iter__`."""
+        return _FrozenItems(self)
+
+    def _keys(self) -> list[K]:
+        head, versions = self._map._head, self._map._versions
         keys = list(head)
-        keys.extend(key for key in self._map._versions if key not in head)
-        keys.extend(
-            key for key in self._changed if key not in head and key not in self._map._versions
-        )
-        return (key for key in keys if key in self)
+        keys.extend(key for key in versions if key not in head)
+        keys.extend(key for key in self._changed if key not in head and key not in versions)
+        return keys
 
     def __len__(self) -> int:
         stable = self._map.stable
@@ -302,3 +319,18 @@ class FrozenMap(Mapping[K, V]):
         for key, value in self._changed.items():
             count += (not isinstance(value, Absent)) - (key in stable)
         return count
+
+
+class _FrozenItems(ItemsView[K, V]):
+    """Items of a frozen map, each looked up once."""
+
+    def __init__(self, of: FrozenMap[K, V]) -> None:
+        super().__init__(of)
+        self._of = of
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        of = self._of
+        for key in of._keys():
+            value = of._value(key)
+            if not isinstance(value, Absent):
+                yield key, value
