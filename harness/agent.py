@@ -80,7 +80,7 @@ class Agent:
         if channel is not None and not channel.closed and not channel.exit_status_ready():
             return channel
         self._drop_channel()
-        channel = self._channel = open_module(self.remote, "node_clock", "node_agent")
+        channel = self._channel = open_module(self.remote, "node_clock", "node_files", "node_agent")
         return channel
 
     def _read_line(self, channel: paramiko.Channel, timeout_s: float) -> bytes:

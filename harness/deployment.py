@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import shlex
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,9 @@ LOGS = "/var/log/kraftwreck"
 CLOCKWORK = "/opt/kraftwreck/clockwork.so"
 CLOCK = "/run/kraftwreck-clock"
 PYTHON = "/usr/bin/python3"
+RECORDED = ("inputs.log", "trace.jsonl")
+SUMS = "sums.json"
+"""In the run folder: size and SHA-256 of what the node recorded, as its host had it."""
 SERVICE: dict[str, Any] = {
     "pid_file": "/run/kraftwreck-controller.pid",
     "argv": [PYTHON, CODE, "--config", CONFIG],
@@ -373,6 +377,9 @@ class Deployment:
             self.agents[name].ask("image", service=self.service, label="final", timeout_s=60.0)
             target = run / "nodes" / name
             target.mkdir(parents=True, exist_ok=True)
+            paths = [f"{LOGS}/{file}" for file in RECORDED]
+            sums = self.agents[name].ask("sums", paths=paths)["sums"]
+            (target / SUMS).write_text(json.dumps(sums) + "\n")
             return self.remotes[name].get_tree(LOGS, target)
 
         return dict(on_all(self.nodes, collect_one))

@@ -19,18 +19,16 @@ import re
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from harness.node_clock import create_clock, last_traced, read_clock, set_clock
+from harness.node_clock import create_clock, read_clock, set_clock
+from harness.node_files import disk_log_end, sums, told_log_end
 
 TABLE = "kraftwreck"
-BATCH = struct.Struct(">qi11xi")
-"""Of a record batch: base offset, length of what follows it, last offset minus the first."""
 Request = dict[str, Any]
 Evidence = dict[str, Any]
 
@@ -219,29 +217,6 @@ def cut_power(request: Request) -> Evidence:
     return {**evidence, "log_end_told": told, "log_end": end, "records_lost": max(0, told - end)}
 
 
-def told_log_end(service: Request) -> int:
-    """Return ``leo`` of the last whole line of the trace."""
-    try:
-        return int(last_traced(service["trace"])[0]["leo"])
-    except (OSError, ValueError, LookupError):
-        return -1
-
-
-def disk_log_end(service: Request) -> int:
-    """Return the end offset of the metadata log, by the headers of its last segment."""
-    segments = sorted(Path(service["data"]).glob("__cluster_metadata-0/*.log"))
-    if not segments:
-        return -1
-    content, position, end = segments[-1].read_bytes(), 0, int(segments[-1].stem)
-    while position + BATCH.size <= len(content):
-        base, length, last_delta = BATCH.unpack_from(content, position)
-        position += 12 + length
-        if position > len(content) or length <= 0:
-            break
-        end = base + last_delta + 1
-    return end
-
-
 def directory(request: Request) -> Evidence:
     """Tell the directory id of the service's data directory."""
     path = Path(request["service"]["data"]) / "meta.properties"
@@ -420,6 +395,7 @@ ACTIONS = {
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, set_clock,
+        sums,
     )
 }  # fmt: skip
 

@@ -18,6 +18,8 @@ from systems.registry import systems
 
 WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 _SHOWN_ANOMALIES = 3
+REPLAY = "replay"
+"""The checker of real runs that runs every node again from its input log."""
 
 
 def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
@@ -28,7 +30,10 @@ def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
     """
     try:
         data = RunData.from_folder(folder)
-        verdict = _with_simulator(data.test, check(data, _checkers(data.test)))
+        names = _checkers(data.test)
+        verdict = _with_simulator(data.test, check(data, [n for n in names if n != REPLAY]))
+        if REPLAY in names and not data.test.get("simulated"):
+            verdict = Verdict.of({**verdict.checkers, REPLAY: _replay(folder, data.test)})
     except HistoryError as error:
         verdict = Verdict.of({"history": CheckerResult(valid="unknown", error=str(error))})
     try:
@@ -45,6 +50,16 @@ def _checkers(test: dict[str, Any]) -> list[str]:
     named = [*(test.get("checkers") or ["stats"])]
     system = systems().get(str(test.get("system")))
     return list(dict.fromkeys([*named, *(system.checkers if system is not None else ())]))
+
+
+def _replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
+    """Run the nodes again: not the matter of a checker that only reads."""
+    from kraftwreck.replay import check_replay
+
+    try:
+        return check_replay(folder, test)
+    except (OSError, ValueError) as error:
+        return CheckerResult(valid="unknown", error=f"{type(error).__name__}: {error}")
 
 
 def _with_simulator(test: dict[str, Any], verdict: Verdict) -> Verdict:

@@ -2,14 +2,16 @@
 
 A simulated run is simulated again from its ``test.json`` and must give the same digest. Of
 a run on real hosts each node is run again, offline, from its input log, and must give the
-same effects, step by step.
+same effects, step by step, and the same trace, byte by byte.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +19,21 @@ import click
 import msgspec
 
 import nodes
-from harness.archive import PROJECT_TREE
+from harness.archive import PROJECT_TREE, build_archive, digest
+from harness.deployment import SUMS
 from harness.options import OptionError, RunOptions
 from harness.patched_nodes import patch_of, patched_tree
 from harness.simulated import simulate
 from harness.simulated_store import load
+from histories.verdict import Anomaly, CheckerResult, Validity
 from kraftwreck.campaign import make_injector
 from kraftwreck.hunt import environment
 from workloads.registry import find
 
 SAME, DIFFERENT, UNKNOWN, BAD_ARGUMENTS, FAILED = 0, 1, 2, 254, 255
-INPUTS = "inputs.log"
+INPUTS, TRACE = "inputs.log", "trace.jsonl"
+COUNTS = ("starts", "inputs", "outputs", "traced", "torn")
+_SHOWN = 300
 
 
 def replay_simulated(folder: Path) -> dict[str, Any]:
@@ -43,31 +49,57 @@ def replay_simulated(folder: Path) -> dict[str, Any]:
 def replay_nodes(folder: Path, node: str | None) -> list[dict[str, Any]]:
     """Run the nodes of a real run again from their input logs; one result for each.
 
-    ``same`` is None where there is no input log. Raises :class:`OptionError` for an unknown
-    node.
+    ``same`` is None where there is nothing to run again; otherwise it tells how much was
+    compared: process ``starts``, ``inputs``, ``outputs`` and ``traced`` lines. A log that is
+    not the one its host had (``sums.json``) is not the same either, and is not run. Raises
+    :class:`OptionError` for an unknown node.
     """
-    from nodes.server.input_log import replay
-
     names = sorted(path.name for path in (folder / "nodes").glob("*") if path.is_dir())
     if node is not None and node not in names:
         raise OptionError(f"{folder}: no node {node!r}; it has {', '.join(names) or 'none'}")
-    results: list[dict[str, Any]] = []
-    for name in names if node is None else [node]:
-        path = folder / "nodes" / name / INPUTS
-        if not path.is_file():
-            results.append({"node": name, "same": None, "reason": f"{path} is not there"})
-            continue
-        try:
-            mismatch = replay(path)
-        except (OSError, ValueError) as error:
-            results.append({"node": name, "same": None, "reason": str(error)})
-            continue
-        if mismatch is None:
-            results.append({"node": name, "same": True})
-        else:
-            reason = f"line {mismatch.line}: {mismatch.reason}"
-            results.append({"node": name, "same": False, "reason": reason})
-    return results
+    return [_replay_node(folder / "nodes" / name) for name in (names if node is None else [node])]
+
+
+def _replay_node(folder: Path) -> dict[str, Any]:
+    from nodes.server.reexecution import replay
+
+    inputs, trace = folder / INPUTS, folder / TRACE
+    result: dict[str, Any] = {"node": folder.name, "same": None}
+    if not inputs.is_file():
+        return {**result, "reason": f"{inputs} is not there"}
+    try:
+        changed = _changed(folder)
+        if changed is not None:
+            return {**result, "same": False, "reason": changed}
+        found = replay(inputs, trace=trace if trace.is_file() else None, node=folder.name)
+    except (OSError, ValueError) as error:
+        return {**result, "reason": str(error)}
+    result |= {
+        "same": found.mismatch is None,
+        "starts": found.starts,
+        "inputs": found.inputs,
+        "outputs": found.outputs,
+        "traced": found.traced,
+        "torn": found.torn,
+    }
+    if found.mismatch is not None:
+        result["reason"] = f"line {found.mismatch.line}: {found.mismatch.reason}"
+    return result
+
+
+def _changed(folder: Path) -> str | None:
+    """Return which recorded file is not what its host had, None if all are."""
+    path = folder / SUMS
+    if not path.is_file():
+        return None
+    told = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Any]])
+    for name, sums in told.items():
+        file = folder / name
+        content = file.read_bytes() if file.is_file() else b""
+        if hashlib.sha256(content).hexdigest() != sums.get("sha256"):
+            now, then = len(content), sums.get("bytes")
+            return f"{file} is not what the node had left: {now} bytes, {then} then"
+    return None
 
 
 def _test_of(folder: Path) -> dict[str, Any]:
@@ -139,15 +171,70 @@ def _show_simulated(result: dict[str, Any], json_output: bool) -> int:
 
 def _show_nodes(results: list[dict[str, Any]], json_output: bool) -> int:
     if json_output:
-        click.echo(json.dumps({"nodes": results}))
+        click.echo(json.dumps({"nodes": results, "compared": totals(results)}))
     words = {True: "the same", False: "DIFFERENT", None: "cannot be replayed"}
     for result in results:
         text = f"{result['node']}: {words[result['same']]}"
-        click.echo(f"{text}: {result['reason']}" if "reason" in result else text, err=True)
+        if "reason" in result:
+            text += f": {result['reason'][:_SHOWN]}"
+        if "starts" in result:
+            text += f" ({_counted(result)})"
+        click.echo(text, err=True)
+    click.echo(f"compared: {_counted(totals(results))}", err=True)
     outcomes = {result["same"] for result in results}
     if False in outcomes:
         return DIFFERENT
     return UNKNOWN if None in outcomes or not outcomes else SAME
+
+
+def totals(results: list[dict[str, Any]]) -> dict[str, int]:
+    """Return how much was compared over all nodes."""
+    return {name: sum(result.get(name, 0) for result in results) for name in COUNTS}
+
+
+def _counted(counts: dict[str, Any]) -> str:
+    return (
+        f"{counts['starts']} starts, {counts['inputs']} inputs, {counts['outputs']} outputs, "
+        f"{counts['traced']} trace lines"
+    )
+
+
+def check_replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
+    """Run every node of a real run again, as the checker ``replay`` of its verdict.
+
+    A node that cannot be run again is an anomaly: it is no pure function of its inputs, or what
+    it recorded was changed. With other node code than the run's a difference tells nothing: then
+    it is unknown.
+    """
+    patch = _patch(test)
+    with patched_tree(patch) if patch is not None else nullcontext(PROJECT_TREE) as tree:
+        changed = test.get("versions", {}).get("nodes") not in (None, digest(build_archive(tree)))
+        if tree == PROJECT_TREE:
+            results = replay_nodes(folder, None)
+        else:
+            command = [sys.executable, "-P", "-m", "kraftwreck.replay", str(folder), "--json"]
+            done = subprocess.run(
+                command, env=environment(tree), check=False, capture_output=True, text=True
+            )
+            if done.returncode not in (SAME, DIFFERENT, UNKNOWN):
+                said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+                return CheckerResult(valid="unknown", error=f"the replay failed: {said}")
+            results = json.loads(done.stdout)["nodes"]
+    anomalies = [
+        Anomaly(type="not-replayable", explanation=f"{r['node']}, {r['reason'][:_SHOWN]}")
+        for r in results
+        if r["same"] is False
+    ]
+    if changed and anomalies:
+        return CheckerResult(valid="unknown", error="the node code has changed since the run")
+    unseen = [f"{r['node']}: {r['reason']}" for r in results if r["same"] is None]
+    valid: Validity = "unknown" if unseen or not results else True
+    return CheckerResult(
+        valid=False if anomalies else valid,
+        anomalies=anomalies,
+        stats=dict(totals(results)),
+        error="; ".join(unseen) or None,
+    )
 
 
 if __name__ == "__main__":

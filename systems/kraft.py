@@ -164,7 +164,7 @@ class Kraft:
     about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
     default_workload = "metadata"
     workloads: Sequence[str] = ("metadata", "register", "leader", "partitions")
-    checkers: Sequence[str] = ("conformance", "recovery")
+    checkers: Sequence[str] = ("conformance", "recovery", "replay")
 
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
         """Install and start the node code of the folder ``nodes`` on ``hosts``.

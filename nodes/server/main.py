@@ -143,11 +143,11 @@ async def _serve(
         node = Node(*recovered, now, wall_us // 1000)
         effects = node.start(now, wall_us // 1000)
     except FatalError as error:
-        inputs.start(*recovered, now, wall_us // 1000, None)
+        inputs.start(*recovered, now, wall_us, None)
         say(f"fatal: {error}")
         traces.fatal(str(error), now, wall_us)
         return FATAL, clean_shutdown.UNCLEAN
-    inputs.start(*recovered, now, wall_us // 1000, effects)
+    inputs.start(*recovered, now, wall_us, effects)
     storage.recovered = Recovered()  # the node has its own
     limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
     shell = Shell(node, storage, traces, inputs, limit_s)

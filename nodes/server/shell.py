@@ -93,17 +93,16 @@ class Shell:
             return
         now = monotonic_us()
         wall_us = time.time_ns() // 1000
-        wall_ms = wall_us // 1000
         effects: list[Effect] | None = None
         reason = ""
         try:
-            effects = self._node.step(event, now, wall_ms)
+            effects = self._node.step(event, now, wall_us // 1000)
         except FatalError as error:
             reason = str(error)
         except Exception as error:  # a defect: what the node believes cannot be relied on
             reason = f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
         try:
-            self._inputs.step(event, now, wall_ms, effects)
+            self._inputs.step(event, now, wall_us, effects)
         except OSError as error:
             self._disk_failed(error)
             return

@@ -7,36 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from nodes.consensus.effects import Effect, Trace
-from nodes.server.input_log import LineFile
+from nodes.server.line_file import LineFile, encode_line
 
 
-class TraceFile:
-    """Writes trace events of one process; with ``path`` None it writes nothing.
+class TraceLines:
+    """Makes the lines of one process, in order. ``mono`` is monotonic, ``wall`` wall-clock
+    microseconds of the step."""
 
-    ``mono`` is monotonic, ``wall`` wall-clock microseconds.
-    """
-
-    def __init__(self, path: Path | None, node: str, incarnation: int) -> None:
-        self._file = None if path is None else LineFile(path)
+    def __init__(self, node: str, incarnation: int) -> None:
         self._node = node
         self._incarnation = incarnation
         self._sequence = 0
         self._last = Trace("start", "unattached", 0, -1, -1, 0, -1)
 
-    def write(self, effects: Iterable[Effect], mono: int, wall: int) -> None:
-        """Append the trace effects among ``effects`` with one write. Raises OSError."""
-        traces = [effect for effect in effects if isinstance(effect, Trace)]
-        if traces:
-            self._last = traces[-1]
-            lines = [self._line(trace, mono, wall) for trace in traces]
-            if self._file is not None:
-                self._file.write(lines)
+    def of(self, effects: Iterable[Effect], mono: int, wall: int) -> list[bytes]:
+        """Return the lines of the trace effects among ``effects``."""
+        lines = []
+        for effect in effects:
+            if isinstance(effect, Trace):
+                self._last = effect
+                lines.append(encode_line(self._line(effect, mono, wall)))
+        return lines
 
-    def fatal(self, reason: str, mono: int, wall: int) -> None:
-        """Append why the node stops; its position is the last one told."""
+    def fatal(self, reason: str, mono: int, wall: int) -> list[bytes]:
+        """Return the line why the node stops; its position is the last one told."""
         last = self._last
         position = (last.state, last.epoch, last.leader, last.voted, last.leo, last.hw)
-        self.write([Trace("fatal", *position, {"reason": reason})], mono, wall)
+        return self.of([Trace("fatal", *position, {"reason": reason})], mono, wall)
 
     def _line(self, trace: Trace, mono: int, wall: int) -> dict[str, Any]:
         line = {
@@ -56,3 +53,23 @@ class TraceFile:
         }
         self._sequence += 1
         return line
+
+
+class TraceFile:
+    """Writes trace events of one process; with ``path`` None it writes nothing."""
+
+    def __init__(self, path: Path | None, node: str, incarnation: int) -> None:
+        self._file = None if path is None else LineFile(path)
+        self._lines = TraceLines(node, incarnation)
+
+    def write(self, effects: Iterable[Effect], mono: int, wall: int) -> None:
+        """Append the trace effects among ``effects`` with one write. Raises OSError."""
+        self._append(self._lines.of(effects, mono, wall))
+
+    def fatal(self, reason: str, mono: int, wall: int) -> None:
+        """Append why the node stops. Raises OSError."""
+        self._append(self._lines.fatal(reason, mono, wall))
+
+    def _append(self, lines: list[bytes]) -> None:
+        if self._file is not None:
+            self._file.write(lines)

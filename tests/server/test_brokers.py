@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from nodes.server.input_log import replay
+from nodes.server.reexecution import replay
 
 CLEAN = "data/.kafka_cleanshutdown"
 QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -162,7 +162,7 @@ def test_brokers_come_and_go(
     assert errors == {"DUPLICATE_BROKER_REGISTRATION"}
     for node in cluster.nodes:
         cluster.kill(node)
-        assert replay(cluster.path(node, "inputs.log")) is None
+        assert replay(cluster.path(node, "inputs.log")).mismatch is None
 
 
 def test_a_write_waits_for_the_next_controller(
@@ -196,4 +196,4 @@ def test_combined_nodes_have_both_roles(
     wait_until(lambda: cluster.topics(leader) == ["after", "t1", "t2", "t3"], "it caught up")
     for node in cluster.nodes:
         cluster.kill(node)
-        assert replay(cluster.path(node, "inputs.log")) is None
+        assert replay(cluster.path(node, "inputs.log")).mismatch is None

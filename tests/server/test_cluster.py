@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nodes.server.input_log import replay
+from nodes.server.reexecution import replay
 
 
 def test_what_was_acknowledged_survives_the_leaders_death(
@@ -70,7 +70,7 @@ def test_the_whole_cluster_restarts_and_every_node_can_be_run_again(three: Any) 
     assert three.topics(leader) == ["a", "b"]
     for node in three.ports:
         three.kill(node)
-        assert replay(three.path(node, "inputs.log")) is None
+        assert replay(three.path(node, "inputs.log")).mismatch is None
 
 
 def test_traces_tell_a_consistent_story(three: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodes.log.meta import load_meta
-from nodes.server.input_log import replay
+from nodes.server.reexecution import replay
 
 QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 SMALL = {
@@ -62,7 +62,7 @@ def test_controllers_join_from_a_snapshot_and_one_leaves_through_a_broker(
     for node in list(cluster.processes):
         cluster.kill(node)
     for node in cluster.nodes:
-        assert replay(cluster.path(node, "inputs.log")) is None
+        assert replay(cluster.path(node, "inputs.log")).mismatch is None
 
 
 def test_a_controller_cannot_be_added_twice(make_cluster: Callable[..., Any]) -> None:

@@ -32,14 +32,10 @@ from nodes.consensus.kraft.messages import (
 )
 from nodes.consensus.recovered import Recovered
 from nodes.node import Node, NodeConfig
-from nodes.server.input_log import (
-    InputLog,
-    Mismatch,
-    config_from_plain,
-    config_to_plain,
-    replay,
-)
+from nodes.server.input_log import InputLog, config_from_plain, config_to_plain
+from nodes.server.line_file import Seal, encode_line
 from nodes.server.plain import from_plain, to_plain
+from nodes.server.reexecution import Mismatch, replay
 
 D = b"\x01" * 16
 CONFIG = NodeConfig(1, "c", D, {1: Endpoint("127.0.0.1", 9093)}, seed=5)
@@ -114,7 +110,7 @@ class Machine:
     def step(self, event: Event, *, dies: bool = False) -> None:
         self.now += 10_000
         effects = self.node.step(event, self.now, self.now // 1000)
-        self.log.step(event, self.now, self.now // 1000, effects)
+        self.log.step(event, self.now, self.now, effects)
         if not dies:
             self.carry_out(effects)
 
@@ -155,13 +151,17 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def edited(path: Path, number: int, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a line as somebody does who knows how lines are sealed."""
     content = lines(path)
     change(content[number - 1])
-    path.write_text("".join(json.dumps(line) + "\n" for line in content))
+    seal = Seal()
+    for line in content:
+        del line["sum"]
+    path.write_bytes(b"".join(seal.close(encode_line(line)) + b"\n" for line in content))
 
 
 def test_a_faithful_log_replays_without_a_difference(machine: Machine) -> None:
-    assert replay(machine.path) is None
+    assert replay(machine.path).mismatch is None
     assert len(machine.batches) > 3, "the run did something"
 
 
@@ -172,13 +172,13 @@ def test_a_start_with_another_directory_id_has_an_empty_disk_of_its_own(machine:
     machine.ticks(5)
     machine.boot()
     machine.ticks(5)
-    assert replay(machine.path) is None
+    assert replay(machine.path).mismatch is None
 
 
 def test_an_empty_disk_under_the_old_directory_id_is_found(machine: Machine) -> None:
     machine.wipe(machine.config.directory_id)
     machine.boot()
-    found = replay(machine.path)
+    found = replay(machine.path).mismatch
     assert found is not None
     assert found.reason == "the recovered log is not what the node had written"
 
@@ -186,14 +186,14 @@ def test_an_empty_disk_under_the_old_directory_id_is_found(machine: Machine) -> 
 def test_a_changed_input_is_found(machine: Machine) -> None:
     creation = next(n for n, line in enumerate(lines(machine.path), 1) if "ApiReq" in str(line))
     edited(machine.path, creation, lambda line: line["event"]["body"]["topics"].clear())
-    found = replay(machine.path)
+    found = replay(machine.path).mismatch
     assert found is not None
     assert found.line >= creation
 
 
 def test_a_changed_output_is_found(machine: Machine) -> None:
     edited(machine.path, 4, lambda line: line.update(effects="0" * 16))
-    found = replay(machine.path)
+    found = replay(machine.path).mismatch
     assert found is not None
     assert found.line == 4
 
@@ -201,13 +201,13 @@ def test_a_changed_output_is_found(machine: Machine) -> None:
 def test_a_log_that_was_not_recovered_as_written_is_found(machine: Machine) -> None:
     restart = [n for n, line in enumerate(lines(machine.path), 1) if "start" in line][1]
     edited(machine.path, restart, lambda line: line.update(log="0" * 16))
-    assert replay(machine.path) == Mismatch(
+    assert replay(machine.path).mismatch == Mismatch(
         restart, "the recovered log is not what the node had written"
     )
 
 
 def test_the_wrong_log_to_start_from_is_found(machine: Machine) -> None:
-    found = replay(machine.path, machine.batches)
+    found = replay(machine.path, machine.batches).mismatch
     assert found == Mismatch(1, "the log given is not the one the node started with")
 
 
@@ -216,7 +216,7 @@ def test_a_run_can_be_replayed_from_a_log_on_disk(tmp_path: Path, machine: Machi
     before = list(machine.batches)
     machine.boot()
     machine.ticks(3)
-    assert replay(machine.path, before) is None
+    assert replay(machine.path, before).mismatch is None
 
 
 def test_a_step_cut_short_by_a_crash_is_understood(tmp_path: Path) -> None:
@@ -226,16 +226,16 @@ def test_a_step_cut_short_by_a_crash_is_understood(tmp_path: Path) -> None:
     machine.create("t", dies=True)  # in the log, but the disk never saw it
     machine.boot()
     machine.ticks(5)
-    assert replay(machine.path) is None
+    assert replay(machine.path).mismatch is None
 
 
 def test_a_torn_line_is_left_out(machine: Machine) -> None:
     with machine.path.open("ab") as file:
         file.write(b'{"now": 17, "ev')
-    assert replay(machine.path) is None
+    assert replay(machine.path).mismatch is None
     machine.boot()
     machine.ticks(2)
-    assert replay(machine.path) is None
+    assert replay(machine.path).mismatch is None
     assert machine.path.read_text().count("\n") > 10
 
 
@@ -243,7 +243,7 @@ def test_files_that_are_no_input_log(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(ValueError, match="no process start"):
         replay(tmp_path / "empty")
-    (tmp_path / "other").write_text('{"now": 1}\n')
+    (tmp_path / "other").write_bytes(Seal().close(b'{"now":1}') + b"\n")
     with pytest.raises(ValueError, match="not a process start"):
         replay(tmp_path / "other")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from nodes.draw import draw_below
 from nodes.log.format import Mode, format_directory
 from nodes.log.write_loss import WriteLossMedia
 from nodes.node import Node, NodeConfig
-from nodes.server.input_log import InputLog, Mismatch, replay
+from nodes.server.input_log import InputLog
+from nodes.server.line_file import Seal, encode_line
+from nodes.server.reexecution import Mismatch, replay
 from nodes.server.storage import Storage
 
 HERE = Endpoint("127.0.0.1", 9093)
@@ -31,13 +34,13 @@ class Process:
         self.snapshots = len(self.storage.recovered.snapshots)
         self.node = Node(*found, now, now // 1000)
         effects = self.node.start(now, now // 1000)
-        self.inputs.start(*found, now, now // 1000, effects)
+        self.inputs.start(*found, now, now, effects)
         self.storage.carry_out(effects)
 
     def step(self, event: Event, *, dies: bool = False) -> None:
         self.now += 20_000
         effects = self.node.step(event, self.now, self.now // 1000)
-        self.inputs.step(event, self.now, self.now // 1000, effects)
+        self.inputs.step(event, self.now, self.now, effects)
         kept = draw_below(len(effects) + 1, self.now) if dies else len(effects)
         self.storage.carry_out(effects[:kept])
 
@@ -88,13 +91,16 @@ def test_replay_follows_snapshots_and_cleaning(tmp_path: Path, mode: Mode) -> No
     assert snapshots[0] == 1, "the bootstrap snapshot"
     assert starts == sorted(starts)
     assert starts[-1] > 0, "the log was cleaned"
-    assert replay(tmp_path / "inputs.log") is None
+    assert replay(tmp_path / "inputs.log").mismatch is None
     # And what does not follow is noticed.
     path = tmp_path / "inputs.log"
-    lines = path.read_text().splitlines(keepends=True)
-    restart = [n for n, line in enumerate(lines) if line.startswith('{"start"')][-1]
-    lines[restart] = lines[restart].replace('"latest":"', '"latest":"0', 1)
-    path.write_text("".join(lines))
-    assert replay(path) == Mismatch(
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    restart = [n for n, line in enumerate(lines) if "start" in line][-1]
+    lines[restart]["latest"] = "0" * 16
+    seal = Seal()
+    for line in lines:
+        del line["sum"]
+    path.write_bytes(b"".join(seal.close(encode_line(line)) + b"\n" for line in lines))
+    assert replay(path).mismatch == Mismatch(
         restart + 1, "the recovered log is not what the node had written"
     )

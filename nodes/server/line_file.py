@@ -1,0 +1,149 @@
+"""Files of JSON lines that grow while a node runs, and the seal by which a line shows that it
+stands where it was written.
+
+A sealed line ends with ``"sum"``: 16 hex digits of a digest over the sum of the line before it and
+its own text. So no line can be changed, left out, added or moved without the sums after it telling,
+also where the change would make no difference to what the node does. A line that a crash tore off
+has no sum and is left out; the first thing written after it is the newline it lacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nodes.log.media import write_fully
+
+_SUM: Final = re.compile(rb',"sum":"([0-9a-f]{16})"}')
+_SUM_BYTES: Final = len(b',"sum":"0123456789abcdef"}')
+_BLOCK: Final = 1 << 16
+
+
+class DamagedError(ValueError):
+    """A line that is not as it was written, or not where; ``line`` counts from 1."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.reason = reason
+
+
+def encode_line(line: dict[str, Any]) -> bytes:
+    """Return one JSON value as bytes without a newline."""
+    return json.dumps(line, separators=(",", ":"), default=_bytes_as_hex).encode()
+
+
+def _bytes_as_hex(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    raise TypeError(f"cannot write a {type(value).__name__} as JSON")
+
+
+class Seal:
+    """Seals lines one after the other; ``last`` is the sum of the line before the first."""
+
+    def __init__(self, last: bytes = b"") -> None:
+        self._last = last
+
+    def close(self, text: bytes) -> bytes:
+        """Return the JSON object ``text`` with its sum as its last member."""
+        self._last = self._sum(text)
+        return b'%b,"sum":"%b"}' % (text[:-1], self._last)
+
+    def holds(self, line: bytes) -> bool:
+        """Whether ``line`` has the sum it must have here; if so it is the line before the next."""
+        if not _SUM.fullmatch(line[-_SUM_BYTES:]):
+            return False
+        found = self._sum(line[:-_SUM_BYTES] + b"}")
+        if found != line[-18:-2]:
+            return False
+        self._last = found
+        return True
+
+    def _sum(self, text: bytes) -> bytes:
+        return hashlib.blake2b(self._last + text, digest_size=8).hexdigest().encode()
+
+
+class LineFile:
+    """Appends JSON lines to a file, each batch of lines with one write(2).
+
+    With ``sealed`` every line gets its sum, from where the file ends on.
+    """
+
+    def __init__(self, path: Path, *, sealed: bool = False) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+        size = os.fstat(self._fd).st_size
+        # A line torn by a crash must not swallow the first line after it.
+        torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+        self._first = b"\n" if torn else b""
+        self._seal = Seal(_last_sum(self._fd, size)) if sealed else None
+
+    def write(self, lines: Sequence[bytes]) -> None:
+        """Append ``lines``, each a JSON object without a newline. Raises OSError."""
+        if lines:
+            if self._seal is not None:
+                lines = [self._seal.close(line) for line in lines]
+            first, self._first = self._first, b""
+            write_fully(self._fd, first + b"\n".join(lines) + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+def _last_sum(fd: int, size: int) -> bytes:
+    """Return the sum of the last whole line of a file, nothing if there is none."""
+    tail, start = b"", size
+    while start:
+        before = max(0, start - _BLOCK)
+        tail = os.pread(fd, start - before, before) + tail
+        start = before
+        ends = [match for match in _SUM.finditer(tail) if tail[match.end() :][:1] in (b"", b"\n")]
+        if ends:
+            return ends[-1][1]
+    return b""
+
+
+def sealed_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Yield (number, content) of the lines of a sealed file; None for one that a crash tore off.
+
+    A line can be torn only where a process ended: at the end of the file, without a newline, or
+    before a line that opens a process start (``"start"``). Raises OSError, and
+    :class:`DamagedError` for anything else that was not written so.
+    """
+    seal = Seal()
+    torn = 0
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            line = raw.removesuffix(b"\n")
+            if seal.holds(line):
+                content = _object(line)
+                if content is None:
+                    raise DamagedError(number, "this is no JSON object")
+                if torn and "start" not in content:
+                    raise DamagedError(torn, "a line that is not whole, and no process ended there")
+                torn = 0
+                yield number, content
+            elif _object(raw) is not None or not raw.startswith(b"{"):
+                raise DamagedError(number, "this is not what was written here")
+            else:
+                torn = number
+                yield number, None
+                if not raw.endswith(b"\n"):
+                    return
+    if torn:
+        raise DamagedError(torn, "this is not what was written here")
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,133 @@
+"""The trace a node must have left, as far as its re-execution says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from nodes.consensus.effects import Effect
+from nodes.server.line_file import DamagedError
+from nodes.server.trace_file import TraceLines
+
+_LOG_REFUSED: Final = "the log cannot take this: "
+"""Begins the reason of a shell that stops, which no step of the node gives."""
+
+
+class _Line(NamedTuple):
+    number: int
+    text: bytes
+    whole: bool
+
+    def get(self, name: str) -> Any:
+        """Return a member of the line, None where there is none."""
+        try:
+            value = json.loads(self.text)
+        except ValueError:
+            return None
+        return value.get(name) if isinstance(value, dict) else None
+
+    @property
+    def reason(self) -> str:
+        """Why the node stopped, "" for any other line."""
+        detail = self.get("detail") if self.get("kind") == "fatal" else None
+        reason = detail.get("reason") if isinstance(detail, dict) else None
+        return reason if isinstance(reason, str) else ""
+
+
+class RecordedTrace:
+    """Holds a trace file, line by line, against what the processes of ``node`` must have written.
+
+    A step is traced after its line in the input log, by one write: what the last step of a
+    process told may lack wholly or from some point on, and nothing else. Methods raise
+    :class:`~nodes.server.line_file.DamagedError`, whose line is that of the input log, 0 for
+    its last one.
+    """
+
+    def __init__(self, path: Path, node: str) -> None:
+        self.compared = 0
+        """Lines that were found to be as they must be."""
+        self._node = node
+        self._incarnation = 0
+        self._lines = _read(path)
+        self._next = next(self._lines, None)
+        self._expected = TraceLines(node, 0)
+        self._lacking = 0
+        """The line of the input log whose trace is not whole."""
+
+    def begin(self, incarnation: int) -> None:
+        """A process starts: the one before has ended, however."""
+        self._leave()
+        self._incarnation = incarnation
+        self._expected = TraceLines(self._node, incarnation)
+
+    def step(self, number: int, effects: Sequence[Effect], now: int, wall: int) -> None:
+        """A step gave ``effects``: line ``number`` of the input log."""
+        self._match(number, self._expected.of(effects, now, wall))
+
+    def fatal(self, number: int, reason: str, now: int, wall: int) -> None:
+        """A step stopped the node for ``reason``."""
+        place, defect, _ = reason.partition(" at <FrameSummary")
+        told = "" if self._next is None else self._next.reason
+        if defect and told.startswith(place):
+            reason = told  # Where in the code it was depends on where the code lies.
+        self._match(number, self._expected.fatal(reason, now, wall))
+
+    def end(self) -> None:
+        """The input log is over, and so must the trace be."""
+        self._leave()
+        if self._next is not None:
+            self._surplus(self._next)
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _match(self, number: int, lines: Sequence[bytes]) -> None:
+        if lines and self._lacking:
+            raise DamagedError(self._lacking, "the trace does not tell of this step")
+        for line in lines:
+            found = self._next
+            if found is not None and found.whole and found.text == line:
+                self.compared += 1
+                self._advance()
+            elif found is None or self._has_ended(found, line):
+                self._lacking = number
+                return
+            else:
+                raise DamagedError(
+                    number,
+                    f"line {found.number} of the trace is {found.text.decode(errors='replace')}, "
+                    f"and must be {line.decode()}",
+                )
+
+    def _has_ended(self, found: _Line, line: bytes) -> bool:
+        """Whether ``found`` shows that the process ended before it had written ``line``."""
+        if len(found.text) < len(line) and line.startswith(found.text):
+            self._advance()
+            # After a line that was torn off either nothing comes, or a newline and more.
+            return found.whole == (self._next is not None)
+        incarnation = found.get("incarnation")
+        later = isinstance(incarnation, int) and incarnation > self._incarnation
+        return later or found.reason.startswith(_LOG_REFUSED)
+
+    def _leave(self) -> None:
+        """Pass over what the process that ended may have left besides."""
+        self._lacking = 0
+        if self._next is not None and self._next.reason.startswith(_LOG_REFUSED):
+            self._advance()
+        if self._next is not None and self._next.get("incarnation") == self._incarnation:
+            self._surplus(self._next)
+
+    def _surplus(self, line: _Line) -> None:
+        raise DamagedError(
+            0, f"line {line.number} of the trace tells of a step that the input log lacks"
+        )
+
+    def _advance(self) -> None:
+        self._next = next(self._lines, None)
+
+
+def _read(path: Path) -> Iterator[_Line]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            yield _Line(number, line.rstrip(b"\n"), line.endswith(b"\n"))

@@ -1,0 +1,165 @@
+"""Runs the node of an input log again and holds everything it says against what was recorded."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nodes.consensus.effects import Effect, FatalError
+from nodes.consensus.recovered import Recovered
+from nodes.node import Node
+from nodes.server.input_log import FATAL, config_from_plain, digest_effects
+from nodes.server.line_file import DamagedError, sealed_lines
+from nodes.server.plain import from_plain
+from nodes.server.recorded_disk import RecordedDisk
+from nodes.server.recorded_trace import RecordedTrace
+
+_NOT_GIVEN: Final = "the log given is not the one the node started with"
+_NOT_WRITTEN: Final = "the recovered log is not what the node had written"
+
+
+@dataclass(slots=True, frozen=True)
+class Mismatch:
+    """Where the re-execution differs: line of the input log (from 1), and how."""
+
+    line: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What was compared: process ``starts``, ``inputs`` (steps), ``outputs`` (effects, by digest
+    of each step's) and ``traced`` (trace lines, byte by byte); ``torn`` lines were left out.
+
+    ``mismatch`` is the first difference, None if there is none.
+    """
+
+    starts: int = 0
+    inputs: int = 0
+    outputs: int = 0
+    traced: int = 0
+    torn: int = 0
+    mismatch: Mismatch | None = None
+
+
+def replay(
+    path: Path,
+    batches: Sequence[bytes] = (),
+    snapshots: Mapping[tuple[int, int], bytes] | None = None,
+    *,
+    trace: Path | None = None,
+    node: str = "",
+) -> Replayed:
+    """Run the node of an input log again, up to the first difference.
+
+    ``batches`` and ``snapshots`` (contents by (end offset, epoch)) are what was on disk at the
+    first process start in the file, without the bootstrap snapshot; later starts are checked
+    against what the re-execution has written by then. A start with another directory id than the
+    one before has a disk of its own, which was formatted anew. With ``trace``, what the processes
+    of ``node`` traced is compared too. Raises OSError, and ValueError for a file that is not an
+    input log; one that was changed is a difference.
+    """
+    run = _Reexecution(path, RecordedDisk(batches, snapshots))
+    run.trace = None if trace is None else RecordedTrace(trace, node)
+    number = 0
+    try:
+        for number, line in sealed_lines(path):
+            run.take(number, line)
+            if run.result.mismatch is not None:
+                return run.result
+        if run.trace is not None:
+            run.trace.end()
+            run.result.traced = run.trace.compared
+    except DamagedError as damage:
+        run.result.mismatch = Mismatch(damage.line or number, damage.reason)
+    if not run.result.starts and run.result.mismatch is None:
+        raise ValueError(f"{path} holds no process start")
+    return run.result
+
+
+class _Reexecution:
+    def __init__(self, path: Path, disk: RecordedDisk) -> None:
+        self.result = Replayed()
+        self.trace: RecordedTrace | None = None
+        self._path = path
+        self._disk = disk
+        self._node: Node | None = None
+        self._reason = ""
+        self._directory: object = None
+
+    def take(self, number: int, line: dict[str, Any] | None) -> None:
+        """Run one line again, None for a torn one."""
+        if line is None:
+            self.result.torn += 1
+            return
+        if "start" in line:
+            recovered = self._recovered(number, line)
+            if recovered is None:
+                reason = _NOT_WRITTEN if self.result.starts else _NOT_GIVEN
+                self.result.mismatch = Mismatch(number, reason)
+                return
+            self.result.starts += 1
+            if self.trace is not None:
+                self.trace.begin(line["start"])
+            effects = self._started(line, recovered)
+        elif not self.result.starts:
+            raise ValueError(f"{self._path}, line {number}: the first line is not a process start")
+        elif self._node is None:
+            self.result.mismatch = Mismatch(number, "a step after the node had stopped fatally")
+            return
+        else:
+            self.result.inputs += 1
+            effects = self._stepped(self._node, line)
+        self._compare(number, line, effects)
+
+    def _compare(self, number: int, line: dict[str, Any], effects: Sequence[Effect] | None) -> None:
+        digest = FATAL if effects is None else digest_effects(effects)
+        if digest != line["effects"]:
+            text = f"effects {digest}, recorded {line['effects']}: {effects!r}"
+            self.result.mismatch = Mismatch(number, text)
+            return
+        now, wall = line["now"], line["wall_us"]
+        if effects is None:
+            self._node = None
+            if self.trace is not None:
+                self.trace.fatal(number, self._reason, now, wall)
+        else:
+            self.result.outputs += len(effects)
+            self._disk.carry_out(effects)
+            if self.trace is not None:
+                self.trace.step(number, effects, now, wall)
+        if self.trace is not None:
+            self.result.traced = self.trace.compared
+
+    def _recovered(self, number: int, line: dict[str, Any]) -> Recovered | None:
+        try:
+            directory = line["config"]["directory_id"]
+            if self.result.starts and directory != self._directory:
+                self._disk = RecordedDisk()
+            self._directory = directory
+            return self._disk.recovered_as(line)
+        except KeyError as error:
+            text = f"{self._path}, line {number}: a process start without {error}"
+            raise ValueError(text) from error
+
+    def _started(self, line: dict[str, Any], recovered: Recovered) -> list[Effect] | None:
+        config, wall_ms = config_from_plain(line["config"]), line["wall_us"] // 1000
+        try:
+            self._node = Node(config, recovered, line["now"], wall_ms)
+            return self._node.start(line["now"], wall_ms)
+        except FatalError as error:
+            self._reason = str(error)
+            return None
+
+    def _stepped(self, node: Node, line: dict[str, Any]) -> list[Effect] | None:
+        event = from_plain(line["event"])
+        try:
+            return node.step(event, line["now"], line["wall_us"] // 1000)
+        except FatalError as error:
+            self._reason = str(error)
+        except Exception as error:  # a defect, at which the shell stops the node too
+            self._reason = f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
+        return None
