@@ -1,9 +1,9 @@
 """Networks that are slow, lossy, and in no order: what TCP makes of each, message by message.
 
-A fault hits all links of one node, or one link; both ways, or one. What it does is drawn when
-it starts, from the numbers published for real outages: latencies of 20 to 800 ms, losses of 5
-to 60 % ("An Analysis of Network-Partitioning Failures in Cloud Systems", OSDI 2018, counts
-partial ones; jepsen.net's ``slow!`` and ``flaky!`` are tc's ``netem`` with 50 ms and 20 %).
+A fault hits all links of one node, one link, or all there are; both ways, or one. What it does
+is drawn when it starts. Within the ranges lie the ``slow!`` (50 ms) and ``flaky!`` (20 %) of
+jepsen.net; that one kind of RPC fails alone is what a middlebox, a full queue of one listener
+or a handler that hangs looks like.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ WINDOWS_MS = (5, 50, 200, 500)
 AGAIN_MS = (5, 100, 1_000, 2_000)
 
 RPCS = (
-    *("Fetch", "Fetch", "Vote", "Vote", "BeginQuorumEpoch", "BeginQuorumEpoch"),
+    *("Fetch", "Fetch", "Fetch", "Fetch", "Vote", "Vote", "Vote"),
+    *("BeginQuorumEpoch", "BeginQuorumEpoch", "BeginQuorumEpoch"),
     *("EndQuorumEpoch", "FetchSnapshot", "AddRaftVoter", "UpdateRaftVoter", "ApiVersions"),
     *("BrokerRegistration", "BrokerHeartbeat", "ControllerRegistration", "Envelope"),
 )
@@ -49,9 +50,12 @@ class NetworkShape:
     def disturbances(
         self, nodes: Sequence[str], targets: tuple[str, ...], number: int
     ) -> list[Disturbance]:
-        """Return what the fault does: to all links of one target, or to the link of two."""
-        first, rest = targets[0], targets[1:] or tuple(n for n in nodes if n != targets[0])
+        """Return what the fault does: to all links of one target, the link of two, or all links
+        among more."""
         effects = self.effects(number)
+        if len(targets) > 2:
+            return [Disturbance(senders=targets, receivers=targets, **effects)]
+        first, rest = targets[0], targets[1:] or tuple(n for n in nodes if n != targets[0])
         there = Disturbance(senders=(first,), receivers=rest, **effects)
         back = Disturbance(senders=rest, receivers=(first,), **effects)
         return _choose(([there, back], [there, back], [there], [back]), number, "direction")
@@ -62,10 +66,13 @@ def _choose(options: Sequence[T], number: int, name: str) -> T:
 
 
 def pick_links(nodes: Sequence[str], number: int, leader: str | None) -> tuple[str, ...]:
-    """One node, or the two ends of a link; the leader is one of them for half of all draws."""
-    order = leader_first(nodes, number, leader) if draw(number, "led") & 1 else None
-    order = order or shuffled(nodes, number)
-    return tuple(order[: 1 + draw_below(2, number, "ends")])
+    """One node, the two ends of a link, or all nodes.
+
+    The leader is mostly among them: between two followers there is little to disturb.
+    """
+    led = draw(number, "led") & 3
+    order = leader_first(nodes, number, leader) if led else shuffled(nodes, number)
+    return tuple(order[: _choose((1, 1, 2, len(nodes)), number, "ends")])
 
 
 # --- what a message suffers ---------------------------------------------------------------

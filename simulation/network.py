@@ -50,6 +50,8 @@ class Rpc:
     correlation: int
     message: Request | ApiMessage
     sent: int
+    key: int = 0
+    """What the sender knows it by while it waits: see ``Wires``."""
     answer: Response | dict[str, Any] | None = None
 
 

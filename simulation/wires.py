@@ -77,6 +77,7 @@ class Wires:
         self._knobs = knobs
         self._deliver = deliver
         self._tokens = 0
+        self._carried = knobs.wire
         self.flips = knobs.flip
         time.register("request", NET, self._on_request)
         time.register("response", NET, self._on_response)
@@ -99,7 +100,7 @@ class Wires:
             asked = _api_message("ApiVersions", {}, quorum=True)
             self._send(host, target, effect.destination, effect.correlation, asked)
         else:
-            if self._knobs.wire:
+            if self._carried:
                 message = carried_request(host.id, effect.correlation, message)
             self._send(host, target, effect.destination, effect.correlation, message)
 
@@ -120,20 +121,23 @@ class Wires:
         return target
 
     def _send(self, host: Host, target: Host, named: int, correlation: int, message: Any) -> None:
-        time = self._time
-        rpc = Rpc(host.id, host.life, target.id, target.life, named, correlation, message, time.now)
-        host.requests[_key(rpc)] = rpc
+        time, network = self._time, self.network
+        now, source, to = time.now, host.id, target.id
+        key = correlation
+        if type(message) is ApiMessage and not message.quorum:
+            key = ~correlation
+        life = host.life
+        rpc = Rpc(source, life, to, target.life, named, correlation, message, now, key)
+        host.requests[key] = rpc
         if not host.sweep:
             host.sweep = True
-            expiry = time.now + self._knobs.request_timeout
-            time.schedule(expiry, "sweep", host, host.life)
-        if target.node is None and self.network.connected(host.id, target.id):
-            time.schedule(time.now + 2 * self._knobs.latency_min, "failed", rpc)
-            return
-        if self.disturbances.rules:
-            self._travel("request", rpc, host.id, target.id)
+            time.schedule(now + self._knobs.request_timeout, "sweep", host, life)
+        if target.node is None and network.connected(source, to):
+            time.schedule(now + 2 * self._knobs.latency_min, "failed", rpc)
+        elif self.disturbances.rules:
+            self._travel("request", rpc, source, to)
         else:
-            time.schedule(self.network.arrival(time.now, host.id, target.id), "request", rpc)
+            time.schedule(network.arrival(now, source, to), "request", rpc)
 
     def _travel(self, kind: str, rpc: Rpc, source: int, destination: int) -> None:
         """Send a request or an answer on its way while something is disturbed."""
@@ -156,7 +160,7 @@ class Wires:
             if self.network.hears(rpc.source, rpc.destination):
                 self._time.schedule(self._time.now + self._knobs.latency_min, "failed", rpc)
             return
-        token = self._token()
+        self._tokens = token = self._tokens + 1
         host.tokens[token] = rpc
         self._time.fact(f"> {rpc.source} {rpc.destination} {rpc.correlation}")
         message = rpc.message
@@ -175,35 +179,45 @@ class Wires:
         target = host.tokens.pop(effect.token, None)
         if target is None:
             raise FatalError(f"request {effect.token} was answered twice")
-        if type(effect) is SnapshotReply:
-            effect = _with_piece(host, effect)
-        if isinstance(target, ClientCall):
-            if isinstance(effect, ApiReply) == (target.message is not None):
-                raise FatalError(f"a node's answer to a client: {effect!r}")
-            body = effect.body if isinstance(effect, ApiReply) else answer_body(effect.message)
-            for asked in self.on_client_reply:
-                asked(host, target, body)
-            self.calls.answer(target, body)
+        if type(target) is ClientCall:
+            self._reply_to_client(host, target, effect)
             return
-        if isinstance(effect, ApiReply) != isinstance(target.message, ApiMessage):
-            raise FatalError(f"a client's answer to another node: {effect!r}")
-        if isinstance(effect, ApiReply):
-            assert isinstance(target.message, ApiMessage)
-            target.answer = body = _api_answer(target.message, effect.body)
+        assert isinstance(target, Rpc)
+        asked = target.message
+        if type(effect) is ApiReply:
+            if type(asked) is not ApiMessage:
+                raise FatalError(f"a client's answer to another node: {effect!r}")
+            target.answer = body = _api_answer(asked, effect.body)
             for heard in self.on_api_reply:
                 heard(host, target, body)
         else:
+            if type(asked) is ApiMessage:
+                raise FatalError(f"a client's answer to another node: {effect!r}")
+            if type(effect) is SnapshotReply:
+                effect = _with_piece(host, effect)
             assert isinstance(effect, Reply)
             for told in self.on_reply:
                 told(host, target, effect)
             target.answer = effect.message
-            if self._knobs.wire or self.flips:
+            if self._carried or self.flips:
                 self._carry_answer(host, target, effect.message)
         if self.disturbances.rules:
             self._travel("response", target, host.id, target.source)
         else:
             arrival = self.network.arrival(self._time.now, host.id, target.source)
             self._time.schedule(arrival, "response", target)
+
+    def _reply_to_client(
+        self, host: Host, call: ClientCall, effect: Reply | SnapshotReply | ApiReply
+    ) -> None:
+        if isinstance(effect, ApiReply) == (call.message is not None):
+            raise FatalError(f"a node's answer to a client: {effect!r}")
+        if isinstance(effect, SnapshotReply):
+            effect = _with_piece(host, effect)
+        body = effect.body if isinstance(effect, ApiReply) else answer_body(effect.message)
+        for asked in self.on_client_reply:
+            asked(host, call, body)
+        self.calls.answer(call, body)
 
     def _carry_answer(self, host: Host, rpc: Rpc, message: QuorumResponse) -> None:
         """Put an answer into ``rpc`` as it comes out at the other end."""
@@ -214,7 +228,7 @@ class Wires:
                 answer = damaged(answer, number, _file_of(host, message))
                 if answer is not message:
                     self._time.fact(f"flip {host.id} {rpc.source} {rpc.correlation}")
-        if self._knobs.wire:
+        if self._carried:
             assert not isinstance(rpc.message, ApiMessage)
             assert not isinstance(answer, ApiVersionsResponse)
             answer = carried_answer(rpc.message, rpc.correlation, answer)
@@ -237,10 +251,9 @@ class Wires:
         host = self._hosts[rpc.source]
         if host.life != rpc.source_life:
             return False
-        key = _key(rpc)
-        if host.requests.get(key) is not rpc:
+        if host.requests.get(rpc.key) is not rpc:
             return False  # It timed out: the connection is closed.
-        del host.requests[key]
+        del host.requests[rpc.key]
         return True
 
     def _on_sweep(self, host: Host, life: int, _c: Any) -> None:
@@ -296,13 +309,6 @@ class Wires:
                 if rpc.destination == host.id:
                     time.schedule(time.now + self._knobs.latency_min, "failed", rpc)
         self.calls.reset(host)
-
-
-def _key(rpc: Rpc) -> int:
-    message = rpc.message
-    if type(message) is ApiMessage and not message.quorum:
-        return ~rpc.correlation
-    return rpc.correlation
 
 
 def _heard(rpc: Rpc, answer: Any) -> Event:
