@@ -14,6 +14,7 @@ FAILED = 255
 COMMANDS: dict[str, str] = {
     "run": "One test: deploy, run, break, heal, check, report.",
     "sim": "Many simulated runs; stop at, shrink and save failures.",
+    "shrink": "The smallest case that fails as a run did.",
     "replay": "Run a recorded run again: all of it, or one node.",
     "check": "Check any history, ours or anyone's.",
     "mutants": "The detection campaign over planted bugs.",

@@ -136,9 +136,15 @@ def _again_with(patch: Path, arguments: list[str]) -> int:
 def cli(run: Path, node: str | None, json_output: bool) -> None:
     """Run the run in folder RUN again, from what it recorded, and compare.
 
+    RUN may be a case file of kraftwreck shrink: does it still fail as it did?
+
     Exit codes: 0 the same, 1 different, 2 a node left no input log.
     """
     try:
+        if run.is_file():
+            from kraftwreck.case_replay import replay_case
+
+            sys.exit(replay_case(run, json_output))
         test = _test_of(run)
         patch = _patch(test)
         ours = Path(nodes.__file__ or "").resolve().parent == PROJECT_TREE.resolve()

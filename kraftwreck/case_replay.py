@@ -1,0 +1,72 @@
+"""``kraftwreck replay CASE.json``: run a case again, and say whether it still fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import msgspec
+
+from kraftwreck.case_run import run_case
+from kraftwreck.shrinking import ShrinkError, patch_for, run_anywhere
+from nemesis.case_file import Expected, read_case
+from nemesis.case_text import describe
+
+SAME, DIFFERENT, FAILED = 0, 1, 255
+
+
+def replay_case(path: Path, json_output: bool) -> int:
+    """Run the case in ``path`` again and say how it fails; return the exit code.
+
+    A case with a planted bug is run with the bug, where it must fail as it did, and without,
+    where it must pass. A case without one is run as it is. 0 means that all is as the file
+    says. Raises :class:`~harness.options.OptionError`, one line, for what is no case.
+    """
+    saved = read_case(path)
+    patch = patch_for(saved)
+    _say(path.name + (f": {saved.about}" if saved.about else ""))
+    for line in describe(saved.case):
+        _say(f"  {line}")
+    try:
+        failures = run_anywhere(saved)
+    except ShrinkError as error:
+        _say(f"kraftwreck replay: {error}")
+        return FAILED
+    as_recorded = _tell("" if patch is None else f"with {patch.name}: ", failures, saved.failure)
+    passes_without = None
+    if patch is not None:
+        passes_without = _tell("without it: ", run_case(saved.case).failures, None)
+    if json_output:
+        result = {
+            "same": as_recorded and passes_without is not False,
+            "failures": msgspec.to_builtins(failures),
+            "passes_without": passes_without,
+        }
+        click.echo(json.dumps(result))
+    return SAME if as_recorded and passes_without is not False else DIFFERENT
+
+
+def _tell(where: str, failures: tuple[Expected, ...], wanted: Expected | None) -> bool:
+    """Say what was seen; return whether it is what was wanted (None: that it passes)."""
+    if wanted is None:
+        same = not failures
+        verdict = "passes" if same else f"fails: {_first(failures)}"
+    elif any(failure.same(wanted) for failure in failures):
+        same = True
+        seen = next(failure for failure in failures if failure.same(wanted))
+        verdict = f"still fails: {seen}: {seen.explanation}"
+    else:
+        same = False
+        other = f"fails in another way: {_first(failures)}" if failures else "passes"
+        verdict = f"{other}; it used to fail: {wanted}"
+    _say(f"{where}{verdict}")
+    return same
+
+
+def _first(failures: tuple[Expected, ...]) -> str:
+    return f"{failures[0]}: {failures[0].explanation}"
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

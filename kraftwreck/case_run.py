@@ -1,0 +1,153 @@
+"""Run one case, judge it, and say how it fails: by which checker, of what type, in which roles.
+
+The roles are those of the nodes that an anomaly tells of. A node whose trace events it shows
+has the state of the last of them (``leader``, ``follower``, ``candidate`` …), but is an
+``observer`` when it is none of the voters it knows, and a ``broker`` when it is one. A node
+that only its words name is a ``controller`` or a ``broker``; words that name every node of the
+cluster tell of none.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from checkers.registry import check
+from harness.simulated import SimResult, simulate
+from histories.trace import TraceEvent
+from histories.verdict import Anomaly, Verdict
+from kraftwreck.campaign import SIMULATOR, judge, judge_failures, make_injector
+from nemesis.case import Case
+from nemesis.case_file import Expected
+from nodes.consensus.effects import FatalError
+from workloads.registry import find
+
+_NODE = re.compile(r"\b[nb]\d+\b")
+_LEAST_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRun:
+    """A case that was run: every way in which it failed, what it left, what it cost."""
+
+    failures: tuple[Expected, ...]
+    result: SimResult
+    verdict: Verdict
+    cpu_s: float
+
+    def shows(self, expected: Expected) -> bool:
+        """Whether it failed in this way."""
+        return any(failure.same(expected) for failure in self.failures)
+
+
+def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -> CaseRun:
+    """Simulate and judge ``case`` with the node code that this process imports.
+
+    With the name of a ``checker`` only that one judges; with :data:`SIMULATOR` the run ends at
+    the first failure the simulator sees. A node that keeps the processor for ``limit_s`` CPU
+    seconds dies, which is a failure (I29).
+
+    Raises :class:`~harness.options.OptionError` for a workload that does not exist, and
+    :class:`FatalError` when something outside of the nodes goes round in circles.
+    """
+    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
+    workload = find(case.workload)
+    begun = time.process_time()
+    with cpu_limit(limit_s):
+        result = simulate(
+            case.options(),
+            workload,
+            case.schedule,
+            make_injector,
+            knobs=case.knobs,
+            eager=checker == SIMULATOR,
+            only=None if case.operations is None else frozenset(case.operations),
+        )
+        if checker is None:
+            verdict = judge(result, workload)
+        elif checker == SIMULATOR:
+            verdict = judge_failures(result)
+        else:
+            verdict = check(result.data(), [checker])
+    failures = [
+        Expected(
+            checker=name,
+            type=anomaly.type,
+            roles=roles_of(anomaly, result),
+            explanation=anomaly.explanation,
+        )
+        for name, checked in verdict.checkers.items()
+        if checked.valid is False
+        for anomaly in checked.anomalies
+    ]
+    # Checkers that any harness has come first, the simulator's own view last.
+    failures.sort(key=lambda failure: failure.checker == SIMULATOR)
+    return CaseRun(tuple(failures), result, verdict, time.process_time() - begun)
+
+
+def limit_for(run: CaseRun) -> float:
+    """Return the CPU seconds that a smaller case than that of ``run`` may take."""
+    return max(_LEAST_LIMIT_S, 5 * run.cpu_s)
+
+
+@contextmanager
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Make a step that never ends fatal to its node: a run takes a second, not a minute."""
+
+    def expired(*_: object) -> NoReturn:
+        raise FatalError(f"a simulated run has taken {seconds:.0f} CPU seconds: something loops")
+
+    before = signal.signal(signal.SIGVTALRM, expired)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+# --- roles -------------------------------------------------------------------------------------
+
+
+def roles_of(anomaly: Anomaly, result: SimResult) -> tuple[str, ...]:
+    """Return the roles of the nodes that ``anomaly`` tells of, each once, sorted."""
+    brokers = frozenset(result.test["brokers"])
+    hosts = frozenset(result.test["nodes"])
+    shown: dict[str, dict[str, Any]] = {}
+    for event in anomaly.events:
+        if event.get("node") in hosts:
+            shown[event["node"]] = event
+    named = hosts & set(_NODE.findall(anomaly.explanation))
+    if named == hosts:
+        named = frozenset()
+    roles = {_role(event, node in brokers, result) for node, event in shown.items()}
+    for node in named - shown.keys():
+        roles.add("broker" if node in brokers else "controller")
+    return tuple(sorted(roles))
+
+
+def _role(event: dict[str, Any], broker: bool, result: SimResult) -> str:
+    if broker:
+        return "broker"
+    state = str(event["state"])
+    voters = _voters_known(event, result.events)
+    node_id = result.test["nodes"].index(event["node"]) + 1
+    return "observer" if state == "follower" and voters and node_id not in voters else state
+
+
+def _voters_known(shown: dict[str, Any], events: Iterable[TraceEvent]) -> frozenset[int]:
+    """Return the voters that a node knew of at its event ``shown``; empty where it never said."""
+    last = (shown["incarnation"], shown["seq"])
+    known: frozenset[int] = frozenset()
+    for event in events:
+        if event.node == shown["node"] and event.kind == "voters":
+            if (event.incarnation, event.seq) > last:
+                break
+            known = frozenset(voter for voter, _ in event.detail.get("voters", ()))
+    return known

@@ -1,0 +1,227 @@
+"""``kraftwreck shrink RUN``: the smallest case that still fails as a run did."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from harness.options import DYNAMIC, OptionError
+from harness.simulated_store import load, options_of
+from histories.fault import Fault
+from kraftwreck.campaign import EVERYTHING
+from kraftwreck.case_run import run_case
+from kraftwreck.shrinking import PassesError, ShrinkError, patch_for, run_anywhere, shrink_anywhere
+from nemesis.case import Case
+from nemesis.case_file import SavedCase, read_case, write_case
+from nemesis.case_text import describe
+from simulation.knobs import draw_knobs
+
+SHRUNK, PASSES, BAD_ARGUMENTS, FAILED = 0, 2, 254, 255
+DEFAULT_BUDGET_S = 120.0
+SHRUNK_FILE = "shrunk.json"
+SEEDS = 20
+"""How many simulated runs are tried with the schedule of a run on real hosts."""
+
+
+def say(line: str) -> None:
+    """Show one line to people."""
+    click.echo(line, err=True)
+
+
+def case_of_run(folder: Path) -> SavedCase:
+    """Return the case of the simulated run in ``folder``, with the bug planted that it had.
+
+    Raises :class:`OptionError` when it is no simulated run.
+    """
+    options, schedule, knobs, digest = load(folder)
+    patch = None if options.patch is None else str(options.patch)
+    case = Case.of(options, knobs, schedule)
+    return SavedCase(case=case, digest=digest, mutant=options.mutant, patch=patch)
+
+
+def case_of_seed(seed: int) -> SavedCase:
+    """Return the case that ``seed`` stands for in a campaign with everything by seed."""
+    options, knobs = EVERYTHING.options(seed), EVERYTHING.knobs(seed)
+    return SavedCase(case=Case.of(options, knobs, EVERYTHING.schedule(seed)))
+
+
+def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
+    """Yield simulated cases with the schedule of the run on real hosts in ``folder``.
+
+    Raises :class:`OptionError`, one line, for what is no run folder.
+    """
+    try:
+        options = options_of(test["options"])
+        schedule = msgspec.convert(test["schedule"], list[Fault])
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
+        raise OptionError(f"{folder / 'test.json'}: no options and schedule: {error}") from error
+    quorum: Any = "dynamic" if options.quorum == DYNAMIC else "static"
+    patch = None if options.patch is None else str(options.patch)
+    names = {f"n{options.nodes + i}": f"b{i}" for i in range(1, options.brokers + 1)}
+    renamed = [
+        msgspec.structs.replace(fault, targets=tuple(names.get(t, t) for t in fault.targets))
+        for fault in schedule
+    ]
+    for number in range(SEEDS):
+        seed = options.seed + number
+        knobs = draw_knobs(seed, options.nodes, quorum=quorum, brokers=options.brokers)
+        case = Case.of(replace(options, seed=seed), knobs, renamed)
+        yield SavedCase(case=case, mutant=options.mutant, patch=patch)
+
+
+@click.command(name="shrink")
+@click.argument("run", type=click.Path(path_type=Path, exists=True), required=False)
+@click.option("--seed", type=click.IntRange(min=0),
+              help="Instead of RUN: the test this seed stands for in kraftwreck sim.")  # fmt: skip
+@click.option("--failure", metavar="CHECKER[:TYPE]", help="Which failure [default: the first].")
+@click.option("--budget", type=click.FloatRange(min=0), default=DEFAULT_BUDGET_S,
+              show_default=True, metavar="SECONDS", help="CPU seconds to spend.")  # fmt: skip
+@click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
+@click.option("--patch", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Apply this patch to nodes/.")  # fmt: skip
+@click.option("--save", type=click.Path(path_type=Path, file_okay=False),
+              help="Keep the case in this folder, too.")  # fmt: skip
+@click.option("--name", metavar="NAME", help="Its file there [default: checker and type].")
+@click.option("--about", metavar="TEXT", help="What the case guards, for its file.")
+@click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
+def cli(
+    run: Path | None,
+    seed: int | None,
+    failure: str | None,
+    budget: float,
+    mutant: str | None,
+    patch: Path | None,
+    save: Path | None,
+    name: str | None,
+    about: str | None,
+    json_output: bool,
+) -> None:
+    """Find the smallest case that fails in the same way as RUN, the folder of a simulated run.
+
+    RUN may be a case file, too. Of a run on real hosts the schedule is tried in the simulator.
+    The result is saved as shrunk.json in the folder; kraftwreck replay runs it again.
+
+    Ctrl-C ends the search and keeps what was found. Exit codes: 0 shrunk, 2 nothing fails.
+    """
+    try:
+        if (run is None) == (seed is None):
+            raise OptionError("give the folder of a run, or --seed")
+        if mutant is not None and patch is not None:
+            raise OptionError("--mutant and --patch exclude each other")
+        planted = {
+            **({} if mutant is None else {"mutant": mutant, "patch": None}),
+            **({} if patch is None else {"patch": str(patch.resolve()), "mutant": None}),
+            **({} if about is None else {"about": about}),
+        }
+        saved = _given(run, seed, planted, failure)
+        patch_for(saved)
+        shrunk = shrink_anywhere(saved, budget, say, failure)
+        clean = _passes_without(shrunk)
+        paths = _places(run, save, name, shrunk)
+        for path in paths:
+            write_case(path, shrunk)
+        _show(shrunk, clean, paths, json_output)
+        sys.exit(SHRUNK if clean is not False else FAILED)
+    except PassesError as passes:
+        say(f"kraftwreck shrink: {passes}")
+        sys.exit(PASSES)
+    except OptionError as error:
+        say(f"kraftwreck shrink: {error}")
+        sys.exit(BAD_ARGUMENTS)
+    except ShrinkError as error:
+        say(f"kraftwreck shrink: {error}")
+        sys.exit(FAILED)
+
+
+def _given(
+    run: Path | None, seed: int | None, planted: dict[str, Any], failure: str | None
+) -> SavedCase:
+    if seed is not None:
+        return msgspec.structs.replace(case_of_seed(seed), **planted)
+    assert run is not None
+    if run.is_file():
+        return msgspec.structs.replace(read_case(run), **planted)
+    test = _test_of(run)
+    if test.get("simulated"):
+        return msgspec.structs.replace(case_of_run(run), **planted)
+    say(f"{run} is of real hosts: trying its schedule in the simulator, {SEEDS} seeds")
+    checker, _, kind = (failure or "").partition(":")
+    for saved in cases_like(run, test):
+        candidate = msgspec.structs.replace(saved, **planted)
+        for found in run_anywhere(candidate):
+            if not checker or (found.checker, found.type) == (checker, kind or found.type):
+                candidate.failure = found
+                return candidate
+    raise PassesError(
+        f"{run}: only simulated runs can be shrunk, and its schedule does not fail in the"
+        f" simulator ({SEEDS} seeds)"
+    )
+
+
+def _test_of(folder: Path) -> dict[str, Any]:
+    path = folder / "test.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def _passes_without(shrunk: SavedCase) -> bool | None:
+    """Whether the case passes without the planted bug; None where there is none."""
+    if patch_for(shrunk) is None:
+        return None
+    return not run_case(shrunk.case).failures
+
+
+def _places(run: Path | None, save: Path | None, name: str | None, shrunk: SavedCase) -> list[Path]:
+    places = []
+    if run is not None and run.is_dir():
+        places.append(run / SHRUNK_FILE)
+    if save is not None:
+        places.append(save / f"{name or file_name(shrunk)}.json")
+    return places
+
+
+def file_name(shrunk: SavedCase) -> str:
+    """Return a name for a case's file: its planted bug's, or its failure's."""
+    assert shrunk.failure is not None
+    failure = f"{shrunk.failure.checker}-{shrunk.failure.type}"
+    if shrunk.mutant is not None:
+        return shrunk.mutant
+    return failure if shrunk.patch is None else f"{Path(shrunk.patch).stem}-{failure}"
+
+
+def _show(shrunk: SavedCase, clean: bool | None, paths: list[Path], json_output: bool) -> None:
+    for line in describe(shrunk.case):
+        say(line)
+    failure = shrunk.failure
+    assert failure is not None
+    say(f"then {failure}: {failure.explanation}")
+    say(f"before: {shrunk.before}")
+    say(f"after:  {shrunk.case.size}")
+    if clean is not None:
+        text = "passes" if clean else "FAILS TOO: this says nothing about the planted bug"
+        say(f"without the planted bug it {text}")
+    for path in paths:
+        say(f"saved:  {path}")
+    if paths:
+        say(f"repeat: kraftwreck replay {paths[0]}")
+    if json_output:
+        result = {
+            "failure": msgspec.to_builtins(failure),
+            "before": msgspec.to_builtins(shrunk.before),
+            "after": msgspec.to_builtins(shrunk.case.size),
+            "passes_without": clean,
+            "digest": shrunk.digest,
+            "saved": [str(path) for path in paths],
+        }
+        click.echo(json.dumps(result))

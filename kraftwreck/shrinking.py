@@ -1,0 +1,213 @@
+"""Shrink one case: with the node code of this process, or in a process with a patched copy.
+
+``python -m kraftwreck.shrinking CASE RESULT`` is that process; its import path holds the
+patched nodes in front of the project's, see :func:`kraftwreck.hunt.environment`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import msgspec
+
+from harness.options import OptionError
+from harness.patched_nodes import patch_of, patched_tree
+from kraftwreck.campaign import SIMULATOR
+from kraftwreck.case_run import CaseRun, limit_for, run_case
+from kraftwreck.hunt import environment
+from nemesis.case import Case, Size, explicit, operations_of
+from nemesis.case_file import Expected, SavedCase, read_case, write_case
+from nemesis.shrink import shrink
+from nodes.consensus.effects import FatalError
+
+PASSES, FAILED, BAD_ARGUMENTS = 2, 255, 254
+_TOLD_S = 1.0
+
+Say = Callable[[str], None]
+
+
+class PassesError(Exception):
+    """The case does not fail, or not as expected: there is nothing to shrink. One line."""
+
+
+class ShrinkError(Exception):
+    """The process that shrinks did not end as it should. One line."""
+
+
+def shrink_case(
+    saved: SavedCase, budget_s: float, say: Say, wanted: str | None = None
+) -> SavedCase:
+    """Return the smallest case found in ``budget_s`` CPU seconds that fails as ``saved`` does.
+
+    It is to fail as ``saved.failure`` says, where that is None by what ``wanted``
+    (``CHECKER`` or ``CHECKER:TYPE``) names, where that is None, too, in the first way found:
+    by the simulator, at once, or else by the checkers. Ctrl-C ends the search, not the process.
+
+    Raises :class:`PassesError`.
+    """
+    begun = time.process_time()
+    shown = 0.0
+    run, expected = first_failure(saved.case, saved.failure, wanted)
+    limit_s = limit_for(run)
+    say(f"shrinking {expected}: {saved.case.size}")
+    say(f"  {expected.explanation}")
+
+    def fails(case: Case) -> bool:
+        try:
+            return run_case(case, checker=expected.checker, limit_s=limit_s).shows(expected)
+        except FatalError:
+            return False  # Something else goes in circles: another failure.
+
+    def enough() -> bool:
+        return time.process_time() - begun >= budget_s
+
+    def told(what: str, case: Case, runs: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= _TOLD_S:
+            shown = time.monotonic()
+            spent = time.process_time() - begun
+            say(f"  {what}: {case.size}; {runs} runs, {spent:.0f} CPU s")
+
+    start = explicit(saved.case, run.result.ops, run.result.faults)
+    if not fails(start):
+        # The operations alone, then: how a fault chose its targets is part of the failure.
+        start = saved.case
+    done = shrink(start, fails, enough=enough, told=told)
+    last = run_case(done.case, checker=expected.checker, limit_s=limit_s)
+    words = {"budget": "the budget is spent", "interrupted": "interrupted"}
+    say(
+        f"  {words.get(done.ended, 'nothing more can be left out')}: {done.case.size};"
+        f" {done.runs} runs, {time.process_time() - begun:.0f} CPU s"
+    )
+    return SavedCase(
+        case=done.case,
+        failure=next(failure for failure in last.failures if failure.same(expected)),
+        digest=last.result.digest,
+        mutant=saved.mutant,
+        patch=saved.patch,
+        about=saved.about,
+        before=saved.before or _counted(saved.case, run),
+    )
+
+
+def _counted(case: Case, run: CaseRun) -> Size:
+    """Return the size of ``case``, with the operations that its run began."""
+    operations = case.operations or operations_of(run.result.ops, case.concurrency)
+    return msgspec.structs.replace(case.size, operations=len(operations))
+
+
+def first_failure(
+    case: Case, failure: Expected | None, wanted: str | None = None
+) -> tuple[CaseRun, Expected]:
+    """Run ``case``; return its run and the failure to keep while shrinking.
+
+    Raises :class:`PassesError`.
+    """
+    checker, _, kind = (wanted or "").partition(":")
+    names: list[str | None] = [SIMULATOR, None]
+    if failure is not None:
+        names = [failure.checker]
+    elif checker:
+        names = [SIMULATOR, None] if checker == SIMULATOR else [checker]
+
+    def is_it(found: Expected) -> bool:
+        if failure is not None:
+            return found.same(failure)
+        return not checker or (found.checker, found.type) == (checker, kind or found.type)
+
+    others: set[str] = set()
+    for name in names:
+        run = run_case(case, checker=name)
+        for found in run.failures:
+            if is_it(found):
+                return run, found
+            others.add(str(found))
+    what = str(failure or wanted or "a failure")
+    instead = f"; it shows {', '.join(sorted(others))}" if others else ""
+    raise PassesError(f"the run shows no {what.removeprefix('a ')} with this code{instead}")
+
+
+def patch_for(saved: SavedCase) -> Path | None:
+    """Return the patch that ``saved`` fails with, None for none. Raises OptionError."""
+    if saved.mutant is not None:
+        return patch_of(saved.mutant)
+    return None if saved.patch is None else Path(saved.patch)
+
+
+def shrink_anywhere(
+    saved: SavedCase, budget_s: float, say: Say, wanted: str | None = None
+) -> SavedCase:
+    """:func:`shrink_case`, with the bug planted that ``saved`` names.
+
+    Raises :class:`PassesError`, :class:`ShrinkError`, :class:`~harness.options.OptionError`.
+    """
+    patch = patch_for(saved)
+    if patch is None:
+        return shrink_case(saved, budget_s, say, wanted)
+    with patched_tree(patch) as tree, tempfile.TemporaryDirectory() as folder:
+        given, result = Path(folder) / "case.json", Path(folder) / "result.json"
+        write_case(given, saved)
+        command = [sys.executable, "-m", "kraftwreck.shrinking", str(given), str(result)]
+        command += ["--budget", f"{budget_s:g}"]
+        command += [] if wanted is None else ["--failure", wanted]
+        child = subprocess.Popen(command, env=environment(tree), stdout=subprocess.PIPE, text=True)
+        out = ""
+        while True:
+            # Ctrl-C reaches the child as well, which then keeps the best it has found.
+            with suppress(KeyboardInterrupt):
+                out, _ = child.communicate()
+                break
+        if child.returncode == PASSES:
+            raise PassesError(out.strip())
+        if child.returncode != 0:
+            raise ShrinkError(f"{patch.name}: the search ended with {child.returncode}")
+        return read_case(result)
+
+
+def run_anywhere(saved: SavedCase) -> tuple[Expected, ...]:
+    """Run the case with the bug planted that it names; return all its failures."""
+    patch = patch_for(saved)
+    if patch is None:
+        return run_case(saved.case).failures
+    with patched_tree(patch) as tree, tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "case.json"
+        write_case(given, saved)
+        command = [sys.executable, "-m", "kraftwreck.shrinking", str(given), "-"]
+        done = subprocess.run(command, env=environment(tree), stdout=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            raise ShrinkError(f"{patch.name}: the run ended with {done.returncode}")
+        return msgspec.json.decode(done.stdout, type=tuple[Expected, ...])
+
+
+@click.command()
+@click.argument("given", type=click.Path(path_type=Path))
+@click.argument("result", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--budget", type=float, default=0.0)
+@click.option("--failure", "wanted")
+def cli(given: Path, result: Path, budget: float, wanted: str | None) -> None:
+    """Shrink the case GIVEN into RESULT; with RESULT "-" only run it and print its failures."""
+    try:
+        saved = read_case(given)
+        if str(result) == "-":
+            click.echo(msgspec.json.encode(run_case(saved.case).failures).decode())
+            return
+        write_case(
+            result, shrink_case(saved, budget, lambda line: click.echo(line, err=True), wanted)
+        )
+    except PassesError as passes:
+        click.echo(str(passes))
+        sys.exit(PASSES)
+    except OptionError as error:
+        click.echo(f"kraftwreck shrink: {error}", err=True)
+        sys.exit(BAD_ARGUMENTS)
+
+
+if __name__ == "__main__":
+    cli()

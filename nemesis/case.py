@@ -1,0 +1,205 @@
+"""One simulated test in full, as small data that can be saved, read, shrunk and run again.
+
+Where a seed stands for a test only as long as nothing that draws from it changes, a case
+says every choice: the settings, each fault, and which operations clients begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.options import DYNAMIC, STATIC, RunOptions
+from histories.fault import Fault, FaultEvent
+from histories.operation import INVOKE, Op
+from simulation.knobs import Knobs
+
+SECOND = 1_000_000_000
+Operation = tuple[int, int]
+"""(client thread, position among the thread's operations from 0)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A test in virtual time: what :class:`~harness.options.RunOptions` says of it, the world's
+    ``knobs``, the ``schedule`` of faults, and the ``operations`` that clients begin in order
+    of time (None: all that ``rate`` and ``concurrency`` make). ``time_limit_s`` is in seconds,
+    ``rate`` in operations a second."""
+
+    system: str = "kraft"
+    workload: str
+    nodes: int
+    time_limit_s: float
+    rate: float
+    concurrency: int
+    seed: int
+    knobs: Knobs
+    schedule: tuple[Fault, ...]
+    operations: tuple[Operation, ...] | None = None
+
+    @classmethod
+    def of(cls, options: RunOptions, knobs: Knobs, schedule: Iterable[Fault]) -> Case:
+        """Return the case of a simulated run."""
+        return cls(
+            system=options.system,
+            workload=options.workload,
+            nodes=options.nodes,
+            time_limit_s=options.time_limit_s,
+            rate=options.rate,
+            concurrency=options.concurrency,
+            seed=options.seed,
+            knobs=knobs,
+            schedule=tuple(schedule),
+        )
+
+    def options(self, store: Path = Path("store")) -> RunOptions:
+        """Return the options to run it with."""
+        return RunOptions(
+            system=self.system,
+            workload=self.workload,
+            faults=tuple(dict.fromkeys(fault.kind for fault in self.schedule)),
+            time_limit_s=self.time_limit_s,
+            cluster="sim",
+            nodes=self.nodes,
+            quorum=DYNAMIC if self.knobs.dynamic else STATIC,
+            seed=self.seed,
+            rate=self.rate,
+            concurrency=self.concurrency,
+            store=store,
+        )
+
+    @property
+    def key(self) -> bytes:
+        """Text that is equal for equal cases only."""
+        return msgspec.json.encode(
+            [
+                (self.system, self.workload, self.nodes, self.time_limit_s),
+                (self.rate, self.concurrency, self.seed),
+                self.knobs,
+                self.schedule,
+                self.operations,
+            ]
+        )
+
+    @property
+    def size(self) -> Size:
+        """How big the case is, by what people count."""
+        return Size(
+            faults=len(self.schedule),
+            operations=None if self.operations is None else len(self.operations),
+            nodes=self.nodes + self.knobs.brokers,
+            time_limit_s=self.time_limit_s,
+            settings=len(settings(self.knobs)),
+        )
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """What is counted of a case; ``nodes`` are controllers and brokers, ``settings`` those of
+    the world and the nodes that are not as by default."""
+
+    faults: int
+    operations: int | None
+    nodes: int
+    time_limit_s: float
+    settings: int
+
+    def __str__(self) -> str:
+        begun = "all" if self.operations is None else str(self.operations)
+        return (
+            f"{self.faults} faults, {begun} operations, {self.nodes} nodes,"
+            f" {self.time_limit_s:g} s, {self.settings} settings"
+        )
+
+
+def operations_of(ops: Iterable[Op], concurrency: int) -> tuple[Operation, ...]:
+    """Return the operations that the clients of a run began, in order of time.
+
+    ``ops`` is the history of a run whose operations were all begun (``operations`` None).
+    """
+    counts = dict.fromkeys(range(concurrency), 0)
+    found: list[Operation] = []
+    for op in ops:
+        if op.type == INVOKE and not op.final:
+            thread = op.process % concurrency
+            found.append((thread, counts[thread]))
+            counts[thread] += 1
+    return tuple(found)
+
+
+def explicit(case: Case, ops: Iterable[Op], faults: Iterable[FaultEvent]) -> Case:
+    """Return ``case`` with everything said that its run (``ops``, ``faults``) drew.
+
+    Faults that chose their targets when they fired get these targets, faults that never
+    fired or hit nobody are left out, and operations are listed: the same run in other words.
+    """
+    hit = {event.id: tuple(event.targets) for event in faults if event.phase == "start"}
+    schedule = tuple(
+        fault if fault.targets else msgspec.structs.replace(fault, targets=hit[number])
+        for number, fault in enumerate(case.schedule)
+        if hit.get(number)
+    )
+    operations = case.operations
+    if operations is None:
+        operations = operations_of(ops, case.concurrency)
+    return replaced(case, schedule=schedule, operations=operations)
+
+
+def replaced(case: Case, **changes: Any) -> Case:
+    """Return ``case`` with some fields changed."""
+    fields = {name: getattr(case, name) for name in Case.__dataclass_fields__}
+    return Case(**{**fields, **changes})
+
+
+# --- settings ----------------------------------------------------------------------------------
+
+Setting = tuple[str, str | None]
+"""The name of a field of the knobs; in ``node`` and ``hasty`` also the name of the node's own."""
+
+_BY_NODE = ("node", "hasty")
+_SPREADS = (("latency_min", "latency_max"), ("fsync_min", "fsync_max"))
+FLAT: dict[str, int] = {
+    "latency_min": 1_000,
+    "latency_max": 1_000,
+    "fsync_min": 100,
+    "fsync_max": 100,
+    "mono_spread": 1,
+    "wall_spread": 1,
+}
+"""Settings of a world where every message and every fsync takes as long as any other."""
+
+
+def settings(knobs: Knobs) -> tuple[Setting, ...]:
+    """Return what is not as by default in ``knobs``, what is flat apart."""
+    plain = Knobs()
+    found: list[Setting] = []
+    for name in Knobs.__struct_fields__:
+        value = getattr(knobs, name)
+        if name in _BY_NODE:
+            found.extend((name, key) for key in value)
+        elif value != getattr(plain, name) and value != FLAT.get(name):
+            found.append((name, None))
+    return tuple(found)
+
+
+def with_settings(knobs: Knobs, kept: Iterable[Setting]) -> Knobs:
+    """Return ``knobs`` with all :func:`settings` but ``kept`` as by default."""
+    wanted = set(kept)
+    plain = Knobs()
+    changes: dict[str, Any] = {}
+    for setting in settings(knobs):
+        name, key = setting
+        if setting in wanted or key is not None:
+            continue
+        changes[name] = getattr(plain, name)
+    for name in _BY_NODE:
+        values = getattr(knobs, name)
+        changes[name] = {key: values[key] for key in values if (name, key) in wanted}
+    for low, high in _SPREADS:
+        # Half of a spread could end above the other half.
+        if low in changes or high in changes:
+            changes[low], changes[high] = getattr(plain, low), getattr(plain, high)
+    return msgspec.structs.replace(knobs, **changes)
