@@ -22,8 +22,10 @@ from harness.workload import Workload
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
 from nemesis import generator, timed
+from nemesis.coverage import Coverage, coverage
 from nemesis.inject import Injector
 from nemesis.registry import families
+from nemesis.steering import Proposal
 from nodes.draw import draw_below
 from simulation.knobs import Knobs, Quorum, draw_knobs
 from workloads.registry import find, workloads
@@ -32,6 +34,9 @@ ALL = "all"
 BY_SEED = "seed"
 SIMULATOR = "simulator"
 """The name under which the simulator's own invariants appear among the checkers."""
+
+REPLAY = "kraftwreck replay RUN"
+"""What repeats a run that no seed stands for: its folder has the schedule and the settings."""
 
 ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 """Checkers of every run, besides those its workload names."""
@@ -156,7 +161,8 @@ hunted with. Nothing in it depends on the bug."""
 @dataclass(slots=True)
 class Tested:
     """What came of one test. ``found`` are (checker, anomaly type, explanation), the first
-    of each kind; ``unknown`` the checkers that could not tell, with the reason."""
+    of each kind; ``unknown`` the checkers that could not tell, with the reason. ``coverage`` is
+    what the run reached, where that was asked for; ``events`` how many it processed."""
 
     seed: int
     workload: str
@@ -166,6 +172,8 @@ class Tested:
     found: list[tuple[str, str, str]] = field(default_factory=list)
     unknown: list[tuple[str, str]] = field(default_factory=list)
     run: str | None = None
+    coverage: Coverage | None = None
+    events: int = 0
 
 
 def host_names(options: RunOptions, brokers: int) -> tuple[str, ...]:
@@ -225,13 +233,15 @@ def run_schedule(
     *,
     eager: bool = False,
     only: Set[tuple[int, int]] | None = None,
+    cover: bool = False,
 ) -> Judged:
     """Simulate one test with this very ``schedule`` and judge it; nothing is saved.
 
     Whatever is drawn is drawn from ``options.seed``: equal arguments give equal runs, with
     ``knobs`` and ``schedule`` from a run folder the very run that is in it. With ``eager``
     the test ends at the first failure the simulator sees, and only that is judged. ``only``
-    are the operations that clients begin, as in :func:`~harness.simulated.simulate`.
+    are the operations that clients begin, as in :func:`~harness.simulated.simulate`. With
+    ``cover`` it is counted what the run reached.
     """
     gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
     begun = time.process_time()
@@ -245,31 +255,56 @@ def run_schedule(
         options.workload,
         result.digest,
         result.sim_s,
-        time.process_time() - begun,
+        0.0,
         found=sorted(_first_of_each(verdict), key=_by_checker),
         unknown=[
             (name, checked.error or "no reason given")
             for name, checked in verdict.checkers.items()
             if checked.valid == "unknown"
         ],
+        events=result.processed,
     )
+    if cover:
+        tested.coverage = coverage(result.events, result.faults, result.test)
+    tested.cpu_s = time.process_time() - begun
     return Judged(result, verdict, tested)
 
 
-def run_seed(campaign: Campaign, seed: int, *, keep: bool = True, eager: bool = False) -> Tested:
+def run_seed(
+    campaign: Campaign,
+    seed: int,
+    *,
+    keep: bool = True,
+    eager: bool = False,
+    cover: bool = False,
+) -> Tested:
     """Run and judge the test with this ``seed``; with ``keep`` save it if it failed.
 
-    With ``eager`` the test ends at the first failure the simulator sees.
+    With ``eager`` the test ends at the first failure the simulator sees; with ``cover`` it
+    is counted what it reached.
     """
     options, knobs = campaign.options(seed), campaign.knobs(seed)
     workload = find(options.workload)
-    judged = run_schedule(options, workload, knobs, campaign.schedule(seed), eager=eager)
-    tested = judged.tested
-    if tested.found and keep:
-        again = campaign.repeat(seed)
-        saved = save(options, workload, judged.result, verdict=judged.verdict, repeat=again)
-        tested.run = str(saved)
-    return tested
+    faults = campaign.schedule(seed)
+    judged = run_schedule(options, workload, knobs, faults, eager=eager, cover=cover)
+    if judged.tested.found and keep:
+        _keep(judged, options, workload, campaign.repeat(seed))
+    return judged.tested
+
+
+def run_proposal(proposal: Proposal) -> Tested:
+    """Run and judge a test that steering made up; save it if it failed."""
+    options = proposal.options
+    workload = find(options.workload)
+    judged = run_schedule(options, workload, proposal.knobs, proposal.schedule, cover=True)
+    if judged.tested.found:
+        _keep(judged, options, workload, REPLAY)
+    return judged.tested
+
+
+def _keep(judged: Judged, options: RunOptions, workload: Workload, repeat: str) -> None:
+    saved = save(options, workload, judged.result, verdict=judged.verdict, repeat=repeat)
+    judged.tested.run = str(saved)
 
 
 def judge_failures(result: SimResult) -> Verdict:
@@ -307,6 +342,8 @@ def combined_digest(tested: Iterable[Tested]) -> str:
 def as_json(tested: Tested) -> dict[str, Any]:
     """Return a test that failed as plain values."""
     plain: dict[str, Any] = msgspec.to_builtins(tested)
+    for name in ("coverage", "events"):
+        del plain[name]
     plain["found"] = [
         {"checker": checker, "type": kind, "explanation": text}
         for checker, kind, text in tested.found

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 import click
@@ -24,18 +23,14 @@ from kraftwreck.campaign import (
     Tested,
     as_json,
     combined_digest,
-    run_seed,
 )
+from kraftwreck.sim_runs import BySeed, Progress, Source, Steered, run_all
 from nemesis.registry import parse as parse_faults
 from simulation.knobs import MOST_BROKERS, Quorum
 from systems.registry import find as find_system
 from workloads.registry import find as find_workload
 
 VALID, INVALID, UNKNOWN, BAD_ARGUMENTS, FAILED = 0, 1, 2, 254, 255
-MOST_KINDS = 10
-"""A campaign with so many different failures has nothing to gain from going on."""
-
-_PROGRESS_S = 1.0
 
 
 def parse_seeds(text: str) -> Iterable[int]:
@@ -62,82 +57,6 @@ def parse_brokers(text: str) -> int | None:
     if not text.isdigit() or int(text) > MOST_BROKERS:
         raise OptionError(f"--brokers {text!r}: give 0 to {MOST_BROKERS}, or {BY_SEED}")
     return int(text)
-
-
-class Progress:
-    """Counts what was done, keeps failures by kind, and tells people once a second."""
-
-    def __init__(self, total: int | None) -> None:
-        self.tested: list[Tested] = []
-        self.kinds: dict[tuple[str, str], Tested] = {}
-        self._total = total
-        self._begun = self._shown = time.monotonic()
-
-    def add(self, tested: Tested) -> None:
-        """Take in one test."""
-        self.tested.append(tested)
-        for checker, kind, text in tested.found:
-            if (checker, kind) not in self.kinds:
-                self.kinds[checker, kind] = tested
-                click.echo(f"seed {tested.seed}: {checker}: {kind}: {text}", err=True)
-                if tested.run is not None:
-                    click.echo(f"  kept in {tested.run}", err=True)
-        if time.monotonic() - self._shown >= _PROGRESS_S:
-            self.show()
-
-    @property
-    def sim_s(self) -> float:
-        """Virtual seconds simulated so far."""
-        return sum(t.sim_s for t in self.tested)
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU seconds used so far, checking included."""
-        return sum(t.cpu_s for t in self.tested)
-
-    def show(self) -> None:
-        """Print one line of progress."""
-        self._shown = time.monotonic()
-        of = f"/{self._total}" if self._total else ""
-        speed = self.sim_s / self.cpu_s if self.cpu_s else 0.0
-        failed = sum(1 for t in self.tested if t.found)
-        click.echo(
-            f"{len(self.tested)}{of} runs, {self.sim_s:.0f} simulated s, {self.cpu_s:.0f} CPU s"
-            f" ({speed:.0f} per CPU s), {failed} failed",
-            err=True,
-        )
-
-
-def run_all(
-    campaign: Campaign, seeds: Iterable[int], jobs: int, deadline: float | None, progress: Progress
-) -> None:
-    """Run the tests of ``seeds`` in ``jobs`` processes until they, or the time, are over."""
-
-    def enough() -> bool:
-        late = deadline is not None and time.monotonic() >= deadline
-        return late or len(progress.kinds) >= MOST_KINDS
-
-    todo: Iterator[int] = iter(seeds)
-    if jobs == 1:
-        for seed in todo:
-            progress.add(run_seed(campaign, seed))
-            if enough():
-                return
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        open_: set[Future[Tested]] = {
-            pool.submit(run_seed, campaign, seed) for seed in islice(todo, 3 * jobs)
-        }
-        while open_:
-            done, open_ = wait(open_, return_when=FIRST_COMPLETED)
-            for future in done:
-                progress.add(future.result())
-            if enough():
-                for future in open_:
-                    future.cancel()
-                return
-            open_ |= {pool.submit(run_seed, campaign, seed) for seed in islice(todo, len(done))}
 
 
 @click.command(name="sim")
@@ -172,6 +91,10 @@ def run_all(
 @click.option("--hours", type=click.FloatRange(0, min_open=True), help="Stop after so long.")
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
               show_default=True, help="Where failing runs are kept.")  # fmt: skip
+@click.option("--coverage", "coverage_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="Read and update counters of what runs reached.")  # fmt: skip
+@click.option("--steer", "corpus", type=click.Path(path_type=Path, file_okay=False),
+              help="Let what was reached decide what comes next; folder of the corpus.")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 def cli(
     system: str,
@@ -189,6 +112,8 @@ def cli(
     jobs: int,
     hours: float | None,
     store: Path,
+    coverage_file: Path | None,
+    corpus: Path | None,
     json_output: bool,
 ) -> None:
     """Run the tests of many seeds in virtual time, judge each, keep failures."""
@@ -213,14 +138,22 @@ def cli(
             style=style,
             store=store,
         )
+        if corpus is not None and style != "swarm":
+            raise OptionError(f"--steer and --style {style} exclude each other")
+        source: Source
+        if corpus is None:
+            source = BySeed(campaign, coverage_file)
+        else:
+            source = Steered(campaign, corpus, coverage_file)
     except OptionError as error:
         click.echo(f"kraftwreck sim: {error}", err=True)
         sys.exit(BAD_ARGUMENTS)
-    progress = Progress(len(seeds) if isinstance(seeds, range) else None)
+    progress = Progress(source, len(seeds) if isinstance(seeds, range) else None)
     deadline = time.monotonic() + hours * 3600 if hours else None
     try:
-        run_all(campaign, seeds, jobs, deadline, progress)
-    except StoreError as error:
+        run_all(seeds, jobs, deadline, progress)
+        source.save()
+    except (StoreError, OptionError) as error:
         click.echo(f"kraftwreck sim: {error}", err=True)
         sys.exit(FAILED)
     report(progress, campaign, json_output)
@@ -239,7 +172,9 @@ def report(progress: Progress, campaign: Campaign, json_output: bool) -> None:
         name, reason = tested.unknown[0]
         click.echo(f"seed {tested.seed}: {name} is unknown: {reason}", err=True)
     for tested in {t.seed: t for t in progress.kinds.values()}.values():
-        click.echo(f"repeat: {campaign.repeat(tested.seed)}", err=True)
+        click.echo(f"repeat: {_repeat(campaign, progress.source, tested)}", err=True)
+    for line in _reached(progress.source):
+        click.echo(line, err=True)
     click.echo(f"digest of all runs: {digest}", err=True)
     if json_output:
         result = {
@@ -250,5 +185,22 @@ def report(progress: Progress, campaign: Campaign, json_output: bool) -> None:
             "sim_s": round(progress.sim_s, 3),
             "cpu_s": round(progress.cpu_s, 3),
             "failed": [as_json(t) for t in failed],
+            "coverage": progress.source.covered.summary(),
         }
         click.echo(json.dumps(result))
+
+
+def _repeat(campaign: Campaign, source: Source, tested: Tested) -> str:
+    if isinstance(source, Steered):
+        return shlex.join(["kraftwreck", "replay", str(tested.run)])
+    return campaign.repeat(tested.seed)
+
+
+def _reached(source: Source) -> Iterator[str]:
+    covered = source.covered
+    yield f"reached in {covered.runs} runs:"
+    yield from (f"  {line}" for line in covered.lines())
+    if isinstance(source, Steered):
+        chosen = ", ".join(f"{arm} {count}" for arm, count in source.steering.chosen.items())
+        yield f"  runs by generator: {chosen}"
+        yield f"  corpus: {len(source.corpus.entries)} runs, {source.kept} of them new"

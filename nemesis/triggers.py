@@ -19,8 +19,8 @@ T = TypeVar("T")
 SECOND = 1_000_000_000
 MILLISECOND = 1_000_000
 
-_TRIGGERS = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
-_WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *_TRIGGERS)
+USUAL = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
+_WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *USUAL)
 _LATER = ("snapshot", "install", "clean", "voters")
 """Transitions of snapshots and of voter sets: half of the runs wait for one of them too."""
 
@@ -29,7 +29,7 @@ DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
 
 _LONG_MS = (2_500, 4_000, 4_000, 7_000)
 
-_RARE = frozenset({"candidate", "grant", "elected", "truncate", "claim", "install", "voters"})
+RARE = frozenset({"candidate", "grant", "elected", "truncate", "claim", "install", "voters"})
 """Transitions that a healthy cluster does not make: something must give it a kick."""
 
 _KICKS = ("kill", "partition", "power", "pause")
@@ -158,7 +158,7 @@ def plan(
             )
         )
         at_s += gap_s * (0.5 + draw_unit(*mine, "gap")) + 0.5 * duration / SECOND
-    if _RARE.intersection(triggers):
+    if RARE.intersection(triggers):
         faults += kicks(usable, seed, duration_s)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 

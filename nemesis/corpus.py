@@ -1,0 +1,101 @@
+"""Schedules worth keeping: each reached something that no run before it had reached.
+
+A corpus is a folder: one JSON file for each kept run, named by its content, and
+``coverage.json``, the counters of all runs that were made with it.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.options import OptionError, RunOptions
+from harness.simulated_store import options_of
+from histories.fault import Fault
+from nemesis.coverage import Counts, Coverage
+from nemesis.coverage import load as load_coverage
+from nemesis.coverage import store as store_coverage
+from nodes.draw import draw_below
+from simulation.knobs import Knobs
+
+COVERAGE = "coverage.json"
+
+
+class Entry(msgspec.Struct, kw_only=True, frozen=True):
+    """One run, with all that is needed to run it again: ``options`` as in ``test.json``,
+    the world's ``knobs`` and the ``schedule``. ``source`` names the generator it comes from,
+    ``reached`` says how much it was the first to reach, by the name of the counter."""
+
+    options: dict[str, Any]
+    knobs: Knobs
+    schedule: list[Fault]
+    source: str
+    reached: Counts
+
+    @property
+    def name(self) -> str:
+        """The name of its file: equal runs have equal names."""
+        content = msgspec.json.encode([self.options, self.knobs, self.schedule])
+        return blake2b(content, digest_size=8).hexdigest() + ".json"
+
+    def run_options(self, store: Path) -> RunOptions:
+        """Return the options to run it with, the run folder below ``store``."""
+        return options_of({**self.options, "store": str(store)})
+
+
+class Corpus:
+    """The kept runs in ``folder``, oldest first, and the ``counted`` coverage of all runs."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the folder, which need not exist. Raises :class:`OptionError` when it cannot
+        be used, naming the file."""
+        self.folder = folder
+        self.entries: list[Entry] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files = [path for path in sorted(folder.glob("*.json")) if path.name != COVERAGE]
+            for path in files:
+                self.entries.append(_read(path))
+        except OSError as error:
+            raise OptionError(f"{folder}: {error.strerror}; give a folder") from error
+        self.counted: Coverage = load_coverage(folder / COVERAGE)
+        self._names = {path.name for path in files}
+
+    def add(self, entry: Entry) -> None:
+        """Keep ``entry``, unless an equal one is there. Raises :class:`OptionError`."""
+        if entry.name in self._names:
+            return
+        path = self.folder / entry.name
+        new = path.with_suffix(".new")
+        try:
+            new.write_bytes(msgspec.json.encode(entry) + b"\n")
+            new.replace(path)
+        except OSError as error:
+            raise OptionError(f"{path}: {error.strerror}") from error
+        self._names.add(entry.name)
+        self.entries.append(entry)
+
+    def save(self) -> None:
+        """Write the counters. Raises :class:`OptionError`."""
+        store_coverage(self.folder / COVERAGE, self.counted)
+
+    def choose(self, seed: int, *key: object) -> Entry | None:
+        """Return an entry, the younger half of them three times as often; None if empty."""
+        if not self.entries:
+            return None
+        count = len(self.entries)
+        place = draw_below(count, seed, *key, "entry")
+        if draw_below(2, seed, *key, "young"):
+            place = count - 1 - place // 2
+        return self.entries[place]
+
+
+def _read(path: Path) -> Entry:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Entry)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise OptionError(f"{path}: no entry of a corpus: {reason}") from error

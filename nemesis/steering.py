@@ -1,0 +1,190 @@
+"""A generator of runs that learns which ways of making them still reach something new.
+
+Each way (an arm) has a record of what its runs were the first to reach, for the work they
+took; the next run's arm is drawn in proportion, one time in five without looking at it. Work
+is counted in processed events, which CPU time follows and which is the same on every machine:
+with one process a campaign on an empty corpus is decided by its seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from msgspec.structs import replace as changed
+
+from harness.options import RunOptions
+from histories.fault import Fault
+from nemesis import aimed, generator
+from nemesis.corpus import Corpus, Entry
+from nemesis.coverage import Coverage
+from nemesis.mutation import mutate
+from nemesis.registry import families
+from nodes.draw import draw, draw_below, draw_unit
+from simulation.knobs import Knobs, draw_knobs
+
+Arm = Literal[
+    "swarm", "timed", "triggered", "depositions", "relay", "pairs", "cuts", "mutation", "knobs"
+]
+ARMS: tuple[Arm, ...] = get_args(Arm)
+
+WORTH = {
+    "cuts": 5.0,
+    "directed": 1.0,
+    "follows": 0.5,
+    "overlaps": 1.0,
+    "struck": 5.0,
+    "steps": 10.0,
+    "marks": 10.0,
+    "edges": 0.05,
+}
+"""What one new thing of each counter counts. Transitions of the whole quorum count little:
+every run has some of its own."""
+
+KEPT = 20.0
+"""A run whose new things are worth this much is kept."""
+
+_FADE = 0.97
+_BLIND = 5
+_WORK = 10_000
+_DRAWS = 3
+_TOGETHER = (
+    ("latency_min", "latency_max"),
+    ("fsync_min", "fsync_max"),
+    ("slow_disk", "slow_factor"),
+    ("segment_bytes",),
+    ("power_loss",),
+    ("retransmit", "retransmit_max"),
+)
+"""Settings that belong together."""
+
+Test = Callable[[int], tuple[RunOptions, Knobs]]
+"""Returns the options and settings of the test that a seed stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A run to make: all there is to it, and the arm that made it up."""
+
+    options: RunOptions
+    knobs: Knobs
+    schedule: list[Fault]
+    arm: Arm
+
+
+class Steering:
+    """Proposes runs and learns from what they reached; keeps ``corpus`` and its counters."""
+
+    def __init__(self, corpus: Corpus, test: Test, *, snapshots: bool = True) -> None:
+        self.corpus = corpus
+        self.chosen = dict.fromkeys(ARMS, 0)
+        self._test = test
+        self._snapshots = snapshots
+        self._gained = dict.fromkeys(ARMS, 0.0)
+        self._spent = dict.fromkeys(ARMS, 0.0)
+
+    def propose(self, seed: int) -> Proposal:
+        """Return the next run: what ``seed`` decides after all that was learnt so far."""
+        arm = self._arm(seed)
+        self.chosen[arm] += 1
+        options, knobs = self._test(seed)
+        if arm in ("mutation", "knobs"):
+            entry = self.corpus.choose(seed, "steer")
+            if entry is not None:
+                return self._from(entry, arm, options)
+            arm = "swarm"
+        return Proposal(options, knobs, self._faults(arm, options, knobs), arm)
+
+    def learn(self, proposal: Proposal, reached: Coverage, events: int) -> bool:
+        """Take in what a run reached in so many processed ``events``; True if it is kept."""
+        new = self.corpus.counted.new_in(reached)
+        gain = sum(WORTH[name] * count for name, count in new.items())
+        for arm in ARMS:
+            self._gained[arm] *= _FADE
+            self._spent[arm] *= _FADE
+        self._gained[proposal.arm] += gain
+        self._spent[proposal.arm] += events / _WORK
+        self.corpus.counted.merge(reached)
+        if gain < KEPT:
+            return False
+        options = proposal.options.as_json()
+        options.pop("store")
+        entry = Entry(
+            options=options,
+            knobs=proposal.knobs,
+            schedule=proposal.schedule,
+            source=proposal.arm,
+            reached={name: count for name, count in new.items() if count},
+        )
+        self.corpus.add(entry)
+        return True
+
+    def rate(self, arm: Arm) -> float:
+        """Return what runs of ``arm`` gained lately for ten thousand events; more than any
+        could before its first run."""
+        spent = self._spent[arm]
+        return self._gained[arm] / spent if spent > 0.01 else 100.0
+
+    def _arm(self, seed: int) -> Arm:
+        if draw_below(_BLIND, seed, "steer", "blind") == 0:
+            return ARMS[draw_below(len(ARMS), seed, "steer", "any")]
+        rates = [self.rate(arm) for arm in ARMS]
+        mark = draw_unit(seed, "steer", "arm") * sum(rates)
+        for arm, rate in zip(ARMS, rates, strict=True):
+            mark -= rate
+            if mark < 0:
+                return arm
+        return ARMS[0]
+
+    def _faults(self, arm: Arm, options: RunOptions, knobs: Knobs) -> list[Fault]:
+        kinds = [
+            kind for kind in options.faults if knobs.dynamic or families()[kind].action != "members"
+        ]
+        nodes = (*options.node_names, *(f"b{i}" for i in range(1, knobs.brokers + 1)))
+        arguments = (kinds, options.seed, options.time_limit_s, nodes)
+        brokers = knobs.brokers
+        if arm == "pairs":
+            return aimed.pairs(*arguments, brokers=brokers, counted=self.corpus.counted)
+        if arm == "cuts" and "partition" in kinds:
+            return aimed.cuts(*arguments, brokers=brokers, counted=self.corpus.counted)
+        if arm in ("timed", "triggered", "depositions", "relay"):
+            return generator.plan(*arguments, brokers=brokers, style=arm)
+        return generator.plan(*arguments, brokers=brokers)
+
+    def _from(self, entry: Entry, arm: Arm, options: RunOptions) -> Proposal:
+        """Make a run of a kept one: the same but for its seed, and its faults or settings."""
+        seed = options.seed
+        kept = replace(entry.run_options(options.store), seed=seed)
+        if arm == "knobs":
+            return Proposal(kept, self._knobs(seed, kept, entry.knobs), entry.schedule, arm)
+        other = self.corpus.choose(seed, "steer", "other")
+        faults = mutate(
+            entry.schedule,
+            other.schedule if other else (),
+            seed,
+            duration_s=kept.time_limit_s,
+            nodes=kept.nodes + entry.knobs.brokers,
+            brokers=entry.knobs.brokers,
+        )
+        return Proposal(kept, entry.knobs, faults, arm)
+
+    def _knobs(self, seed: int, options: RunOptions, known: Knobs) -> Knobs:
+        """Draw settings that differ from the defaults in as much as three draws offer."""
+        drawn = [
+            draw_knobs(
+                draw(seed, "steer", "knobs", number),
+                options.nodes,
+                quorum="dynamic" if known.dynamic else "static",
+                brokers=known.brokers,
+                snapshots=self._snapshots,
+            )
+            for number in range(_DRAWS)
+        ]
+        plain = Knobs()
+        heavy, *others = drawn
+        for names in _TOGETHER:
+            for other in others:
+                if all(getattr(heavy, name) == getattr(plain, name) for name in names):
+                    heavy = changed(heavy, **{name: getattr(other, name) for name in names})
+        return heavy

@@ -1,0 +1,66 @@
+"""``kraftwreck sim``: what campaigns count, and steer by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+SHORT = ("sim", "-t", "3", "--jobs", "1", "--json", "-n", "partition,kill")
+
+
+def test_counters_go_on_in_a_file(kraftwreck: Command, tmp_path: Path) -> None:
+    file = tmp_path / "coverage.json"
+    first = kraftwreck(*SHORT, "--seeds", "0..2", "--coverage", file)
+    assert first.code == 0, first.err
+    second = kraftwreck(*SHORT, "--seeds", "3..4", "--coverage", file)
+    told = json.loads(second.out)["coverage"]
+    assert told["runs"] == 5
+    assert told["steps"] >= json.loads(first.out)["coverage"]["steps"] > 10
+    assert "reached in 5 runs:" in second.err
+
+
+def test_counting_changes_no_run(kraftwreck: Command, tmp_path: Path) -> None:
+    plain = kraftwreck(*SHORT, "--seeds", "0..2")
+    counted = kraftwreck(*SHORT, "--seeds", "0..2", "--coverage", tmp_path / "c.json")
+    assert json.loads(plain.out)["digest"] == json.loads(counted.out)["digest"]
+
+
+def test_a_steered_campaign_keeps_a_corpus_and_can_be_repeated(
+    kraftwreck: Command, tmp_path: Path
+) -> None:
+    def steer(folder: str, seeds: str) -> dict[str, Any]:
+        ended = kraftwreck(*SHORT, "--seeds", seeds, "--steer", tmp_path / folder)
+        assert ended.code == 0, ended.err
+        told: dict[str, Any] = json.loads(ended.out)
+        return told
+
+    first = steer("a", "0..5")
+    assert steer("b", "0..5")["digest"] == first["digest"]
+    kept = list((tmp_path / "a").glob("*.json"))
+    assert len(kept) > 2
+    again = steer("a", "6..7")
+    assert again["coverage"]["runs"] == 8
+    assert again["digest"] != first["digest"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--steer", "{folder}"), "no entry of a corpus"),
+        (("--coverage", "{folder}/bad.json"), "no coverage file"),
+        (("--steer", "{folder}/new", "--style", "timed"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    kraftwreck: Command, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "bad.json").write_text('{"runs": "many"}')
+    ended = kraftwreck(*SHORT, *(word.format(folder=tmp_path) for word in arguments))
+    assert ended.code == 254
+    assert said in ended.err
+    assert len(ended.err.strip().splitlines()) == 1
