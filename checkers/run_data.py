@@ -228,11 +228,13 @@ def _directory_id(path: Path) -> str | None:
 
 
 def _epochs(path: Path) -> tuple[tuple[int, int], ...] | None:
+    return parse_checkpoint(path.read_bytes()) if path.exists() else None
+
+
+def parse_checkpoint(content: bytes) -> tuple[tuple[int, int], ...]:
     """Return the entries of a leader-epoch-checkpoint; none for one that is torn."""
-    if not path.exists():
-        return None
     entries = []
-    for line in path.read_bytes().split(b"\n")[2:-1]:
+    for line in content.split(b"\n")[2:-1]:
         epoch, _, start = line.partition(b" ")
         if not (epoch.isdigit() and start.isdigit()):
             return ()

@@ -9,9 +9,10 @@ from typing import Any
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.recovered import Recovered
 from nodes.draw import draw
-from nodes.log.format import DEFAULT_METADATA_VERSION, InitialVoter, bootstrap_snapshot
+from nodes.log.format import DEFAULT_METADATA_VERSION, InitialVoter, Mode, format_directory
 from nodes.node import Node, NodeConfig
-from simulation.disk import Disk
+from simulation.disk import ROOT, Disk
+from simulation.filesystem import Filesystem
 from simulation.host import Host
 from simulation.knobs import Knobs
 from simulation.world import World
@@ -56,25 +57,37 @@ class SimulatedCluster:
     def directory(self, node_id: int) -> bytes:
         """Return the directory id of the node's present disk."""
         generation = self._generations[node_id]
-        halves = (draw(self._seed, "directory", node_id, generation, half) for half in (0, 1))
-        return b"".join(half.to_bytes(8, "big") for half in halves)
+        first, second = (draw(self._seed, "directory", node_id, generation, h) for h in (0, 1))
+        # As Kafka's: none that begins with a dash when written down.
+        return (first >> 1).to_bytes(8, "big") + second.to_bytes(8, "big")
 
     def format_all(self, world: World) -> None:
         """Give every host its first disk."""
         for host in world.hosts:
-            bootstrap = self._bootstrap() if host.id in self.first_voters else None
-            host.disk = Disk(self.directory(host.id), bootstrap, self.knobs.segment_bytes)
+            host.disk = self._formatted(host.id, first=True)
             if host.name in self.brokers:
                 host.listener = BROKER_LISTENER
 
-    def _bootstrap(self) -> bytes:
-        voters = [InitialVoter(i, self._endpoints[i], self.directory(i)) for i in self.first_voters]
-        return bootstrap_snapshot(voters, {"metadata.version": DEFAULT_METADATA_VERSION})
+    def _formatted(self, node_id: int, *, first: bool) -> Disk:
+        """Return a disk with an empty data directory, as ``format`` leaves it."""
+        files = Filesystem()
+        mode, options = Mode.STATIC, dict[str, Any]()
+        if node_id in self.first_voters and first:
+            mode = Mode.INITIAL_CONTROLLERS
+            options["voters"] = [
+                InitialVoter(i, self._endpoints[i], self.directory(i)) for i in self.first_voters
+            ]
+            options["metadata_version"] = DEFAULT_METADATA_VERSION
+        elif self.knobs.dynamic:
+            mode = Mode.NO_INITIAL_CONTROLLERS
+        directory = self.directory(node_id)
+        format_directory(ROOT, CLUSTER_ID, node_id, directory, mode=mode, media=files, **options)
+        return Disk(directory, segment_bytes=self.knobs.segment_bytes, files=files)
 
     def new_disk(self, node_id: int) -> Disk:
         """Return an empty disk with a new directory id, formatted to join the quorum."""
         self._generations[node_id] += 1
-        return Disk(self.directory(node_id), None, self.knobs.segment_bytes)
+        return self._formatted(node_id, first=False)
 
     def was_wiped(self, node_id: int) -> bool:
         """Whether the node's first disk is gone."""

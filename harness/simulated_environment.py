@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
-from checkers.run_data import DiskImage
+from checkers.run_data import DiskImage, parse_checkpoint
 from harness.environment import ClockSetting, Environment, Evidence, Grudge
 from harness.simulated_admin import VirtualAdmin
 from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
@@ -132,34 +133,19 @@ class SimulatedEnvironment(Environment):
 
 def disk_image(node: str, label: str, content: DiskContent) -> DiskImage:
     """Return ``content`` as the files of a real node would hold it."""
-    state = content.quorum_state
-    saved: dict[str, object] | None = None
-    if state is not None and state.kraft_version >= 1:
-        saved = {
-            "leaderId": state.leader_id,
-            "leaderEpoch": state.epoch,
-            "votedId": state.voted_id,
-            "votedDirectoryId": to_text(state.voted_directory),
-            "data_version": 1,
-        }
-    elif state is not None:
-        saved = {
-            "clusterId": "",
-            "leaderId": state.leader_id,
-            "leaderEpoch": state.epoch,
-            "votedId": state.voted_id,
-            "appliedOffset": 0,
-            "currentVoters": [{"voterId": voter} for voter in state.voters],
-            "data_version": 0,
-        }
+    try:
+        saved = json.loads(content.quorum_state or b"null")
+    except ValueError:  # damaged: no node starts from it
+        saved = None
     return DiskImage(
         node=node,
         label=label,
-        log=b"".join(content.batches),
+        log=content.log,
         quorum_state=saved,
         start_offset=content.start,
         snapshots=tuple(
             (snapshot_name(*name), content.snapshots[name]) for name in sorted(content.snapshots)
         ),
         directory=to_text(content.directory),
+        epochs=None if content.checkpoint is None else parse_checkpoint(content.checkpoint),
     )

@@ -20,7 +20,13 @@ from histories.fault import Fault
 from histories.parquet import convert_run
 from histories.store import RunFolder, write_json
 from histories.verdict import Verdict
-from nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY, QUORUM_STATE, segment_name
+from nodes.log.layout import (
+    EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    METADATA_DIRECTORY,
+    QUORUM_STATE,
+    segment_name,
+)
 from nodes.log.meta import Meta
 from nodes.log.uuids import from_text
 from simulation.knobs import Knobs
@@ -80,6 +86,10 @@ def save(
         (log / segment_name(image.start_offset)).write_bytes(image.log)
         for name, content in image.snapshots:
             (log / name).write_bytes(content)
+        if image.epochs is not None:
+            lines = [f"{epoch} {start}" for epoch, start in image.epochs]
+            text = "\n".join(["0", str(len(lines)), *lines, ""])
+            (log / EPOCH_CHECKPOINT).write_text(text, encoding="ascii")
         if image.directory is not None:
             meta = Meta(CLUSTER_ID, names.index(image.node) + 1, from_text(image.directory))
             (log.parent / META_PROPERTIES).write_bytes(meta.encode())

@@ -1,19 +1,18 @@
-"""A node's disk: a page cache over a platter, with fsync as the only barrier.
+"""A node's disk: the storage code of real nodes on a file system in memory.
 
-What was written survives the death of the process; only what was flushed is sure to
-survive a loss of power (of the rest, some prefix does: writes reach the platter in order
-within one file). A rename or an unlink whose directory was not synced is not durable either:
-``quorum-state``, a finished snapshot, an emptied or a cleaned log are procedures that end
-with that sync, so a crash amid one leaves a state from before or from after it, or one of
-the legal states between, which the next start repairs as ``nodes.log`` does
-(:meth:`Disk.interrupt`, :meth:`Disk.recover`).
+What happens to a disk happens to its files: a process that dies leaves them as they are, a loss
+of power takes what was not flushed (``simulation.filesystem``). Beside them the disk keeps an
+index of what was asked of it (:class:`~simulation.disk_index.DiskIndex`), which the simulator
+looks at instead of the files; each start compares the two.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping
+import contextlib
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from nodes.consensus.effects import (
     AppendLog,
@@ -26,75 +25,112 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.recovered import Recovered, SnapshotFile
-from nodes.log.snapshots import read_header
+from nodes.consensus.recovered import Recovered
+from nodes.draw import draw_below
+from nodes.log.batch import BatchError, split_batches
+from nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY, QUORUM_STATE, segment_name
+from nodes.log.layout import segment_offsets as offsets_of
+from nodes.log.quorum_state import QuorumStateError
+from nodes.log.recovery import LogCorruptError
+from nodes.log.snapshots import parse_snapshot_name, snapshot_name
+from nodes.server.storage import Storage
+from simulation.disk_check import disagreements
+from simulation.disk_index import DiskIndex, Durable, SnapshotId, batch_range
+from simulation.disk_trouble import DiskTrouble, Kind
+from simulation.filesystem import Crash, Filesystem, Inode, Loss
 
-Durable = (
-    AppendLog
-    | FlushLog
-    | TruncateLog
-    | WriteQuorumState
-    | AppendSnapshot
-    | FinishSnapshot
-    | DropSnapshot
-    | InstallSnapshot
-    | CleanLog
-)
-SnapshotId = tuple[int, int]
-"""(end offset, epoch)."""
+__all__ = [
+    "LOG",
+    "RECOVERY_STEPS",
+    "ROOT",
+    "Disk",
+    "DiskContent",
+    "DiskError",
+    "Durable",
+    "SnapshotId",
+    "batch_range",
+]
 
-CACHED: frozenset[type] = frozenset((AppendLog, AppendSnapshot, DropSnapshot))
-"""Operations that are over when the page cache has them; all others wait for the platter."""
+ROOT = Path("/data")
+LOG = ROOT / METADATA_DIRECTORY
+
+_MOST_STEPS: dict[type, int] = {
+    AppendLog: 10,
+    FlushLog: 1,
+    TruncateLog: 12,
+    WriteQuorumState: 5,
+    AppendSnapshot: 2,
+    FinishSnapshot: 3,
+    DropSnapshot: 1,
+    InstallSnapshot: 14,
+    CleanLog: 14,
+}
+"""About how many changes of files an operation is made of: a crash comes after some of them."""
+
+RECOVERY_STEPS = 12
+_LOG_AND_MORE = ("log", "log", "snapshot", "quorum-state", "checkpoint")
 
 
 class DiskError(Exception):
-    """A node asked for something no file system could do, such as a cut inside a batch."""
+    """A node asked for something no storage could do, such as a cut inside a batch."""
 
 
 @dataclass(slots=True, frozen=True)
 class DiskContent:
-    """What lies on a disk now: quorum-state, the log's batches from offset ``start`` on, and
-    the finished snapshots by (end offset, epoch)."""
+    """The files of a disk: ``log`` are its segments, joined, from offset ``start`` on, as they
+    are, torn tail included; ``quorum_state`` and ``checkpoint`` (leader-epoch-checkpoint) None
+    where there is no such file; ``snapshots`` the finished ones by (end offset, epoch)."""
 
-    quorum_state: WriteQuorumState | None
-    batches: tuple[bytes, ...]
-    start: int = 0
-    snapshots: Mapping[SnapshotId, bytes] = field(default_factory=dict)
-    directory: bytes = bytes(16)
+    quorum_state: bytes | None
+    log: bytes
+    start: int
+    snapshots: dict[SnapshotId, bytes]
+    checkpoint: bytes | None
+    directory: bytes
+
+    @property
+    def batches(self) -> tuple[bytes, ...]:
+        """The whole batches of the log, up to the first bytes that are none."""
+        found: list[bytes] = []
+        with contextlib.suppress(BatchError):
+            found.extend(split_batches(self.log))
+        return tuple(found)
 
 
-def batch_range(batch: bytes) -> tuple[int, int]:
-    """Return the base offset of an encoded batch v2 and the offset after its last record."""
-    base = int.from_bytes(batch[0:8], "big")
-    return base, base + int.from_bytes(batch[23:27], "big") + 1
+@dataclass(slots=True)
+class Damage:
+    """One bit that changed on its own: ``bit`` (0 to 7) of the byte at ``position``."""
+
+    name: str
+    inode: Inode = field(repr=False)
+    position: int
+    bit: int
+
+    def flip(self) -> None:
+        """Change the bit, or change it back."""
+        self.inode.data[self.position] ^= 1 << self.bit
 
 
-def batch_epoch(batch: bytes) -> int:
-    """Return the leader epoch of an encoded batch v2."""
-    return int.from_bytes(batch[12:16], "big")
-
-
-class Disk:
+class Disk(DiskIndex):
     """The files of one node, formatted under the id ``directory``.
 
-    ``log`` is what a reader sees, ``ends`` the end offset of each batch, ``flushed`` how many
-    batches are on the platter for certain, ``segments`` the base offsets of the log's files:
-    a new one is begun where the last would exceed ``segment_bytes``, and cleaning removes
-    whole ones. ``bootstrap`` is the content of the snapshot ``(0, 0)`` that formatting wrote,
-    None for none.
+    ``files`` is a file system with a formatted data directory at :data:`ROOT`; without it the
+    disk is a new one, with the snapshot ``(0, 0)`` that holds ``bootstrap`` if that is given.
+    ``findings`` is what the last start found to be wrong; ``refusal`` why the last one that
+    was tried was refused because of a fault of the hardware, None when it was not.
     """
 
     __slots__ = (
-        "_length",
+        "_damage",
+        "_lossy",
+        "_pending",
+        "_storage",
+        "_torn",
         "directory",
-        "ends",
-        "flushed",
-        "log",
-        "parts",
-        "quorum_state",
-        "segment_bytes",
-        "segments",
-        "snapshots",
+        "files",
+        "findings",
+        "refusal",
+        "trouble",
     )
 
     def __init__(
@@ -102,247 +138,234 @@ class Disk:
         directory: bytes = bytes(16),
         bootstrap: bytes | None = None,
         segment_bytes: int = 1 << 30,
+        files: Filesystem | None = None,
     ) -> None:
+        super().__init__(segment_bytes)
         self.directory = directory
-        self.segment_bytes = segment_bytes
-        self.segments = [0]
-        self._length = 0  # of the last segment
-        self.log: list[bytes] = []
-        self.ends: list[int] = []
-        self.flushed = 0
-        self.quorum_state: WriteQuorumState | None = None
-        self.snapshots: dict[SnapshotId, bytes] = {}
-        if bootstrap is not None:
-            self.snapshots[0, 0] = bootstrap
-        self.parts: dict[SnapshotId, bytearray] = {}
+        self.findings: list[str] = []
+        self.refusal: str | None = None
+        self.trouble: DiskTrouble | None = None
+        self._damage: Damage | None = None
+        self._pending: Durable | None = None
+        self._torn = False
+        self._lossy = False
+        self._storage: Storage | None = None
+        if files is None:
+            files = Filesystem()
+            files.make_directory(ROOT)
+            if bootstrap is not None:
+                files.make_directory(LOG)
+                files.replace(LOG / snapshot_name(0, 0), bootstrap)
+        self.files = files
+        self.snapshots.update(self._snapshot_files())
 
-    @property
-    def start(self) -> int:
-        """The log start offset."""
-        return self.segments[0]
+    # --- what a process does ----------------------------------------------------------------
 
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last record."""
-        return self.ends[-1] if self.ends else self.start
+    def write(self, effect: Durable) -> None:
+        """Carry out ``effect`` on the files; :meth:`note` takes it down afterwards.
 
-    @property
-    def latest(self) -> SnapshotId | None:
-        """The id of the newest snapshot, by (epoch, end offset)."""
-        return max(self.snapshots, key=_age, default=None)
-
-    @property
-    def end_epoch(self) -> int:
-        """The epoch of the last record; 0 where there never was one."""
-        if self.log:
-            return batch_epoch(self.log[-1])
-        latest = self.latest
-        return latest[1] if latest is not None and latest[0] == self.start else 0
+        Raises :class:`DiskError` if no storage could, and OSError where the hardware fails.
+        """
+        if self._storage is None:
+            self.recover()
+            assert self._storage is not None
+        self._pending = effect
+        try:
+            self._storage.carry_out((effect,))
+        except ValueError as error:
+            raise DiskError(f"the log cannot take this: {error}") from error
+        self._pending = None
 
     def apply(self, effect: Durable) -> None:
-        """Carry out ``effect``; raises :class:`DiskError` if no file system could."""
-        carry_out = _OPERATIONS.get(type(effect))
-        if carry_out is None:
-            raise DiskError(f"unknown disk operation {effect!r}")
-        carry_out(self, effect)
-
-    # --- the log ----------------------------------------------------------------------
-
-    def _append(self, effect: AppendLog) -> None:
-        base, end = batch_range(effect.batch)
-        if base != self.end_offset:
-            raise DiskError(f"append at offset {base}, the log ends at {self.end_offset}")
-        if self._length and self._length + len(effect.batch) > self.segment_bytes:
-            self.flushed = len(self.log)
-            self.segments.append(base)
-            self._length = 0
-        self._length += len(effect.batch)
-        self.log.append(effect.batch)
-        self.ends.append(end)
-
-    def _flush(self, _effect: FlushLog) -> None:
-        self.flushed = len(self.log)
-
-    def _truncate(self, effect: TruncateLog) -> None:
-        end_offset = effect.end_offset
-        while self.ends and self.ends[-1] > end_offset:
-            self.log.pop()
-            self.ends.pop()
-        if self.end_offset != end_offset:
-            raise DiskError(f"truncation to {end_offset} is not at the end of a batch")
-        self.segments = [s for s in self.segments if s < end_offset] or self.segments[:1]
-        self._measure()
-        self.flushed = len(self.log)
-
-    def _measure(self) -> None:
-        """Note how long the last segment is."""
-        before = self.batches_below(self.segments[-1])
-        self._length = sum(len(batch) for batch in self.log[before:])
-
-    def _clean(self, effect: CleanLog) -> None:
-        start = effect.start_offset
-        if all(end != start for end, _ in self.snapshots) or start > self.end_offset:
-            raise DiskError(f"the log cannot be cleaned up to {start}: no snapshot ends there")
-        keep = self.start_after(start)
-        if keep > self.start:
-            count = self.batches_below(keep)
-            del self.log[:count]
-            del self.ends[:count]
-            self.flushed = max(self.flushed - count, 0)
-            self.segments = [s for s in self.segments if s >= keep]
-        self._forget_snapshots(start)
-
-    def start_after(self, offset: int) -> int:
-        """Return where the log would start after it was cleaned up to ``offset``."""
-        return max((s for s in self.segments if s <= offset), default=self.start)
-
-    def batches_below(self, offset: int) -> int:
-        """Return how many batches of the log end at or below ``offset``."""
-        count = 0
-        for end in self.ends:
-            if end > offset:
-                break
-            count += 1
-        return count
-
-    def _write_state(self, effect: WriteQuorumState) -> None:
-        self.quorum_state = effect
-
-    # --- snapshots --------------------------------------------------------------------
-
-    def _write_part(self, effect: AppendSnapshot) -> None:
-        name = effect.end_offset, effect.epoch
-        if effect.position == 0:
-            self.parts[name] = bytearray()
-        part = self.parts.get(name)
-        if part is None or effect.position != len(part):
-            size = "no file" if part is None else f"{len(part)} bytes"
-            raise DiskError(f"a piece of snapshot {name} at {effect.position}, there is {size}")
-        part += effect.data
-
-    def _finish(self, effect: FinishSnapshot) -> None:
-        name = effect.end_offset, effect.epoch
-        part = self.parts.pop(name, None)
-        if part is None:
-            raise DiskError(f"no snapshot {name} was begun")
-        self.snapshots[name] = bytes(part)
-
-    def _drop(self, effect: DropSnapshot) -> None:
-        self.parts.pop((effect.end_offset, effect.epoch), None)
-
-    def _install(self, effect: InstallSnapshot) -> None:
-        name = effect.end_offset, effect.epoch
-        if name not in self.snapshots:
-            raise DiskError(f"there is no snapshot {name} to start the log at")
-        self._empty(effect.end_offset)
-        self._forget_snapshots(effect.end_offset)
-
-    def _empty(self, start: int) -> None:
-        self.log.clear()
-        self.ends.clear()
-        self.flushed = self._length = 0
-        self.segments = [start]
-
-    def _forget_snapshots(self, start: int) -> None:
-        for name in [name for name in self.snapshots if name[0] < start]:
-            del self.snapshots[name]
+        """Carry out ``effect`` and take it down."""
+        self.write(effect)
+        self.note(effect)
 
     def read_snapshot(self, name: SnapshotId, position: int, length: int) -> bytes | None:
-        """Return a piece of a finished snapshot; None if there is none of that name."""
-        content = self.snapshots.get(name)
-        return None if content is None else content[position : position + length]
+        """Return a piece of a finished snapshot; None if there is none, or it cannot be read."""
+        if self._storage is None:
+            return None
+        try:
+            return self._storage.read_snapshot(*name, position, length)
+        except OSError:
+            return None
 
-    # --- death and birth --------------------------------------------------------------
+    # --- death and birth --------------------------------------------------------------------
 
-    @staticmethod
-    def survives(draw: int) -> bool:
-        """Whether an operation during which the process dies reaches the disk."""
-        return draw % 2 == 1
+    def interrupt(self, effect: Durable, draw: int) -> bool:
+        """Let the process die amid ``effect``, after some of the changes of files it is made of.
 
-    def interrupt(self, effect: Durable, draw: int) -> None:
-        """The process died amid ``effect``, which reached the disk, though perhaps not all of
-        it: a log that is emptied or cleaned may have its old snapshots still. (What did not
-        reach it at all leaves the disk as it was; see :meth:`survives`.)"""
-        before = dict(self.snapshots)
-        self.apply(effect)
-        if draw % 4 == 3 and isinstance(effect, CleanLog | InstallSnapshot):
-            self.snapshots = before
+        Return whether it was carried out whole; then it is to be taken down.
+        """
+        storage = self._storage
+        if storage is None:
+            return False
+        self._pending = effect
+        self._torn = True
+        self.files.crash_after(draw % (_MOST_STEPS[type(effect)] + 1), draw >> 8)
+        try:
+            storage.carry_out((effect,))
+        except (Crash, OSError, ValueError):
+            return False
+        self._pending = None
+        return True
 
-    def lose_power(self, draw: int) -> int:
-        """Drop what the platter does not hold; ``draw`` chooses how much of the unflushed
-        tail got there anyway. Return the number of batches lost. Unfinished snapshots go."""
-        self.parts.clear()
-        unflushed = len(self.log) - self.flushed
-        keep = self.flushed + draw % (unflushed + 1)
-        lost = len(self.log) - keep
-        del self.log[keep:]
-        del self.ends[keep:]
-        self.flushed = keep
-        self.segments = [s for s in self.segments if s <= self.end_offset]
-        self._measure()
-        return lost
+    def process_ended(self) -> None:
+        """The process is gone, with its locks and open files."""
+        self._storage = None
+        self.files.process_ended()
+
+    def refuse(self, reason: str) -> None:
+        """A process has looked at the disk and ended."""
+        self.refusal = reason
+        self.process_ended()
+
+    def lose_power(self, draw: int) -> Loss:
+        """Drop what the platter does not hold, but for what ``draw`` chooses."""
+        self._lossy = True
+        return self.files.lose_power(draw)
+
+    def begin(self, steps: int, torn: int = 0) -> None:
+        """Let a process start and die again after ``steps`` changes of files, if it makes so
+        many. Whatever stops it before will stop the next one too."""
+        self.process_ended()
+        self.files.crash_after(steps, torn)
+        with contextlib.suppress(Crash, OSError, LogCorruptError, QuorumStateError):
+            Storage(ROOT, self.segment_bytes, media=self.files)
+        self.process_ended()
 
     def recover(self) -> Recovered:
-        """A process starts: repair what a crash left half done, make durable what is read
-        before it is trusted, and return it.
+        """A process starts: it repairs what a crash left half done, makes durable what it reads
+        before it trusts it, and is given that.
 
-        Raises SnapshotCorruptError for a damaged snapshot.
+        Raises what :class:`Storage` does: LogCorruptError, QuorumStateError, OSError.
         """
+        self.process_ended()
+        self.findings = []
+        storage = Storage(ROOT, self.segment_bytes, media=self.files)
+        found = storage.recovered
+        snapshots = self._snapshot_files()
+        self.findings = disagreements(self, self._pending, self._lossy, found, snapshots)
+        self._take_over(found, snapshots)
+        storage.recovered = Recovered()  # The node has its own.
+        self._storage = storage
+        self._pending = self._damage = self.refusal = None
+        self._lossy = self._torn = False
+        return found
+
+    def _take_over(self, found: Recovered, snapshots: dict[SnapshotId, bytes]) -> None:
+        """Let the index say what was found."""
         self.parts.clear()
-        latest = self.latest
-        if latest is not None:
-            newer = _age(latest) > (self.end_epoch, self.end_offset)
-            if newer or latest[0] > self.end_offset:
-                self._empty(latest[0])
-        self._forget_snapshots(self.start)
+        if list(found.batches) == self.log:
+            found.batches = tuple(self.log)  # The same objects, so that equality is quick to see.
+        else:
+            self.log = list(found.batches)
+            self.ends = [batch_range(batch)[1] for batch in self.log]
         self.flushed = len(self.log)
-        names = sorted(self.snapshots, key=_age)
-        files = [
-            SnapshotFile(end, epoch, len(content), read_header(content).timestamp)
-            for end, epoch in names
-            for content in (self.snapshots[end, epoch],)
-        ]
-        content = self.snapshots[names[-1]] if names else b""
-        return Recovered(self.quorum_state, tuple(self.log), self.start, files, content)
+        self.quorum_state = found.quorum_state
+        self.snapshots = {
+            name: known if (known := self.snapshots.get(name)) == content else content
+            for name, content in snapshots.items()
+        }
+        self.segments = offsets_of(self.files.names(LOG))
+        self._length = len(self.files.inode(LOG / segment_name(self.segments[-1])).data)
+
+    def _snapshot_files(self) -> dict[SnapshotId, bytes]:
+        if not self.files.exists(LOG):
+            return {}
+        names = self.files.names(LOG)
+        ids = [name for text in names if (name := parse_snapshot_name(text)) is not None]
+        return {name: bytes(self.files.inode(LOG / snapshot_name(*name)).data) for name in ids}
 
     def content(self) -> DiskContent:
-        """Return what lies on the disk now."""
+        """Return the files as they are seen now."""
+        names = self.files.names(LOG) if self.files.exists(LOG) else []
+        segments = offsets_of(names)
+
+        def read(name: str) -> bytes | None:
+            return bytes(self.files.inode(LOG / name).data) if name in names else None
+
+        snapshots = self._snapshot_files()
+        newest = max((end for end, _ in snapshots), default=0)
         return DiskContent(
-            self.quorum_state, tuple(self.log), self.start, dict(self.snapshots), self.directory
+            read(QUORUM_STATE),
+            b"".join(self.files.inode(LOG / segment_name(base)).data for base in segments),
+            segments[0] if segments else newest,
+            snapshots,
+            read(EPOCH_CHECKPOINT),
+            self.directory,
         )
 
-    def fact(self, effect: Durable) -> str:
-        """Return a short text that stands for ``effect`` in the run's digest."""
-        if type(effect) is AppendLog:
-            return f"a{zlib.crc32(effect.batch)}"
-        if type(effect) is FlushLog:
-            return "f"
-        if type(effect) is WriteQuorumState:
-            return f"q{effect.epoch},{effect.leader_id},{effect.voted_id}"
-        if type(effect) is TruncateLog:
-            return f"t{effect.end_offset}"
-        if type(effect) is AppendSnapshot:
-            piece = zlib.crc32(effect.data)
-            return f"p{effect.end_offset},{effect.epoch},{effect.position},{piece}"
-        if type(effect) is CleanLog:
-            return f"c{effect.start_offset}"
-        assert isinstance(effect, FinishSnapshot | DropSnapshot | InstallSnapshot)
-        return f"{type(effect).__name__},{effect.end_offset},{effect.epoch}"
+    # --- hardware ---------------------------------------------------------------------------
+
+    def begin_trouble(self, kind: Kind, draw: int) -> DiskTrouble:
+        """From now on the hardware is in trouble of this ``kind``."""
+        self.trouble = self.files.trouble = DiskTrouble(kind, draw)
+        return self.trouble
+
+    def end_trouble(self) -> dict[str, Any]:
+        """The hardware is well again; return what its trouble did."""
+        trouble, self.trouble, self.files.trouble = self.trouble, None, None
+        return trouble.evidence() if trouble is not None else {}
+
+    def flip(self, draw: int) -> dict[str, Any]:
+        """Change one bit of one file, while no process runs; return which.
+
+        The file is a segment, a finished snapshot, quorum-state or leader-epoch-checkpoint. Where
+        a write was torn it is none of the log: of two faults at once in its end one can hide the
+        other. In quorum-state, which like Kafka's has no checksum, it is a bit without which the
+        file cannot be read: that another number stands there nobody could notice.
+        """
+        if self._damage is not None or not self.files.exists(LOG):
+            return {"flipped": False}
+        names = self.files.names(LOG)
+        segments = [segment_name(base) for base in offsets_of(names)]
+        kinds: dict[str, list[str]] = {
+            "log": [] if self._torn or self._lossy else segments,
+            "snapshot": [name for name in names if parse_snapshot_name(name) is not None],
+            "quorum-state": [name for name in names if name == QUORUM_STATE],
+            "checkpoint": [name for name in names if name == EPOCH_CHECKPOINT],
+        }
+        usable = [
+            (kind, name)
+            for kind in _LOG_AND_MORE
+            for name in kinds[kind]
+            if self.files.inode(LOG / name).data
+        ]
+        for attempt in range(16):
+            if not usable:
+                break
+            kind, name = usable[draw_below(len(usable), draw, "file", attempt)]
+            inode = self.files.inode(LOG / name)
+            position = draw_below(len(inode.data), draw, "byte", attempt)
+            damage = Damage(name, inode, position, draw_below(8, draw, "bit", attempt))
+            before = bytes(inode.data)
+            damage.flip()
+            if kind == "quorum-state" and _reads_as_another(before, bytes(inode.data)):
+                damage.flip()
+                continue
+            self._damage = damage
+            return {"flipped": True, "file": name, "byte": position, "bit": damage.bit}
+        return {"flipped": False}
+
+    @property
+    def damaged(self) -> bool:
+        """Whether a bit is flipped that no start has repaired."""
+        return self._damage is not None
+
+    def restore(self) -> bool:
+        """Change the flipped bit back, if no process has started since; return whether one was."""
+        damage, self._damage = self._damage, None
+        if damage is None:
+            return False
+        damage.flip()
+        return True
 
 
-def _age(name: SnapshotId) -> tuple[int, int]:
-    """Return what snapshots are ordered by, and held against the end of a log."""
-    return name[1], name[0]
-
-
-_OPERATIONS: dict[type, Callable[..., None]] = {
-    AppendLog: Disk._append,
-    FlushLog: Disk._flush,
-    TruncateLog: Disk._truncate,
-    WriteQuorumState: Disk._write_state,
-    AppendSnapshot: Disk._write_part,
-    FinishSnapshot: Disk._finish,
-    DropSnapshot: Disk._drop,
-    InstallSnapshot: Disk._install,
-    CleanLog: Disk._clean,
-}
+def _reads_as_another(before: bytes, after: bytes) -> bool:
+    """Whether a changed quorum-state is well-formed and has the same fields."""
+    try:
+        old, new = json.loads(before), json.loads(after)
+    except ValueError:
+        return False
+    return isinstance(new, dict) and set(new) == set(old)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from nodes.consensus.effects import DURABLE, Effect
-from nodes.draw import draw
-from simulation.disk import CACHED, DiskError, Durable
+from nodes.consensus.effects import DURABLE, AppendLog, Effect, FinishSnapshot
+from nodes.consensus.recovered import Recovered
+from nodes.draw import draw, draw_below
+from simulation.disk import RECOVERY_STEPS, DiskError
+from simulation.disk_index import CACHED, Durable, fact
 from simulation.host import DiskWork, Host
 from simulation.knobs import Knobs
 from simulation.timeline import Timeline
@@ -45,7 +47,7 @@ class DiskWorker:
                 operations.append((at, cast(Durable, effect)))
             else:
                 rest.append(effect)
-        host.busy = DiskWork(operations, rest)
+        host.busy = DiskWork(operations, rest, self._time.now)
         return at
 
     def _duration(self, host: Host, effect: Effect) -> int:
@@ -56,35 +58,64 @@ class DiskWorker:
         number = draw(self._seed, "disk", host.id, host.disk_count)
         span = high - low if number & 7 == 0 else (high - low) >> 3
         time = low + (number >> 3) % (span + 1)
-        return time * self._knobs.slow_factor if host.id == self._knobs.slow_disk else time
+        if host.id == self._knobs.slow_disk:
+            time *= self._knobs.slow_factor
+        trouble = host.disk.trouble
+        return time if trouble is None else trouble.duration(time)
 
     def carry_out(self, host: Host) -> None:
-        """The time is over: apply what the host is busy with. Raises :class:`DiskError`."""
+        """The time is over: apply what the host is busy with.
+
+        Raises :class:`DiskError`, and OSError where the hardware fails.
+        """
         assert host.busy is not None
+        disk = host.disk
         for _, effect in host.busy.operations:
+            disk.write(effect)
             self._tell(host, effect)
-            host.disk.apply(effect)
+            disk.note(effect)
         host.busy.operations = []
 
     def _tell(self, host: Host, effect: Durable) -> None:
         for told in self.on_disk:
             told(host, effect)
-        self._time.fact(f"d {host.id} {host.disk.fact(effect)}")
+        self._time.fact(f"d {host.id} {fact(effect)}")
 
     def interrupt(self, host: Host) -> None:
-        """The process dies amid its disk work: what is complete stays, and the operation
-        under way may or may not have reached the disk."""
+        """The process dies amid its disk work: what is complete stays, and of the operation
+        under way some of the file operations it is made of."""
         if host.busy is None:
             return
+        disk = host.disk
         try:
             for at, effect in host.busy.operations:
                 if at > self._time.now:
                     number = draw(self._seed, "torn", host.id, host.disk_count)
-                    if host.disk.survives(number):
+                    # Whether these two happened is seen at the next start. Nobody was told of
+                    # them, and if they did, all must know what they were.
+                    early = isinstance(effect, AppendLog | FinishSnapshot)
+                    if early:
                         self._tell(host, effect)
-                        host.disk.interrupt(effect, number)
+                    if disk.interrupt(effect, number):
+                        if not early:
+                            self._tell(host, effect)
+                        disk.note(effect)
                     return
+                disk.write(effect)
                 self._tell(host, effect)
-                host.disk.apply(effect)
-        except DiskError:
+                disk.note(effect)
+        except (DiskError, OSError):
             return  # The node is dying anyway, and so did this operation.
+
+    def recover(self, host: Host) -> Recovered:
+        """A process starts from the host's disk; now and then one before it dies amid that.
+
+        Raises what :meth:`simulation.disk.Disk.recover` does.
+        """
+        key = self._seed, "recovery", host.id, host.life
+        disk = host.disk
+        if disk.trouble is None and host.life > 1 and draw_below(4, *key) == 0:
+            disk.begin(draw_below(RECOVERY_STEPS, *key, "steps"), draw(*key, "torn"))
+            if draw_below(100, *key, "power") < self._knobs.power_loss:
+                disk.lose_power(draw(*key, "lost"))
+        return disk.recover()

@@ -11,7 +11,8 @@ from nodes.consensus.effects import Effect, Event
 from nodes.consensus.kraft.messages import Request
 from nodes.consensus.recovered import Recovered
 from simulation.clocks import Clock
-from simulation.disk import Disk, Durable
+from simulation.disk import Disk
+from simulation.disk_index import Durable
 from simulation.network import Rpc
 
 
@@ -58,6 +59,7 @@ class DiskWork:
 
     operations: list[tuple[int, Durable]]
     effects: list[Effect]
+    begun: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +104,7 @@ class Host:
     def process_ended(self) -> None:
         """Forget everything that was in memory only."""
         self.node = None
+        self.disk.process_ended()
         self.paused = self.frozen = self.sweep = False
         self.busy = None
         self.timer = -1

@@ -70,10 +70,16 @@ class Invariants:
         world.on_request.append(self._on_request)
         world.on_response.append(self._on_response)
         world.on_wipe.append(self._on_wipe)
+        world.on_recovery.append(self._on_recovery)
         world.wires.on_reply.append(self._on_reply)
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
+
+    def _on_recovery(self, host: Host, findings: list[str]) -> None:
+        """F1: what a start reads is what was written, or at least what was flushed."""
+        for text in findings:
+            self._fail("F1", f"{host.name} started from a disk that was another before: {text}")
 
     def _on_wipe(self, host: Host) -> None:
         """With an empty disk the host is another replica: it has promised nothing."""

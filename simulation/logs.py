@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from histories.trace import TraceEvent
 from nodes.consensus.effects import AppendLog, CleanLog, InstallSnapshot, TruncateLog
-from simulation.disk import Disk, Durable, batch_epoch, batch_range
+from simulation.disk import Disk
+from simulation.disk_index import Durable, batch_epoch, batch_range
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.voter_watch import VoterWatch, is_voter

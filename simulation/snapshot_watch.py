@@ -12,7 +12,7 @@ import hashlib
 from histories.trace import TraceEvent
 from nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
 from nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
-from simulation.disk import Durable, SnapshotId
+from simulation.disk_index import Durable, SnapshotId
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch

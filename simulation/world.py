@@ -35,7 +35,9 @@ from nodes.consensus.kraft.messages import Request
 from nodes.draw import draw, draw_below
 from simulation.calls import Done
 from simulation.clocks import Clock
-from simulation.disk import Disk, DiskContent, DiskError, Durable
+from simulation.deaths import failed, last_words, refuses
+from simulation.disk import Disk, DiskContent, DiskError
+from simulation.disk_index import Durable
 from simulation.disk_work import DURABLE_TYPES, DiskWorker
 from simulation.host import Host, NodeFactory
 from simulation.knobs import Knobs
@@ -43,6 +45,9 @@ from simulation.timeline import DISK, TIMER, Timeline, WorldError
 from simulation.wires import Wires
 
 _BUSY_LOOP = 1000
+
+_STALL = 200_000
+"""Microseconds of disk work after which a process is as if it had been stopped meanwhile."""
 
 
 class World(Timeline):
@@ -52,7 +57,8 @@ class World(Timeline):
     collects the traces, in order of time. ``on_trace`` is told of each trace event and
     ``on_disk`` of each durable operation just before it reaches the disk and ``on_request``
     and ``on_response`` of each quorum RPC as its node begins to handle it, ``on_wipe`` of
-    each disk that was replaced by an empty one.
+    each disk that was replaced by an empty one, ``on_recovery`` of what a start found to be
+    wrong on its disk.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class World(Timeline):
         self.on_request: list[Callable[[Host, Request], None]] = []
         self.on_response: list[Callable[[Host, ResponseReceived], None]] = []
         self.on_wipe: list[Callable[[Host], None]] = []
+        self.on_recovery: list[Callable[[Host, list[str]], None]] = []
         self._factory = factory
         self._hosts: dict[int, Host] = {}
         self._ids: dict[str, int] = {}
@@ -124,7 +131,8 @@ class World(Timeline):
     # --- what faults do ---------------------------------------------------------------
 
     def start(self, name: str) -> bool:
-        """Start the node's process from its disk; False if one runs already."""
+        """Start the node's process from its disk; False if one runs already, or if the disk
+        is damaged or fails and the process refuses it."""
         host = self.host(name)
         if host.node is not None:
             return False
@@ -135,7 +143,19 @@ class World(Timeline):
         self.fact(f"start {host.id} {host.life}")
         mono, wall_ms = host.clock.mono(self.now), host.clock.wall(self.now) // 1000
         try:
-            host.node = self._factory(host, host.disk.recover(), mono, wall_ms)
+            recovered = self._disks.recover(host)
+        except Exception as error:
+            if not refuses(host, error):
+                self._die(host, error)
+                return True
+            host.disk.refuse(str(error))
+            self.fact(f"refused {host.id}")
+            return False
+        if host.disk.findings:
+            for told in self.on_recovery:
+                told(host, host.disk.findings)
+        try:
+            host.node = self._factory(host, recovered, mono, wall_ms)
             effects = host.node.start(mono, wall_ms)
         except Exception as error:
             self._die(host, error)
@@ -385,6 +405,18 @@ class World(Timeline):
         except DiskError as error:
             self._die(host, error)
             return
+        except OSError as error:
+            if not failed(host, error):
+                self._die(host, error)
+                return
+            # What was to be promised is not on disk: the process says so and stops.
+            reason = {"reason": f"the disk failed: {error}"}
+            self._trace(host, last_words(host, "stop", reason))
+            self._end(host)
+            return
+        if self.now - work.begun > _STALL:
+            # What a process does after a long fsync is what it does after a pause.
+            host.resumed_at = self.now
         if host.paused:
             host.frozen = True
             return
@@ -398,13 +430,7 @@ class World(Timeline):
         """The node's process ended by its own error: say so in the trace, as a real one."""
         fatal = isinstance(error, FatalError)
         reason = str(error) if fatal else f"{type(error).__name__}: {error}"
-        last = host.last_trace
-        effect = Trace("fatal", "unattached", 0, -1, -1, 0, -1)
-        if last is not None:
-            effect = Trace(
-                "fatal", last.state, last.epoch, last.leader, last.voted, last.leo, last.hw
-            )
-        effect.detail = {"reason": reason, "illegal_state": fatal}
+        effect = last_words(host, "fatal", {"reason": reason, "illegal_state": fatal})
         self._trace(host, effect)
         self._end(host)
 

@@ -17,7 +17,6 @@ from typing import Final
 from nodes.log.batch import parse_header
 from nodes.log.epochs import EpochCheckpoint
 from nodes.log.layout import METADATA_DIRECTORY, segment_name
-from nodes.log.lock import DirectoryLock
 from nodes.log.media import PLAIN, File, Media
 from nodes.log.recovery import Found, LogCorruptError, find_log
 from nodes.log.scan import epoch_defect, position_of
@@ -61,7 +60,7 @@ class MetadataLogFiles:
         self._length = 0
         self._first_ms = 0
         self._unusable: str | None = "it was not recovered"
-        self._lock = DirectoryLock(Path(directory))
+        self._lock = media.lock(Path(directory))
 
     @property
     def epochs(self) -> tuple[tuple[int, int], ...]:

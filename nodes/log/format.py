@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from nodes.consensus.endpoint import Endpoint
 from nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY
-from nodes.log.media import PLAIN, TEMPORARY_SUFFIX
+from nodes.log.media import PLAIN, TEMPORARY_SUFFIX, Media
 from nodes.log.meta import FormatError, Meta, load_meta
 from nodes.log.snapshots import (
     BOOTSTRAP,
@@ -108,6 +108,7 @@ def format_directory(
     metadata_version: int | None = None,
     features: Mapping[str, int] | None = None,
     listener_name: str = "CONTROLLER",
+    media: Media = PLAIN,
 ) -> Meta:
     """Make ``directory`` (created if missing) the data directory of a node; durable on return.
 
@@ -128,7 +129,8 @@ def format_directory(
     if None not in (own, directory_id) and own != directory_id:
         raise FormatError(f"node {node_id} has another directory id among initial controllers")
     levels = _levels(metadata_version, features or {})
-    known = load_meta(directory, cluster_id, node_id) if _is_formatted(directory) else None
+    formatted = media.exists(directory / META_PROPERTIES)
+    known = load_meta(directory, cluster_id, node_id, media) if formatted else None
     wanted = directory_id or own
     if known is not None and wanted not in (None, known.directory_id):
         raise FormatError(f"{directory} has directory id {to_text(known.directory_id)} already")
@@ -139,16 +141,14 @@ def format_directory(
     if mode is not Mode.NO_INITIAL_CONTROLLERS and (voters or levels):
         content = bootstrap_snapshot(voters, levels, listener_name)
     if known is not None:
-        _check_same(directory, content)
+        _check_same(directory, content, media)
         return known
-    _check_unused(directory)
-    if not directory.exists():
-        directory.mkdir(parents=True)
-        PLAIN.fsync_directory(directory.parent)
+    _check_unused(directory, media)
+    media.make_directory(directory)
     if content is not None:
-        PLAIN.make_directory(directory / METADATA_DIRECTORY)
-        PLAIN.replace(directory / METADATA_DIRECTORY / snapshot_name(*BOOTSTRAP), content)
-    PLAIN.replace(directory / META_PROPERTIES, meta.encode())
+        media.make_directory(directory / METADATA_DIRECTORY)
+        media.replace(directory / METADATA_DIRECTORY / snapshot_name(*BOOTSTRAP), content)
+    media.replace(directory / META_PROPERTIES, meta.encode())
     return meta
 
 
@@ -222,30 +222,26 @@ def _check_voters(voters: Sequence[InitialVoter]) -> None:
             raise FormatError(f"directory id {to_text(voter.directory_id)} is reserved")
 
 
-def _is_formatted(directory: Path) -> bool:
-    return (directory / META_PROPERTIES).exists()
-
-
-def _check_unused(directory: Path) -> None:
+def _check_unused(directory: Path, media: Media) -> None:
     """Refuse to take over a log; what an interrupted formatting left is no log."""
     metadata = directory / METADATA_DIRECTORY
     bootstrap = snapshot_name(*BOOTSTRAP)
-    if metadata.exists():
-        for name in PLAIN.names(metadata):
+    if media.exists(metadata):
+        for name in media.names(metadata):
             if name not in (bootstrap, bootstrap + TEMPORARY_SUFFIX):
                 raise FormatError(
                     f"{directory} holds a log but no {META_PROPERTIES}; restore or remove it"
                 )
 
 
-def _check_same(directory: Path, content: bytes | None) -> None:
+def _check_same(directory: Path, content: bytes | None, media: Media) -> None:
     """Hold the bootstrap snapshot there against the one that would be written."""
     path = directory / METADATA_DIRECTORY / snapshot_name(*BOOTSTRAP)
-    names = PLAIN.names(path.parent) if path.parent.exists() else []
+    names = media.names(path.parent) if media.exists(path.parent) else []
     if path.name not in names and any(parse_snapshot_name(name) for name in names):
         # A node that has run long enough has removed it.
         return
-    present = PLAIN.read(path) if path.name in names else None
+    present = media.read(path) if path.name in names else None
     try:
         same = _meaning(present, path) == _meaning(content, path)
     except SnapshotCorruptError as error:

@@ -10,9 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
+
+from nodes.log.lock import DirectoryLock
 
 TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+class Lock(Protocol):
+    """What keeps other processes out of a data directory."""
+
+    def check(self) -> None:
+        """Raise OSError if it was released."""
+        ...
+
+    def release(self) -> None:
+        """Let go; harmless when repeated."""
+        ...
 
 
 class File:
@@ -57,6 +71,14 @@ class Media:
         """Open ``path``, which must not be there (FileExistsError)."""
         return File(path, os.O_CREAT | os.O_EXCL)
 
+    def lock(self, directory: Path) -> Lock:
+        """Lock ``directory`` for this process; raises DirectoryLockedError if it is held."""
+        return DirectoryLock(directory)
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether there is a file or directory at ``path``."""
+        return path.exists()
+
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         return path.read_bytes()
@@ -72,9 +94,9 @@ class Media:
         return sorted(path.name for path in directory.iterdir())
 
     def make_directory(self, directory: Path) -> None:
-        """Create ``directory``, durably, unless it is there."""
+        """Create ``directory`` and those above it, durably, unless it is there."""
         if not directory.exists():
-            directory.mkdir()
+            directory.mkdir(parents=True)
             _fsync_directory(directory.parent)
 
     def unlink(self, path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodes.log.layout import META_PROPERTIES
+from nodes.log.media import PLAIN, Media
 from nodes.log.uuids import from_text, to_text
 
 
@@ -29,14 +30,19 @@ class Meta:
         ).encode()
 
 
-def load_meta(directory: Path, cluster_id: str | None = None, node_id: int | None = None) -> Meta:
+def load_meta(
+    directory: Path,
+    cluster_id: str | None = None,
+    node_id: int | None = None,
+    media: Media = PLAIN,
+) -> Meta:
     """Read ``meta.properties`` and hold it against the ids expected, where given.
 
     Raises :class:`FormatError` if it is missing, damaged or belongs to another cluster or node.
     """
     path = directory / META_PROPERTIES
     try:
-        text = path.read_text("utf-8")
+        text = media.read(path).decode()
     except FileNotFoundError:
         raise FormatError(f"{directory} is not formatted: it has no {META_PROPERTIES}") from None
     except UnicodeDecodeError as error:

@@ -74,7 +74,7 @@ def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
     try:
         if version == 0:
             voters = tuple(_number(voter, "voterId") for voter in content["currentVoters"])
-        elif "votedDirectoryId" in content:
+        else:
             directory_id = from_text(content["votedDirectoryId"])
         state = QuorumState(
             epoch=_number(content, "leaderEpoch"),

@@ -17,12 +17,15 @@ from nodes.log.batch import (
     HEADER_SIZE,
     BatchError,
     BatchHeader,
+    decode_batch,
     parse_header,
     verify_crc,
 )
 from nodes.log.crc import crc32c
 
 _SECTOR: Final = 512
+_LEADER_CHANGE: Final = b"\x00\x02"
+"""The type in the key of a LeaderChange control record."""
 _SOME_ZEROS: Final = 17
 """Up to the magic byte: no one changed byte makes a sound batch begin with that many zeros."""
 
@@ -49,7 +52,8 @@ def scan_segment(
 
     Good is a batch with a right checksum whose base offset is ``expected_offset`` or follows its
     predecessor, and whose epoch is its predecessor's (``last_epoch``, None if that is not known)
-    or, if it is a control batch (the LeaderChange that begins every epoch), above it.
+    or, if it is a control batch (the LeaderChange that begins every epoch), above it: one that is
+    no LeaderChange only where ``known_epochs`` says so.
     ``known_epochs`` tells the epochs of some base offsets.
     """
     scan = Scan([], 0, expected_offset, last_epoch)
@@ -113,7 +117,20 @@ def _defect(header: BatchHeader, batch: bytes, scan: Scan, known_epoch: int | No
         return "batch has a wrong checksum"
     if known_epoch not in (None, header.epoch):
         return f"batch has epoch {header.epoch}, and the epoch checkpoint says {known_epoch}"
+    unknown = known_epoch is None and scan.last_epoch not in (None, header.epoch)
+    # Where its epoch is its own word only, it must be the one batch that may begin one.
+    if unknown and header.is_control and not _is_leader_change(batch):
+        return f"epoch {header.epoch} begins after {scan.last_epoch} without a leader change"
     return epoch_defect(header, scan.last_epoch)
+
+
+def _is_leader_change(batch: bytes) -> bool:
+    """Tell whether the first record of a control batch with a right checksum is a LeaderChange."""
+    try:
+        records = decode_batch(batch)[1]
+    except BatchError:
+        return False
+    return bool(records) and records[0][1] is not None and records[0][1][2:4] == _LEADER_CHANGE
 
 
 def _is_torn(data: bytes, position: int) -> bool:
@@ -135,10 +152,13 @@ def _is_torn(data: bytes, position: int) -> bool:
 
 
 def _has_lost_sector(data: bytes, start: int, end: int) -> bool:
-    """Tell whether some sector, as far as it lies within ``start`` to ``end``, is all zeros."""
+    """Tell whether some sector that has a part within ``start`` to ``end`` is all zeros.
+
+    From ``start`` on, and up to the end of the file: of the batch it may hold the last byte only.
+    """
     end = min(end, len(data))
     while start < end:
-        stop = min(start - start % _SECTOR + _SECTOR, end)
+        stop = min(start - start % _SECTOR + _SECTOR, len(data))
         if stop - start >= _SOME_ZEROS and not any(data[start:stop]):
             return True
         start = stop

@@ -188,6 +188,12 @@ class WriteLossMedia(Media):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         return self.open(path)
 
+    def exists(self, path: Path) -> bool:
+        """Tell whether there is a file or directory at ``path``."""
+        if path.is_dir() or not path.parent.is_dir():
+            return path.is_dir()
+        return path.name in self._directory(path.parent).seen
+
     def read(self, path: Path) -> bytes:
         """Return the whole content."""
         inode = self._inode(path)

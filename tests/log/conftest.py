@@ -11,18 +11,21 @@ import pytest
 from nodes.draw import draw_below
 from nodes.log.batch import encode_batch
 
+LEADER = b"\0\0\0\2"
+"""The key of a LeaderChange control record."""
+
 MakeBatch = Callable[[int, int], bytes]
 
 
 def make_batch(base_offset: int, epoch: int) -> bytes:
     """One batch of one to three records, the same for the same arguments.
 
-    A control batch: those may begin an epoch.
+    Of leader changes: those may begin an epoch.
     """
     count = 1 + draw_below(3, 0, base_offset, epoch)
     size = draw_below(40, 1, base_offset, epoch)
     value = f"{epoch}:{base_offset}:".encode() + b"x" * size
-    return encode_batch(base_offset, epoch, 1_700_000_000_000, [(None, value)] * count, True)
+    return encode_batch(base_offset, epoch, 1_700_000_000_000, [(LEADER, value)] * count, True)
 
 
 @pytest.fixture

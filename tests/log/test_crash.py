@@ -267,7 +267,8 @@ while True:
         print("promise", end - 20, flush=True)
         log.truncate(end - 20)
         epoch += 1
-    log.append(encode_batch(log.end_offset, epoch, 0, [(None, str(end).encode() * 9)], True))
+    records = [(b"\\0\\0\\0\\2", str(end).encode() * 9)]
+    log.append(encode_batch(log.end_offset, epoch, 0, records, True))
     if end % 3 == 0:
         log.flush()
         print("promise", log.end_offset, flush=True)

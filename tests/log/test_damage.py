@@ -138,6 +138,39 @@ def test_a_sector_that_never_came_is_a_torn_tail(quick_path: Path, lost: int) ->
     assert path.stat().st_size == 0
 
 
+@pytest.mark.parametrize("last", range(2, 40))
+def test_the_end_of_a_batch_may_be_all_it_has_in_a_sector_that_never_came(
+    quick_path: Path, last: int
+) -> None:
+    """The first batch ends ``last`` bytes into the sector; more of them follow."""
+    first = encode_batch(0, 1, 0, [(None, b"x")], True)
+    first = encode_batch(0, 1, 0, [(None, b"x" * (514 + last - len(first) - 1))], True)
+    assert len(first) in (512 + last, 513 + last, 514 + last)
+    more = [encode_batch(base, 1, 0, [(None, b"y" * 100)], False) for base in range(1, 9)]
+    write_log(quick_path, [first, *more], 1 << 20)
+    path = quick_path / METADATA_DIRECTORY / segment_name(0)
+    content = path.read_bytes()
+    path.write_bytes(content[:512] + bytes(512) + content[1024:])
+    assert start(quick_path) == []
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_control_batch_that_is_no_leader_change_does_not_begin_an_epoch(
+    quick_path: Path, checkpoint: bool
+) -> None:
+    """The epoch stands outside of the checksum: at the log's end nothing else tells of it."""
+    voters = encode_batch(6, 4, 0, [(b"\0\0\0\6", b"voters")], True)
+    write_log(quick_path, [*sample(), voters], 1 << 20)
+    if not checkpoint:
+        (quick_path / METADATA_DIRECTORY / "leader-epoch-checkpoint").unlink()
+    path = quick_path / METADATA_DIRECTORY / segment_name(0)
+    content = bytearray(path.read_bytes())
+    content[-len(voters) + 15] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(LogCorruptError, match="epoch 5 begins after 4 without a leader change"):
+        start(quick_path)
+
+
 def test_an_epoch_that_begins_without_a_leader_change_is_refused(quick_path: Path) -> None:
     batches = [*sample(), encode_batch(6, 5, 0, [(None, b"v")], False)]
     with pytest.raises(ValueError, match="epoch 5 begins after 4 without a control batch"):

@@ -74,6 +74,7 @@ def test_no_file_is_no_state(tmp_path: Path) -> None:
         (GOLDEN_0.replace('"votedId":-1,', ""), "KeyError: 'votedId'"),
         (GOLDEN_0.replace("[{", "[7,{"), "TypeError"),
         (GOLDEN_1.replace("AAAAAAAAAAcAAAAAAAAACA", "AAA"), "not a uuid"),
+        (GOLDEN_1.replace("votedDirectoryId", "wotedDirectoryId"), "KeyError: 'votedDirectoryId'"),
     ],
 )
 def test_damage_is_an_error_and_no_fresh_start(tmp_path: Path, text: str, reason: str) -> None:

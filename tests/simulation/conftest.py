@@ -25,6 +25,7 @@ from nodes.consensus.effects import (
 )
 from nodes.consensus.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from nodes.consensus.recovered import Recovered
+from nodes.log.batch import encode_batch
 from simulation.host import Host
 from simulation.knobs import Knobs
 from simulation.world import World
@@ -33,8 +34,8 @@ PERIOD = 100_000
 
 
 def toy_batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:
-    """One record at offset ``base``, as far as the simulator looks into a batch."""
-    return base.to_bytes(8, "big") + bytes(4) + epoch.to_bytes(4, "big") + bytes([fill]) + bytes(14)
+    """A batch of one record at offset ``base``, as it may begin an epoch."""
+    return encode_batch(base, epoch, 0, [(b"\0\0\0\2", bytes([fill]))], control=True)
 
 
 @dataclass

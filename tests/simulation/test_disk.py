@@ -1,4 +1,5 @@
-"""What a node's disk keeps: through a kill, a loss of power, and a crash amid an operation."""
+"""What a node's disk keeps: through a kill, a loss of power, a crash amid an operation, and what
+its index says when the files hold something else."""
 
 from __future__ import annotations
 
@@ -15,12 +16,24 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.log.snapshots import SnapshotCorruptError, footer_batch, header_batch
-from simulation.disk import Disk, DiskError
+from nodes.draw import draw, draw_below
+from nodes.log.batch import encode_batch
+from nodes.log.layout import segment_name
+from nodes.log.quorum_state import QuorumStateError
+from nodes.log.recovery import LogCorruptError
+from nodes.log.snapshots import footer_batch, header_batch
+from simulation.disk import LOG, RECOVERY_STEPS, Disk, DiskError
+from simulation.disk_index import Durable
+from simulation.filesystem import SECTOR
 
 
-def batch(base: int, epoch: int = 1) -> bytes:
-    return base.to_bytes(8, "big") + bytes(4) + epoch.to_bytes(4, "big") + bytes(15)
+def batch(base: int, epoch: int = 1, size: int = 8) -> bytes:
+    """A leader change, which may begin an epoch."""
+    return encode_batch(base, epoch, 0, [(b"\0\0\0\2", b"x" * size)], control=True)
+
+
+def data(base: int, epoch: int = 1) -> bytes:
+    return encode_batch(base, epoch, 0, [(None, b"x" * 8)], control=False)
 
 
 def snapshot(epoch: int = 1) -> bytes:
@@ -45,7 +58,7 @@ def write(disk: Disk, end: int, epoch: int = 1) -> None:
     disk.apply(AppendSnapshot(end, epoch, 50, content[50:]))
 
 
-# --- snapshots ----------------------------------------------------------------------------
+# --- snapshots ------------------------------------------------------------------------------
 
 
 def test_a_snapshot_is_there_once_it_is_finished() -> None:
@@ -61,6 +74,7 @@ def test_a_snapshot_is_there_once_it_is_finished() -> None:
     ]
     assert recovered.latest == snapshot()
     assert len(recovered.batches) == 10
+    assert disk.findings == []
 
 
 def test_the_first_piece_begins_the_file_anew_and_dropping_forgets_it() -> None:
@@ -72,17 +86,8 @@ def test_the_first_piece_begins_the_file_anew_and_dropping_forgets_it() -> None:
     write(disk, 6)
     disk.apply(DropSnapshot(6, 1))
     disk.apply(DropSnapshot(6, 1))
-    with pytest.raises(DiskError, match="was begun"):
+    with pytest.raises(DiskError, match="was not begun"):
         disk.apply(FinishSnapshot(6, 1))
-
-
-def test_a_piece_must_follow_the_one_before() -> None:
-    disk = disk_with()
-    with pytest.raises(DiskError, match="no file"):
-        disk.apply(AppendSnapshot(5, 1, 3, b"x"))
-    disk.apply(AppendSnapshot(5, 1, 0, b"abc"))
-    with pytest.raises(DiskError, match="there is 3 bytes"):
-        disk.apply(AppendSnapshot(5, 1, 4, b"x"))
 
 
 def test_unfinished_snapshots_survive_neither_a_restart_nor_a_loss_of_power() -> None:
@@ -96,14 +101,7 @@ def test_unfinished_snapshots_survive_neither_a_restart_nor_a_loss_of_power() ->
         assert list(disk.snapshots) == [(5, 1)]
 
 
-def test_a_damaged_snapshot_keeps_a_node_from_starting() -> None:
-    disk = Disk()
-    disk.snapshots[0, 0] = b"not a snapshot"
-    with pytest.raises(SnapshotCorruptError):
-        disk.recover()
-
-
-# --- the log's start ----------------------------------------------------------------------
+# --- the log's start ------------------------------------------------------------------------
 
 
 def test_installing_empties_the_log_and_removes_older_snapshots() -> None:
@@ -125,17 +123,9 @@ def test_a_crash_before_the_log_is_emptied_is_repaired_at_the_next_start() -> No
     write(disk, 20, 3)
     disk.apply(FinishSnapshot(20, 3))
     recovered = disk.recover()
-    assert (recovered.start_offset, recovered.batches) == (20, ())
+    assert (recovered.start_offset, list(recovered.batches)) == (20, [])
     assert [f.id for f in recovered.snapshots] == [(20, 3)]
-
-
-def test_a_log_that_ends_below_a_snapshot_of_an_older_epoch_is_emptied() -> None:
-    disk = Disk()
-    disk.apply(AppendLog(batch(0, 5)))
-    write(disk, 20, 3)
-    disk.apply(FinishSnapshot(20, 3))
-    recovered = disk.recover()
-    assert (recovered.start_offset, recovered.batches) == (20, ())
+    assert disk.findings == []
 
 
 def test_cleaning_removes_whole_segments_and_older_snapshots() -> None:
@@ -147,12 +137,7 @@ def test_cleaning_removes_whole_segments_and_older_snapshots() -> None:
         assert list(disk.snapshots) == [(6, 1)]
         assert disk.recover().start_offset == start
         assert disk.flushed == len(disk.log) == 10 - start
-
-
-def test_the_log_is_not_cleaned_up_to_where_no_snapshot_ends() -> None:
-    disk = disk_with(6)
-    with pytest.raises(DiskError, match="no snapshot ends there"):
-        disk.apply(CleanLog(5))
+        assert disk.findings == []
 
 
 def test_a_new_segment_is_begun_with_the_last_one_flushed() -> None:
@@ -168,27 +153,222 @@ def test_a_new_segment_is_begun_with_the_last_one_flushed() -> None:
     assert disk.segments == [0, 2, 4]
 
 
-def test_a_crash_amid_an_operation_leaves_it_done_or_not_or_half_cleaned() -> None:
+# --- crashes --------------------------------------------------------------------------------
+
+
+def test_a_crash_amid_cleaning_leaves_it_done_or_not_or_partly_done() -> None:
     states = set()
-    for number in range(8):
-        disk = disk_with(3, 6, segment_bytes=1)
-        if disk.survives(number):
-            disk.interrupt(CleanLog(6), number)
-        states.add((disk.start, tuple(disk.snapshots)))
+    for number in range(15):
+        disk = disk_with(3, 6, segment_bytes=2 * len(batch(0)))
+        if disk.interrupt(CleanLog(6), number):
+            disk.note(CleanLog(6))
+        disk.process_ended()
+        content = disk.content()
+        states.add((content.start, tuple(sorted(end for end, _ in content.snapshots))))
         recovered = disk.recover()
-        assert [f.id for f in recovered.snapshots] in ([(3, 1), (6, 1)], [(6, 1)])
-    assert states == {(0, ((3, 1), (6, 1))), (6, ((3, 1), (6, 1))), (6, ((6, 1),))}
+        assert disk.findings == []
+        assert recovered.snapshots[-1].id == (6, 1)
+    assert states == {(0, (3, 6)), (2, (3, 6)), (4, (3, 6)), (6, (3, 6)), (6, (6,))}
 
 
-def test_power_loss_takes_a_suffix_of_what_was_not_flushed() -> None:
-    kept = set()
-    for number in range(10):
+def test_power_loss_takes_a_suffix_of_what_was_not_flushed_torn_at_any_byte() -> None:
+    kept, torn = set(), 0
+    for number in range(40):
         disk = disk_with(batches=4)
         disk.apply(AppendLog(batch(4)))
         disk.apply(AppendLog(batch(5)))
         disk.lose_power(number)
-        kept.add(disk.end_offset)
+        content = disk.content()
+        torn += len(content.log) != sum(map(len, content.batches))
+        kept.add(len(disk.recover().batches))
+        assert disk.findings == []
+        assert len(disk.content().log) == sum(map(len, disk.log)), "a torn tail is cut"
     assert kept == {4, 5, 6}
+    assert torn > 5
+
+
+def test_a_sector_that_never_came_ends_the_log_wherever_batches_begin_and_end() -> None:
+    """The end of a batch may be all that it has in the lost sector."""
+    for size in range(60):
+        disk = Disk()
+        disk.apply(AppendLog(batch(0, size=(SECTOR - 140) + size)))
+        disk.apply(FlushLog())
+        for base in range(1, 40):
+            disk.apply(AppendLog(batch(base, size=size)))
+        log = disk.files.inode(LOG / segment_name(0)).data
+        for sector in (1, 2, 3):
+            lost = bytes(log)
+            log[sector * SECTOR : (sector + 1) * SECTOR] = bytes(SECTOR)
+            disk._lossy = True
+            disk.recover()
+            assert disk.findings == []
+            assert 1 <= len(disk.log) < 40
+            log[:] = lost
+            for base in range(len(disk.log), 40):
+                disk.note(AppendLog(batch(base, size=size)))
+            disk.flushed = 1
+        assert bytes(disk.log[0]) == batch(0, size=(SECTOR - 140) + size)
+
+
+def live(seed: int, power: bool) -> tuple[int, int]:
+    """Use, kill and start a disk by ``seed``; return starts and operations cut short."""
+    size = (1 << 30, 1, 300, 1_000)[draw_below(4, seed, "segment")]
+    disk = Disk(segment_bytes=size)
+    disk.recover()
+    epoch, starts, cut = 1, 0, 0
+    for number in range(140):
+        key = seed, number
+        dice = draw_below(40, *key)
+        effect: Durable
+        latest = max((end for end, _ in disk.snapshots), default=0)
+        if dice < 18:
+            epoch += draw_below(5, *key, "epoch") == 0
+            epoch = max(epoch, disk.end_epoch)
+            effect = AppendLog(batch(disk.end_offset, epoch, draw_below(300, *key, "size")))
+        elif dice < 24:
+            effect = FlushLog()
+        elif dice < 26 and disk.ends:
+            ends = [end for end in disk.ends[-4:] if end >= max(latest, disk.start)]
+            effect = TruncateLog(ends[0] if ends else disk.end_offset)
+            epoch += 1
+        elif dice < 28:
+            epoch += 1
+            effect = WriteQuorumState(epoch, -1, 2, bytes(16), (1, 2, 3))
+        elif dice < 31 and disk.ends:
+            disk.apply(FlushLog())
+            end, of = disk.end_offset, disk.end_epoch
+            if (end, of) in disk.snapshots:
+                continue
+            write(disk, end, of)
+            effect = FinishSnapshot(end, of)
+        elif dice < 33 and latest and latest <= disk.end_offset:
+            effect = CleanLog(latest)
+        elif dice < 34:
+            epoch += 1
+            end = disk.end_offset + 3
+            write(disk, end, epoch)
+            disk.apply(FinishSnapshot(end, epoch))
+            effect = InstallSnapshot(end, epoch)
+        else:
+            effect = FlushLog()
+        if draw_below(6, *key, "kill"):
+            disk.apply(effect)
+            continue
+        if draw_below(3, *key, "amid"):
+            if disk.interrupt(effect, draw(*key, "interrupt")):
+                disk.note(effect)
+            else:
+                cut += 1
+        disk.process_ended()
+        while True:
+            if power and draw_below(2, *key, "power"):
+                disk.lose_power(draw(*key, "lost", starts))
+            starts += 1
+            if draw_below(3, *key, "again", starts):
+                break
+            disk.begin(draw_below(RECOVERY_STEPS, *key, "steps"), draw(*key, "torn"))
+        disk.recover()
+        assert disk.findings == [], (seed, number, effect)
+        epoch = max(epoch, disk.end_epoch, *(of for _, of in disk.snapshots), 1)
+    return starts, cut
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_whatever_crashes_come_the_next_start_finds_what_it_must(power: bool) -> None:
+    total = [live(seed, power) for seed in range(60)]
+    assert sum(starts for starts, _ in total) > 1000
+    assert sum(cut for _, cut in total) > 200
+
+
+# --- the check itself -----------------------------------------------------------------------
+
+
+def findings(disk: Disk) -> list[str]:
+    disk.recover()
+    return disk.findings
+
+
+def test_a_flush_that_flushed_nothing_is_found_after_a_loss_of_power() -> None:
+    found = set()
+    for number in range(20):
+        disk = disk_with(batches=3)
+        disk.apply(AppendLog(batch(3)))
+        disk.note(FlushLog())
+        disk.lose_power(number)
+        found.update(findings(disk))
+    assert found == {"the log ends at 3, and was flushed up to 4"}
+
+
+def test_what_was_written_is_there_after_a_kill() -> None:
+    disk = disk_with(batches=3)
+    disk.note(AppendLog(batch(3)))
+    assert findings(disk) == ["the log ends at 3, and was written up to 4"]
+    disk = disk_with(batches=3)
+    disk.note(WriteQuorumState(1, -1, 2, bytes(16), (1,)))
+    assert "quorum-state says None" in findings(disk)[0]
+    disk = disk_with(batches=3)
+    disk.parts[2, 1] = bytearray(b"x")
+    disk.note(FinishSnapshot(2, 1))
+    assert findings(disk) == ["snapshot (2, 1) is gone"]
+
+
+def test_what_was_never_written_is_found() -> None:
+    disk = disk_with(batches=3)
+    disk.write(AppendLog(batch(3)))
+    assert findings(disk) == ["the batch at offset 3 is not the one that was written"]
+    disk = disk_with(1, batches=3)
+    disk.snapshots.clear()
+    assert "was removed or never finished" in findings(disk)[0]
+    disk = disk_with(3, batches=4, segment_bytes=1)
+    disk.write(CleanLog(3))
+    assert findings(disk) == ["the log begins at 3; it began at 0"]
+    disk = disk_with(batches=2)
+    disk.log[1] = batch(1, size=9)
+    assert findings(disk) == ["the batch at offset 1 is not the one that was written"]
+
+
+# --- damage ---------------------------------------------------------------------------------
+
+
+def test_a_flipped_bit_keeps_a_node_from_starting_or_is_repaired_and_can_be_flipped_back() -> None:
+    refused: dict[str, int] = {}
+    for number in range(200):
+        disk = Disk(segment_bytes=400)
+        for base in range(10):
+            disk.apply(
+                AppendLog(data(base, 1 + base // 4) if base % 4 else batch(base, 1 + base // 4))
+            )
+        disk.apply(FlushLog())
+        write(disk, 4)
+        disk.apply(FinishSnapshot(4, 1))
+        disk.apply(WriteQuorumState(1, -1, 2, b"d" * 16, (), number % 2))
+        disk.process_ended()
+        before = disk.content()
+        flipped = disk.flip(number)
+        assert flipped["flipped"]
+        assert disk.damaged
+        try:
+            disk.recover()
+        except (LogCorruptError, QuorumStateError):
+            refused[flipped["file"]] = refused.get(flipped["file"], 0) + 1
+            disk.process_ended()
+            assert disk.restore()
+            assert disk.content() == before
+            disk.recover()
+        else:
+            assert flipped["file"] == "leader-epoch-checkpoint" or "quorum" in flipped["file"]
+        assert disk.findings == []
+        assert not disk.restore()
+    kinds = {name.rpartition(".")[2] for name in refused}
+    assert kinds >= {"log", "checkpoint", "quorum-state"}
+
+
+def test_damage_that_a_start_accepts_is_found() -> None:
+    disk = disk_with(batches=2)
+    disk.process_ended()
+    data = disk.files.inode(LOG / segment_name(0)).data
+    data[:] = batch(0) + batch(1, size=7) + bytes(1)
+    assert findings(disk) == ["the batch at offset 1 is not the one that was written"]
 
 
 def test_a_formatted_disk_has_its_bootstrap_snapshot_and_identity() -> None:
@@ -199,3 +379,4 @@ def test_a_formatted_disk_has_its_bootstrap_snapshot_and_identity() -> None:
     recovered = disk.recover()
     assert [f.id for f in recovered.snapshots] == [(0, 0)]
     assert recovered.start_offset == 0
+    assert disk.findings == []

@@ -12,8 +12,10 @@ from nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
     ApiResponseReceived,
+    AppendSnapshot,
     Effect,
     Event,
+    FinishSnapshot,
     Reply,
     RequestReceived,
     ResponseReceived,
@@ -211,8 +213,13 @@ def serve(event: Event) -> list[Effect]:
 
 def test_pieces_come_from_finished_snapshots_only() -> None:
     def prepare(world: World) -> None:
-        snapshots = world.host("n2").disk.snapshots
-        world.at(500, lambda: snapshots.update({(9, 1): b"0123456789"}), "finish")
+        disk = world.host("n2").disk
+
+        def finish() -> None:
+            disk.apply(AppendSnapshot(9, 1, 0, b"0123456789"))
+            disk.apply(FinishSnapshot(9, 1))
+
+        world.at(500, finish, "finish")
 
     plan: list[Effect] = [
         Send(2, 1, FETCH, Endpoint("n2", 9093)),

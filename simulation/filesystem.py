@@ -1,0 +1,372 @@
+"""A file system in memory, as POSIX promises it and no better: what a node's storage runs on.
+
+Every file has contents that a reader sees and contents that are on the platter; every directory
+has names that are seen and names that are on the platter. The rules of a crash:
+
+* the death of a process takes nothing: what was written, created, renamed and removed stays seen.
+  A write that was under way may have been carried out in part (:meth:`Filesystem.crash_after`);
+* fsync of a file makes its contents durable, not its name; fsync of a directory makes names
+  durable, not contents; directories themselves are made durably;
+* a loss of power (:meth:`Filesystem.lose_power`) keeps of each file what was fsynced and of the
+  bytes written since some beginning, cut at any byte; a whole sector of those, wholly behind
+  what was fsynced, may read as zeros (it never came). A cut of a file that was not fsynced may
+  be undone, and then nothing written after it is there;
+* of the names changed since the last fsync of their directory some first changes are kept, in
+  order, so that a file whose name came before its contents may be empty.
+
+``nodes.log.write_loss`` is the worst case of these rules on a real host: nothing that was not
+fsynced is kept. All choices are drawn. One process uses it at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from nodes.draw import draw_below
+from nodes.log.lock import DirectoryLockedError
+from nodes.log.media import File, Media
+
+SECTOR = 512
+"""Bytes that reach the platter together or not at all."""
+
+
+class Crash(BaseException):
+    """The process died amid a file operation: nothing that it meant to do after it happens.
+
+    No Exception, so that no code of the dying process takes notice.
+    """
+
+
+class Trouble(Protocol):
+    """What is wrong with the hardware. Both methods raise OSError to refuse."""
+
+    def write(self, size: int) -> int:
+        """Return how many of ``size`` bytes may be written; OSError is raised after these."""
+        ...
+
+    def check(self, operation: str) -> None:
+        """Called before ``read`` and ``fsync``."""
+        ...
+
+    def refuse(self) -> OSError:
+        """Return the error of a write that landed in part."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """A file. ``data`` is what is seen; its first ``stable`` bytes are on the platter, and after
+    them ``undone``, what a cut that was not fsynced took away."""
+
+    data: bytearray = field(default_factory=bytearray)
+    stable: int = 0
+    undone: bytes = b""
+
+    @property
+    def clean(self) -> bool:
+        """Whether a loss of power would change nothing."""
+        return self.stable == len(self.data) and not self.undone
+
+    def cut(self, length: int) -> None:
+        """Make the file ``length`` bytes long."""
+        if length < self.stable:
+            self.undone = bytes(self.data[length : self.stable]) + self.undone
+            self.stable = length
+        del self.data[length:]
+        if length > len(self.data):
+            self.data += bytes(length - len(self.data))
+
+    def sync(self) -> None:
+        """Make what is seen durable."""
+        self.stable = len(self.data)
+        self.undone = b""
+
+    def lose(self, *key: int | str) -> tuple[int, int]:
+        """Become what a loss of power leaves; return bytes and sectors lost."""
+        seed, *rest = key
+        assert isinstance(seed, int)
+        unsynced = len(self.data) - self.stable
+        extent = draw_below(4, seed, *rest, "extent")
+        keep = (0, unsynced, draw_below(unsynced + 1, seed, *rest, "cut"))[min(extent, 2)]
+        del self.data[self.stable + keep :]
+        sectors = 0
+        if extent == 0:
+            self.data += self.undone
+        elif draw_below(4, seed, *rest, "sector") == 0:
+            first, end = -(-self.stable // SECTOR), len(self.data) // SECTOR
+            if first < end:
+                at = SECTOR * (first + draw_below(end - first, seed, *rest, "which"))
+                self.data[at : at + SECTOR] = bytes(SECTOR)
+                sectors = 1
+        self.sync()
+        return unsynced - keep, sectors
+
+
+@dataclass(slots=True)
+class Directory:
+    """``seen`` names, ``durable`` ones, and the ``changes`` between, in order: (name, inode)
+    created, (name, None) removed, (name, other name) renamed."""
+
+    seen: dict[str, Inode] = field(default_factory=dict)
+    durable: dict[str, Inode] = field(default_factory=dict)
+    changes: list[tuple[str, Inode | str | None]] = field(default_factory=list)
+
+    def sync(self, count: int | None = None) -> None:
+        """Make the first ``count`` changes durable, None for all of them."""
+        for name, change in self.changes[:count]:
+            if isinstance(change, Inode):
+                self.durable[name] = change
+            elif change is None:
+                self.durable.pop(name, None)
+            else:
+                self.durable[change] = self.durable.pop(name)
+        self.changes.clear()
+
+
+@dataclass(slots=True, frozen=True)
+class Loss:
+    """What a loss of power took: unsynced ``bytes``, zeroed ``sectors``, changes of ``names``."""
+
+    bytes: int = 0
+    sectors: int = 0
+    names: int = 0
+
+
+class Filesystem(Media):
+    """See the module. ``trouble``, if any, is asked before the hardware is used."""
+
+    def __init__(self) -> None:
+        self.trouble: Trouble | None = None
+        self._directories: dict[str, Directory] = {}
+        self._locks: set[str] = set()
+        self._left: int | None = None  # Operations until the process dies.
+        self._torn = 0
+        self._dead = False
+
+    # --- what a process does ----------------------------------------------------------------
+
+    def lock(self, directory: Path) -> MemoryLock:
+        """Lock ``directory`` until the process ends."""
+        key = str(directory)
+        if key not in self._directories:
+            raise _missing(directory)
+        if key in self._locks:
+            raise DirectoryLockedError(f"{directory} is in use by another node")
+        self._locks.add(key)
+        return MemoryLock(self._locks, key)
+
+    def exists(self, path: Path) -> bool:
+        """Tell whether there is a file or directory at ``path``."""
+        if str(path) in self._directories:
+            return True
+        directory = self._directories.get(str(path.parent))
+        return directory is not None and path.name in directory.seen
+
+    def open(self, path: Path, *, fresh: bool = False) -> File:
+        """Open ``path``, created if missing; ``fresh``: emptied if it was there."""
+        directory = self._directory(path.parent)
+        inode = directory.seen.get(path.name)
+        if inode is None:
+            self._step()
+            inode = directory.seen[path.name] = Inode()
+            directory.changes.append((path.name, inode))
+        elif fresh:
+            self._step()
+            inode.cut(0)
+        return MemoryFile(self, inode)
+
+    def create(self, path: Path) -> File:
+        """Open ``path``, which must not be there (FileExistsError)."""
+        if path.name in self._directory(path.parent).seen:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        return self.open(path)
+
+    def read(self, path: Path) -> bytes:
+        """Return the whole content."""
+        if self.trouble is not None:
+            self.trouble.check("read")
+        return bytes(self.inode(path).data)
+
+    def read_at(self, path: Path, position: int, size: int) -> bytes:
+        """Return up to ``size`` bytes from ``position`` on."""
+        if self.trouble is not None:
+            self.trouble.check("read")
+        return bytes(self.inode(path).data[position : position + size])
+
+    def names(self, directory: Path) -> list[str]:
+        """Return the names in ``directory``, sorted."""
+        return sorted(self._directory(directory).seen)
+
+    def make_directory(self, directory: Path) -> None:
+        """Create ``directory``, durably, unless it is there."""
+        if str(directory) not in self._directories:
+            self._step()
+            self._directories[str(directory)] = Directory()
+
+    def unlink(self, path: Path) -> None:
+        """Remove ``path`` if it is there."""
+        directory = self._directory(path.parent)
+        if path.name in directory.seen:
+            self._step()
+            del directory.seen[path.name]
+            directory.changes.append((path.name, None))
+
+    def rename(self, path: Path, target: Path) -> None:
+        """Give ``path`` the name ``target`` in the same directory, in place of what had it."""
+        inode = self.inode(path)
+        if path.name != target.name:
+            self._step()
+            directory = self._directory(path.parent)
+            del directory.seen[path.name]
+            directory.seen[target.name] = inode
+            directory.changes.append((path.name, target.name))
+
+    def fsync_directory(self, directory: Path) -> None:
+        """Make names created, changed or removed in ``directory`` durable."""
+        known = self._directory(directory)
+        self.before_fsync()
+        known.sync()
+
+    # --- what happens to it -----------------------------------------------------------------
+
+    def crash_after(self, operations: int, torn: int = 0) -> None:
+        """Let the process die (:class:`Crash`) once it has changed something ``operations`` times.
+
+        Where the next thing is a write, ``torn`` draws how much of it is carried out.
+        """
+        self._left, self._torn = operations, torn
+
+    def process_ended(self) -> None:
+        """The process is gone, with its locks; what is seen stays."""
+        self._left, self._dead = None, False
+        self._locks.clear()
+
+    def lose_power(self, number: int) -> Loss:
+        """Drop what is not on the platter but for what ``number`` draws; everything left is."""
+        lost = sectors = names = 0
+        for path in sorted(self._directories):
+            directory = self._directories[path]
+            for name in sorted(directory.seen.keys() - directory.durable.keys()):
+                lost += len(directory.seen[name].data)
+            count = len(directory.changes)
+            extent = draw_below(3, number, path, "names")
+            kept = (0, count, draw_below(count + 1, number, path, "name"))[extent]
+            names += count - kept
+            directory.sync(kept)
+            for name in sorted(directory.durable):
+                inode = directory.durable[name]
+                if not inode.clean:
+                    fewer, zeros = inode.lose(number, path, name)
+                    lost, sectors = lost + fewer, sectors + zeros
+            directory.seen = dict(directory.durable)
+        return Loss(lost, sectors, names)
+
+    def inode(self, path: Path) -> Inode:
+        """Return the file at ``path``. Raises FileNotFoundError."""
+        inode = self._directory(path.parent).seen.get(path.name)
+        if inode is None:
+            raise _missing(path)
+        return inode
+
+    # --- inside -----------------------------------------------------------------------------
+
+    @property
+    def watched(self) -> bool:
+        """Whether writes must be announced: something may come between."""
+        return self._left is not None or self._dead or self.trouble is not None
+
+    def write(self, inode: Inode, data: bytes) -> None:
+        """Add ``data`` to ``inode``, or as much of it as may be. Raises OSError and Crash."""
+        allowed = len(data)
+        if self._left == 0 and not self._dead:
+            allowed = self._torn % (allowed + 1)
+            inode.data += data[:allowed]
+        self._step()
+        if self.trouble is not None:
+            allowed = self.trouble.write(allowed)
+        inode.data += data[:allowed]
+        if allowed < len(data):
+            assert self.trouble is not None
+            raise self.trouble.refuse()
+
+    def before_fsync(self) -> None:
+        """Announce an fsync. Raises OSError and Crash."""
+        self._step()
+        if self.trouble is not None:
+            self.trouble.check("fsync")
+
+    def step(self) -> None:
+        """Announce any other change. Raises Crash."""
+        self._step()
+
+    def _step(self) -> None:
+        if self._dead or self._left == 0:
+            self._dead = True
+            raise Crash
+        if self._left is not None:
+            self._left -= 1
+
+    def _directory(self, path: Path) -> Directory:
+        directory = self._directories.get(str(path))
+        if directory is None:
+            raise _missing(path)
+        return directory
+
+
+class MemoryFile(File):
+    """A file of :class:`Filesystem`."""
+
+    def __init__(self, files: Filesystem, inode: Inode) -> None:
+        self._files = files
+        self._inode = inode
+
+    def append(self, data: bytes) -> None:
+        """Add ``data`` to what is seen."""
+        if self._files.watched:
+            self._files.write(self._inode, data)
+        else:
+            self._inode.data += data
+
+    def truncate(self, length: int) -> None:
+        """Cut what is seen."""
+        self._files.step()
+        self._inode.cut(length)
+
+    def fsync(self) -> None:
+        """Make the contents durable; not the name."""
+        if self._files.watched:
+            self._files.before_fsync()
+        self._inode.sync()
+
+    def protect(self) -> None:
+        """Take away the right to write; nobody here would mind."""
+
+    def close(self) -> None:
+        """Do nothing: closing makes nothing durable."""
+
+
+class MemoryLock:
+    """A lock on a directory of :class:`Filesystem`."""
+
+    def __init__(self, held: set[str], key: str) -> None:
+        self._held = held
+        self._key: str | None = key
+
+    def check(self) -> None:
+        """Raise OSError if the lock was released."""
+        if self._key is None:
+            raise OSError(errno.EBADF, "the data directory was closed")
+
+    def release(self) -> None:
+        """Let go; harmless when repeated."""
+        if self._key is not None:
+            self._held.discard(self._key)
+            self._key = None
+
+
+def _missing(path: Path) -> OSError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
