@@ -48,6 +48,8 @@ class Capture:
     def __init__(self, limit: int = LIMIT) -> None:
         self.messages: list[Message] = []
         self.dropped = 0
+        self.batches: dict[bytes, None] = {}
+        """Batches of the log that were written anywhere, where somebody kept them all."""
         self._limit = limit
 
     def request(self, time: int, replier: int, request: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from checkers.disk_log import StoredBatch, StoredLog, disk_logs
+from checkers.disk_log import StoredBatch, StoredLog, disk_logs, read_batches
 from checkers.log_chain import Committed
 from checkers.metadata_model import MetadataModel, ModelError
 from checkers.run_data import RunData
@@ -94,7 +94,12 @@ class Decoder:
 class CommittedLog:
     """``segments`` in order; ``snapshots`` are all complete files of the images."""
 
-    def __init__(self, committed: dict[int, Committed], logs: Iterable[StoredLog]) -> None:
+    def __init__(
+        self,
+        committed: dict[int, Committed],
+        logs: Iterable[StoredLog],
+        written: Iterable[bytes] = (),
+    ) -> None:
         logs = list(logs)
         self.decoder = Decoder()
         self.snapshots = list(_snapshots(logs))
@@ -103,6 +108,11 @@ class CommittedLog:
         stored = {
             (batch.base, batch.epoch, batch.crc): batch for log in logs for batch in log.batches
         }
+        lacking = {
+            (base, entry.id[1], entry.crc) for base, entry in committed.items()
+        } - stored.keys()
+        if lacking:
+            stored |= {key: batch for key, batch in read_batches(written) if key in lacking}
         chain: dict[int, StoredBatch] = {}
         for base, entry in committed.items():
             batch = stored.get((base, entry.id[1], entry.crc))
@@ -174,5 +184,9 @@ def committed_log(run: RunData) -> CommittedLog:
     """Return ``run``'s committed log, put together once for all checkers."""
     return run.derived(
         "committed-log",
-        lambda run: CommittedLog(trace_pass(run).chain.committed, disk_logs(run)),
+        lambda run: CommittedLog(
+            trace_pass(run).chain.committed,
+            disk_logs(run),
+            () if run.capture is None else run.capture.batches,
+        ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from checkers.run_data import DiskImage, RunData
@@ -69,6 +69,19 @@ def read_log(image: DiskImage, known: dict[bytes, StoredBatch] | None = None) ->
     except (BatchError, ProtocolError) as error:
         return StoredLog(image, batches, str(error))
     return StoredLog(image, batches, None)
+
+
+def read_batches(
+    written: Iterable[bytes],
+) -> Iterator[tuple[tuple[int, int, int], StoredBatch]]:
+    """Yield batches that can be read, with (base offset, epoch, checksum)."""
+    for data in written:
+        try:
+            batch = _read_batch(data)
+        except (BatchError, ProtocolError):
+            continue
+        if batch is not None:
+            yield (batch.base, batch.epoch, batch.crc), batch
 
 
 def _read_batch(data: bytes) -> StoredBatch | None:

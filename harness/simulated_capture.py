@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from checkers.capture import Capture
-from nodes.consensus.effects import Reply, ResponseReceived
+from nodes.consensus.effects import AppendLog, Reply, ResponseReceived
 from nodes.consensus.kraft.messages import FetchResponse
 from simulation.host import ClientCall, Host
 from simulation.network import ApiMessage, Rpc
@@ -16,7 +16,8 @@ def listen(world: World) -> Capture:
     """Return what will hold the messages of ``world``.
 
     Each request is kept with its answer, at the moment the answer is given; answers to Fetch
-    once more as the asker hears of them.
+    once more as the asker hears of them. Batches are kept as they reach a disk: the whole log is
+    known then, whatever is cleaned later.
     """
     capture = Capture()
 
@@ -34,10 +35,14 @@ def listen(world: World) -> Capture:
             capture.answer(world.now * 1000, host.id, event.source, event.message)
 
     def on_client_reply(host: Host, call: ClientCall, body: dict[str, Any]) -> None:
-        if "broker_id" in call.body:  # a client that plays a broker
-            now, sent = world.now * 1000, call.sent * 1000
-            capture.api(now, -1, host.id, call.api, call.body, body, sent)
+        now, sent = world.now * 1000, call.sent * 1000
+        capture.api(now, -1, host.id, call.api, call.body, body, sent)
 
+    def on_disk(host: Host, effect: object) -> None:
+        if isinstance(effect, AppendLog):
+            capture.batches[effect.batch] = None
+
+    world.on_disk.append(on_disk)
     world.wires.on_client_reply.append(on_client_reply)
     world.wires.on_reply.append(on_reply)
     world.wires.on_api_reply.append(on_api_reply)

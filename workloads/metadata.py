@@ -21,6 +21,7 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
+from workloads.probes import PREFIX
 
 CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6
@@ -94,6 +95,7 @@ def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     """Read all topic names: the controller's, or, for an operation with a node, that node's.
 
     Without a node it counts only when the asked node says that it is the controller itself.
+    Topics of probes are left out.
     """
     request = metadata_request(None)
     if op.node is not None:
@@ -113,7 +115,10 @@ def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     bad = next((t for t in topics if t["error_code"] != errors.NONE), None)
     if bad is not None:
         return refused_by_node(client, int(bad["error_code"]), node, write=False)
-    return Completion("ok", sorted(topic["name"] for topic in topics), node=node)
+    names = sorted(topic["name"] for topic in topics if not topic["name"].startswith(PREFIX))
+    client.memory["topics"] = names
+    client.memory["brokers"] = sorted(broker["node_id"] for broker in answer.body["brokers"])
+    return Completion("ok", names, node=node)
 
 
 def _kind(seed: int, thread: int, count: int) -> str:

@@ -7,7 +7,7 @@ grow, reassign, elect and configure. Brokers that are real hold replicas beside 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.workload import ClientState, Completion, Invocation, Planned
@@ -35,6 +35,7 @@ from workloads.phantoms import (
     register,
     restart,
 )
+from workloads.probes import ask, probe_of
 from workloads.proposals import HONEST, WRONG, propose
 
 UNREGISTER_VERSION: Final = 0
@@ -61,16 +62,17 @@ _LOOK_BACK: Final = 12
 _BROKER_OPS: Final = ("beat", "isr", "ids", "twin", "restart", "unregister")
 _OF_BROKERS: Final = {"beat": 46, "isr": 22, "ids": 3, "twin": 2, "restart": 2, "unregister": 1}
 _OF_OPERATORS: Final = {
-    "create": 26,
+    "create": 24,
     "delete": 9,
-    "read": 12,
-    "describe": 10,
+    "read": 10,
+    "describe": 8,
     "grow": 6,
-    "elect": 11,
-    "reassign": 12,
+    "elect": 10,
+    "reassign": 11,
     "cancel": 4,
     "configure": 9,
     "features": 1,
+    "ask": 8,
 }
 
 
@@ -88,6 +90,9 @@ class PartitionsWorkload:
     """How many there may be where the seed decides: few enough for sessions to be kept alive."""
 
     rate_per_client = 4.0
+    of_brokers: Mapping[str, int] = _OF_BROKERS
+    of_operators: Mapping[str, int] = _OF_OPERATORS
+    """The shares of operations, in percent; what brokers leave is the operators'."""
 
     def __init__(self, timeout_ms: int = 5000) -> None:
         self.timeout_ms = timeout_ms
@@ -95,13 +100,15 @@ class PartitionsWorkload:
     def plan(self, seed: int, thread: int, count: int) -> Planned:
         """Return the ``count``-th operation of ``thread``."""
         key = (thread, count)
-        f = _kind(seed, thread, count)
+        f = self._kind(seed, thread, count)
         if f in _BROKER_OPS:
             return Planned(f, value=_broker_value(f, seed, thread, count))
+        if f == "ask":
+            return Planned(f, value=probe_of(seed, thread, count))
         if f in ("create", "read", "features"):
             name = _name(seed, thread, count)
             return Planned(f, name, name) if f == "create" else Planned(f)
-        victim = _earlier_topic(seed, thread, count)
+        victim = self._earlier_topic(seed, thread, count)
         if victim is None:
             name = _name(seed, thread, count)
             return Planned("create", name, name)
@@ -109,6 +116,35 @@ class PartitionsWorkload:
             return Planned(f, victim, victim if f == "delete" else None)
         value = OPERATIONS[f].value(victim, lambda n, *k: draw_below(n, seed, f, *k, *key))
         return Planned(f, victim, value)
+
+    def _kind(self, seed: int, thread: int, count: int) -> str:
+        if thread < THREADS:
+            percent = draw_below(100, seed, "kind", thread, count)
+            for f, share in self.of_brokers.items():
+                percent -= share
+                if percent < 0:
+                    return f
+        percent = draw_below(100, seed, "operator", thread, count)
+        for f, share in self.of_operators.items():
+            percent -= share
+            if percent < 0:
+                return f
+        raise AssertionError("the shares of operations make 100 percent")
+
+    def _earlier_topic(self, seed: int, thread: int, count: int) -> str | None:
+        """Return the name of a topic that was to be created not long ago, by any thread."""
+        if draw_below(2, seed, "others", thread, count):
+            thread = draw_below(THREADS, seed, "owner", thread, count)
+        creations: list[int] = []
+        place = count - 1
+        while place >= 0 and len(creations) < _LOOK_BACK and count - place < 400:
+            if self._kind(seed, thread, place) == "create":
+                creations.append(place)
+            place -= 1
+        if not creations:
+            return None
+        victim = creations[draw_below(len(creations), seed, "victim", thread, count)]
+        return _name(seed, thread, victim)
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
         """Carry out ``op``."""
@@ -123,6 +159,8 @@ class PartitionsWorkload:
                 return _describe(op, client, self.timeout_ms)
             case "isr":
                 return propose(op, client)
+            case "ask":
+                return ask(op, client, self.timeout_ms)
             case "beat":
                 return _beat(op, client)
             case "twin" | "restart":
@@ -189,21 +227,6 @@ def mood_of(seed: int, thread: int, count: int) -> str:
     return "serve" if turn == 0 else MOODS[draw_below(len(MOODS), seed, "mood", thread, turn)]
 
 
-def _kind(seed: int, thread: int, count: int) -> str:
-    if thread < THREADS:
-        percent = draw_below(100, seed, "kind", thread, count)
-        for f, share in _OF_BROKERS.items():
-            percent -= share
-            if percent < 0:
-                return f
-    percent = draw_below(100, seed, "operator", thread, count)
-    for f, share in _OF_OPERATORS.items():
-        percent -= share
-        if percent < 0:
-            return f
-    raise AssertionError("the shares of operations make 100 percent")
-
-
 def _broker_value(f: str, seed: int, thread: int, count: int) -> Any:
     key = (thread, count)
     if f == "isr":
@@ -218,22 +241,6 @@ def _broker_value(f: str, seed: int, thread: int, count: int) -> Any:
 def _name(seed: int, thread: int, count: int) -> str:
     loose = draw_below(100, seed, "loose", thread, count) < LOOSE_PERCENT
     return f"{'loose' if loose else 'p'}{thread}-{count}"
-
-
-def _earlier_topic(seed: int, thread: int, count: int) -> str | None:
-    """Return the name of a topic that was to be created not long ago, by any thread."""
-    if draw_below(2, seed, "others", thread, count):
-        thread = draw_below(THREADS, seed, "owner", thread, count)
-    creations: list[int] = []
-    place = count - 1
-    while place >= 0 and len(creations) < _LOOK_BACK and count - place < 400:
-        if _kind(seed, thread, place) == "create":
-            creations.append(place)
-        place -= 1
-    if not creations:
-        return None
-    victim = creations[draw_below(len(creations), seed, "victim", thread, count)]
-    return _name(seed, thread, victim)
 
 
 # --- what brokers do ----------------------------------------------------------------------

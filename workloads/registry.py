@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 
 from harness.options import OptionError
 from harness.workload import Workload
-from workloads import leader, metadata, partitions, register
+from workloads import leader, metadata, partitions, register, requests
 
 
 @cache
@@ -23,6 +23,7 @@ def workloads() -> Mapping[str, Workload]:
         "register": register.WORKLOAD,
         "leader": leader.WORKLOAD,
         "partitions": partitions.WORKLOAD,
+        "requests": requests.WORKLOAD,
     }
     for point in entry_points(group="kraftwreck.workloads"):
         workload = point.load()

@@ -23,7 +23,7 @@ def check(evidence: Evidence, report: Report) -> None:
     report.unseen("C9", "no operation on metadata was acknowledged")
     report.unseen("C10", "no topic was created")
     workload = evidence.run.test.get("workload")
-    if workload not in ("metadata", "partitions", "register"):
+    if workload not in ("metadata", "partitions", "register", "requests"):
         return
     if not controller.replay.records:
         report.unseen("C9", NO_LOG)

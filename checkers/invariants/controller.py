@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checkers.answers.state import StateHistory
 from checkers.committed_log import Segment
 from checkers.disk_log import StoredBatch
 from checkers.invariants.broker_rules import BrokerRules
@@ -24,6 +25,7 @@ class Controller:
         self.brokers = BrokerRules(self.report)
         self.partitions = PartitionRules(self.report, evidence.run)
         self.topics = TopicRules(self.report)
+        self.history = StateHistory()
         self._rules = (self.brokers, self.partitions, self.topics)
         self.replay: Replay = replay(evidence.log, self)
 
@@ -36,6 +38,7 @@ class Controller:
 
     def begin(self, segment: Segment, model: MetadataModel) -> None:
         """A part of the log follows."""
+        self.history.begin(segment.start, segment.end)
         self.brokers.begin(model)
         self.partitions.begin(model)
 
@@ -45,6 +48,7 @@ class Controller:
 
     def step(self, step: Step) -> None:
         """A record was applied."""
+        self.history.step(step)
         change = step.change
         if change is None:
             return

@@ -19,6 +19,7 @@ from checkers.invariants import (
     votes,
 )
 from checkers.invariants.invariant import Group, Invariant
+from checkers.invariants.table_answers import ANSWERS
 from checkers.invariants.table_controller import CONTROLLER, LIVENESS
 
 SAFETY = (
@@ -264,7 +265,7 @@ SAFETY = (
         (logs.check,),
     ),
 )
-TABLE: Final[tuple[Invariant, ...]] = SAFETY + LIVENESS + CONTROLLER
+TABLE: Final[tuple[Invariant, ...]] = SAFETY + LIVENESS + CONTROLLER + ANSWERS
 GROUPS: Final[tuple[Group, ...]] = tuple(
     dict.fromkeys(group for invariant in TABLE for group in invariant.checks)
 )

@@ -54,6 +54,7 @@ def test_anything_else_is_a_fail(drive: Any, script: Any, answer: Any) -> None:
 def test_workloads_are_found_by_name_and_unknown_ones_listed() -> None:
     assert find("leader") is WORKLOAD
     with pytest.raises(
-        OptionError, match="'bank'; known workloads: leader, metadata, partitions, register"
+        OptionError,
+        match="'bank'; known workloads: leader, metadata, partitions, register, requests",
     ):
         find("bank")

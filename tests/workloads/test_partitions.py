@@ -300,7 +300,7 @@ def test_names_are_used_once_and_unclean_elections_stay_where_records_may_be_los
     assert set(kinds) == {
         *("beat", "isr", "ids", "twin", "restart", "unregister"),
         *("create", "delete", "read", "describe", "grow", "elect", "reassign", "cancel"),
-        *("configure", "features"),
+        *("configure", "features", "ask"),
     }
     unclean = {p.key for p in planned if p.f == "elect" and p.value == 1}
     assert unclean

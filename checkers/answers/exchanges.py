@@ -1,0 +1,91 @@
+"""Requests with their answers, and which states of the committed log each may speak of."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any, NamedTuple
+
+from checkers.invariants.evidence import Evidence
+from histories.message import Message
+
+
+class Exchange(NamedTuple):
+    """A request and its answer. Whoever is the active controller at its end has answered from
+    a state between ``low`` (all that was committed when it was sent) and ``high`` (all that
+    was committed when it was answered). ``where`` names the node and the API."""
+
+    message: Message
+    low: int
+    high: int
+    where: str
+
+    @property
+    def request(self) -> dict[str, Any]:
+        request: dict[str, Any] = self.message.request
+        return request
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        answer: dict[str, Any] = self.message.response
+        return answer
+
+
+class Commits:
+    """Up to where the log was committed, and up to where each node had taken it in, by time.
+
+    A commit counts from the first event that tells of it.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._times: list[int] = []
+        self._ends: list[int] = []
+        told = sorted(evidence.trace.chain.committed.items())
+        latest = -1
+        for _, entry in told:
+            at = None if entry.event is None else evidence.moment(entry.event)
+            if at is None:
+                continue  # told by a disk only: when is not known
+            latest = max(latest, at)
+            self._times.append(latest)
+            self._ends.append(entry.last + 1)
+        self._taken: dict[str, tuple[list[int], list[int], list[int]]] = {}
+        for event in evidence.run.events:
+            if event.kind == "commit":
+                end = event.detail["last"] + 1
+            elif event.kind == "load":
+                end = event.detail["end"]
+            elif event.kind == "start":
+                end = 0
+            else:
+                continue
+            at = evidence.moment(event)
+            if at is not None:
+                times, ends, lives = self._taken.setdefault(event.node, ([], [], []))
+                times.append(at)
+                ends.append(end)
+                lives.append(event.incarnation)
+
+    def committed(self, time: int) -> int:
+        """Return the end of what was committed at ``time`` (ns)."""
+        place = bisect_right(self._times, time)
+        return self._ends[place - 1] if place else 0
+
+    def taken(self, node: str, time: int) -> tuple[int, int]:
+        """Return (end, incarnation) of what the node had taken in at ``time``."""
+        found = self._taken.get(node)
+        if found is None:
+            return 0, 0
+        times, ends, lives = found
+        place = bisect_right(times, time)
+        return (ends[place - 1], lives[place - 1]) if place else (0, 0)
+
+    def exchange(self, message: Message) -> Exchange | None:
+        """Return the exchange of a captured message, None if it is but half of one."""
+        if message.request is None or message.response is None or message.sent < 0:
+            return None
+        node = self._evidence.name(message.replier)
+        low, high = self.committed(message.sent), self.committed(message.time)
+        if low > high:
+            return None
+        return Exchange(message, low, high, f"{node} answers {message.api}")

@@ -1,0 +1,63 @@
+"""Where the replicas of new partitions may be: C15 ReplicaPlacement.
+
+Kafka's striped placement (``StripedReplicaPlacer``), as far as its result is decided: the
+replicas of a partition are on different brokers and on as many racks as possible, in each rack
+fenced brokers come last, and leaders go round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.answers.refusals import candidates
+from checkers.answers.state import State
+
+
+def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:
+    """Return what is wrong with the replicas that partitions of one request were given."""
+    brokers = state.brokers()
+    if not brokers:
+        return None
+    may = candidates(state)
+    racks: dict[str, list[int]] = {}
+    for broker_id in may:
+        racks.setdefault(brokers[broker_id].rack or "", []).append(broker_id)
+    for number, replicas in enumerate(placed):
+        told = f"partition {number} on {list(replicas)}"
+        if len(set(replicas)) != len(replicas):
+            return f"{told}: a broker holds it twice"
+        strangers = sorted(set(replicas) - set(may))
+        if strangers:
+            return f"{told}: {strangers} may get no replicas"
+        if brokers[replicas[0]].fenced:
+            return f"{told}: the preferred leader is fenced"
+        used = {brokers[replica].rack or "" for replica in replicas}
+        if len(used) < min(len(replicas), len(racks)):
+            return f"{told}: only racks {sorted(used)} of {sorted(racks)} are used"
+        for rack in used:
+            taken = [replica for replica in replicas if replica in racks[rack]]
+            idle = [b for b in racks[rack] if not brokers[b].fenced and b not in taken]
+            if idle and any(brokers[replica].fenced for replica in taken):
+                return f"{told}: a fenced broker is preferred to {idle}"
+    return _leaders(state, placed, racks)
+
+
+def _leaders(
+    state: State, placed: Sequence[Sequence[int]], racks: dict[str, list[int]]
+) -> str | None:
+    """Leaders go round the racks, and in a cluster of one rack round its brokers."""
+    brokers = state.brokers()
+    leaders = [replicas[0] for replicas in placed]
+    if len(racks) == 1:
+        [only] = racks.values()
+        unfenced = [broker for broker in only if not brokers[broker].fenced]
+        first = leaders[: len(unfenced)]
+        if len(set(first)) < len(first):
+            return f"leaders {first} although {unfenced} could take turns"
+        return None
+    if any(brokers[broker].fenced for each in racks.values() for broker in each):
+        return None
+    first = leaders[: len(racks)]
+    if len({brokers[leader].rack for leader in first}) < len(first):
+        return f"leaders {first} although racks {sorted(racks)} take turns"
+    return None

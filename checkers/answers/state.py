@@ -1,0 +1,250 @@
+"""All states of the metadata the committed log went through, to be looked at by offset.
+
+A state is named by its end: everything below that offset is in it. Batches are atomic, so only
+the ends of batches name states.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Any, Final, Generic, TypeVar
+
+from checkers.metadata_model import Broker, MetadataModel, Partition, PartitionKey
+from checkers.replay import Step
+
+T = TypeVar("T")
+TOPIC: Final = 2
+BROKER: Final = 4
+NEXT_PRODUCER_ID: Final = "next producer id"
+
+
+class Versions(Generic[T]):
+    """The values of one thing over time; None while it is not there."""
+
+    __slots__ = ("_ends", "_values")
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._values: list[T | None] = []
+
+    def put(self, end: int, value: T | None) -> None:
+        """From the state ``end`` on it is ``value``; ends never decrease."""
+        if self._ends and self._ends[-1] == end:
+            self._values[-1] = value
+        else:
+            self._ends.append(end)
+            self._values.append(value)
+
+    def at(self, end: int) -> T | None:
+        """Return what it was in the state ``end``."""
+        place = bisect_right(self._ends, end) - 1
+        return self._values[place] if place >= 0 else None
+
+    def since(self, low: int, high: int) -> Iterator[tuple[int, T | None, T | None]]:
+        """Yield (end, before, after) of the changes in states above ``low``, up to ``high``."""
+        for place in range(bisect_right(self._ends, low), bisect_right(self._ends, high)):
+            before = self._values[place - 1] if place else None
+            yield self._ends[place], before, self._values[place]
+
+    def among(self, low: int, high: int) -> Iterator[T | None]:
+        """Yield the values it had in the states from ``low`` to ``high``, the latest first."""
+        for place in range(bisect_right(self._ends, high) - 1, -1, -1):
+            yield self._values[place]
+            if self._ends[place] <= low:
+                return
+        yield None
+
+
+class StateHistory:
+    """Fed by a replay; ``whole`` tells whether it knows the log from its very beginning.
+
+    ``ends`` are those of the batches that changed anything, in order.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Versions[bytes]] = {}
+        self.ids: dict[bytes, Versions[str]] = {}
+        self.partitions: dict[PartitionKey, Versions[Partition]] = {}
+        self.counts: dict[bytes, int] = {}
+        """The most partitions a topic id ever had."""
+        self.configs: dict[tuple[int, str, str], Versions[str]] = {}
+        self.brokers: dict[int, Versions[Broker]] = {}
+        self.features: dict[str, Versions[int]] = {}
+        self.producers: Versions[int] = Versions()
+        self.controllers: dict[int, Versions[Any]] = {}
+        self.ends: list[int] = []
+        self.others = False
+        """Whether there is anything besides: quotas, access control and the like."""
+        self.reach = 0
+        self.segments = 0
+        self.whole = False
+        self._by_section: dict[str, dict[Any, Any]] = {
+            "topic": self.topics,
+            "partition": self.partitions,
+            "config": self.configs,
+            "broker": self.brokers,
+            "feature": self.features,
+            "controller": self.controllers,
+        }
+
+    def begin(self, start: int, reach: int) -> None:
+        """A part of the log follows, from ``start`` to ``reach``."""
+        self.reach = reach
+        self.segments += 1
+        self.whole = self.segments == 1 and start == 0
+
+    def step(self, step: Step) -> None:
+        """A record was applied."""
+        end, change = step.batch.last + 1, step.change
+        if not self.ends or self.ends[-1] != end:
+            self.ends.append(end)
+        if change is None:
+            if step.name == "ClearElrRecord":
+                self._compare(end, step.model)
+            return
+        if change.section == "producer ids":
+            self.producers.put(end, change.new)
+            return
+        section = self._by_section.get(change.section)
+        if section is None:
+            self.others = True
+            return
+        section.setdefault(change.key, Versions()).put(end, change.new)
+        if change.section == "topic":
+            self._topic(end, change.key, change.old, change.new)
+        elif change.section == "partition":
+            topic_id, number = change.key
+            self.counts[topic_id] = max(self.counts.get(topic_id, 0), number + 1)
+
+    def _topic(self, end: int, name: str, old: bytes | None, new: bytes | None) -> None:
+        if new is not None:
+            self.ids.setdefault(new, Versions()).put(end, name)
+            return
+        assert old is not None
+        self.ids.setdefault(old, Versions()).put(end, None)
+        for number in range(self.counts.get(old, 0)):
+            self.partitions[old, number].put(end, None)
+        for key, versions in self.configs.items():
+            if key[:2] == (TOPIC, name) and versions.at(end) is not None:
+                versions.put(end, None)
+
+    def _compare(self, end: int, model: MetadataModel) -> None:
+        """Take in what changed partitions without a record of their own."""
+        for key, partition in model.partitions.items():
+            versions = self.partitions.setdefault(key, Versions())
+            if versions.at(end) != partition:
+                versions.put(end, partition)
+
+    def changes(self) -> Iterator[tuple[int, str, Any, Any]]:
+        """Yield every change: (end, name of the map, key, value or None), by map and key."""
+        maps: dict[str, dict[Any, Any]] = {
+            "topics": self.topics,
+            "partitions": self.partitions,
+            "configs": self.configs,
+            "brokers": self.brokers,
+            "features": self.features,
+            "controllers": self.controllers,
+            "numbers": {NEXT_PRODUCER_ID: self.producers},
+        }
+        for name, of in maps.items():
+            for key, versions in of.items():
+                for end, _, value in versions.since(-1, 1 << 62):
+                    yield end, name, key, value
+
+    def states(self, low: int, high: int) -> Iterator[State]:
+        """Yield the states from ``low`` to ``high``, the latest first, ``low`` itself last."""
+        for place in range(bisect_right(self.ends, high) - 1, bisect_right(self.ends, low) - 1, -1):
+            yield State(self, self.ends[place])
+        yield State(self, low)
+
+    def before(self, end: int) -> State:
+        """Return the state that the batch ending at ``end`` was applied to."""
+        place = bisect_left(self.ends, end)
+        return State(self, self.ends[place - 1] if place else 0)
+
+
+class State:
+    """The metadata in one state."""
+
+    __slots__ = ("_history", "end")
+
+    def __init__(self, history: StateHistory, end: int) -> None:
+        self._history = history
+        self.end = end
+
+    def topic(self, name: str) -> bytes | None:
+        """Return the id of a topic, None if there is none."""
+        versions = self._history.topics.get(name)
+        return None if versions is None else versions.at(self.end)
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(n for n, v in self._history.topics.items() if v.at(self.end) is not None)
+
+    def name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id, None if there is none."""
+        versions = self._history.ids.get(topic_id)
+        return None if versions is None else versions.at(self.end)
+
+    def partition(self, topic_id: bytes, number: int) -> Partition | None:
+        """Return a partition, None if there is none."""
+        versions = self._history.partitions.get((topic_id, number))
+        return None if versions is None else versions.at(self.end)
+
+    def partitions(self, topic_id: bytes) -> list[Partition]:
+        """Return the partitions of a topic, from 0 on."""
+        found = (self.partition(topic_id, n) for n in range(self._history.counts.get(topic_id, 0)))
+        return [partition for partition in found if partition is not None]
+
+    def config(self, kind: int, resource: str, name: str) -> str | None:
+        """Return a setting, None if it is not set."""
+        versions = self._history.configs.get((kind, resource, name))
+        return None if versions is None else versions.at(self.end)
+
+    def configs(self, kind: int, resource: str) -> dict[str, str]:
+        """Return all that is set of a resource."""
+        values = {}
+        for key, versions in self._history.configs.items():
+            if key[0] == kind and key[1] == resource:
+                value = versions.at(self.end)
+                if value is not None:
+                    values[key[2]] = value
+        return values
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """Return a registration, None if there is none."""
+        versions = self._history.brokers.get(broker_id)
+        return None if versions is None else versions.at(self.end)
+
+    def brokers(self) -> dict[int, Broker]:
+        """Return all registrations by id, in order."""
+        found = {i: v.at(self.end) for i, v in sorted(self._history.brokers.items())}
+        return {i: broker for i, broker in found.items() if broker is not None}
+
+    def level(self, feature: str) -> int:
+        """Return the finalized level of a feature, 0 if there is none."""
+        versions = self._history.features.get(feature)
+        return (None if versions is None else versions.at(self.end)) or 0
+
+    def levels(self) -> dict[str, int]:
+        """Return all finalized levels."""
+        found = {name: v.at(self.end) for name, v in self._history.features.items()}
+        return {name: level for name, level in found.items() if level}
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker may lead and join an ISR."""
+        broker = self.broker(broker_id)
+        return broker is not None and broker.active
+
+    def elr_enabled(self) -> bool:
+        """Whether eligible leader replicas are kept (KIP-966)."""
+        return (
+            self.level("eligible.leader.replicas.version") >= 1
+            and self.level("metadata.version") >= 23
+        )
+
+    def setting(self, topic: str, name: str) -> str | None:
+        """Return a topic's own setting, or the cluster's for all topics."""
+        own = self.config(TOPIC, topic, name)
+        return own if own is not None else self.config(BROKER, "", name)

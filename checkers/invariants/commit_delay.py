@@ -1,0 +1,123 @@
+"""How soon followers hear of a commit: L9 CommitIsHeard.
+
+A leader answers the fetches that wait as soon as its high watermark has moved; if it does not,
+followers hear of it only when their wait is over. Judged where nothing disturbs the cluster,
+in the simulator, which knows how slow its links and disks are. One late follower says nothing:
+it is the rule that most of them are late.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+from checkers.invariants.evidence import NO_TRACE, Evidence
+from checkers.invariants.report import Report
+from histories.trace import TraceEvent
+
+BEFORE_NS = 2_000_000_000
+"""How long nothing may have been wrong before a commit that is judged."""
+FEWEST = 8
+_US = 1000
+NOT_SIMULATED = "only the simulator knows how slow links and disks are"
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge L9."""
+    if not evidence.trace.count:
+        report.unseen("L9", NO_TRACE)
+        return
+    bound = _bound(evidence.run.test)
+    if bound is None:
+        report.unseen("L9", NOT_SIMULATED)
+        return
+    report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that somebody waited for")
+    calm = _Calm(evidence)
+    late: list[tuple[str, int, TraceEvent]] = []
+    judged = 0
+    followers, commits = _positions(evidence)
+    for at, leader, event in commits:
+        if not calm.around(at, bound):
+            continue
+        for node, (times, told) in followers.items():
+            place = bisect_right(times, at) - 1
+            if node == leader or place < 0:
+                continue
+            now = told[place]
+            knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
+            if not knows or now.leo < event.hw or now.hw >= event.hw:
+                continue
+            judged += 1
+            until = bisect_right(times, at + bound)
+            if all(later.hw < event.hw for later in told[place + 1 : until]):
+                late.append((node, event.hw, event))
+    if judged >= FEWEST:
+        report.held("L9", judged)
+        if len(late) * 2 > judged:
+            node, offset, event = late[0]
+            report.broken(
+                "L9",
+                f"{len(late)} of {judged} times a follower that held the records heard of a commit "
+                f"more than {bound / 1e6:.0f} ms late, with nothing in the way: {node} of the high "
+                f"watermark {offset} of {event.node}, say.",
+                [event],
+            )
+
+
+def _bound(test: dict[str, Any]) -> int | None:
+    """Return how long (ns) hearing of a commit may take; None where waiting takes no longer."""
+    knobs = test.get("knobs")
+    if test.get("simulated") is not True or not isinstance(knobs, dict):
+        return None
+    disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"])
+    bound = 3 * int(knobs["latency_max"]) + 4 * disk + 20_000
+    node = knobs.get("node")
+    wait = int(node.get("fetch_max_wait_ms", 500)) * 1000 if isinstance(node, dict) else 500_000
+    return bound * _US if bound < wait * 2 // 3 else None
+
+
+class _Calm:
+    """When nothing was wrong: no fault, no restart, no change of leader or voters."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._spans: list[tuple[int, int]] = []
+        begun = {f.id: f.time for f in evidence.run.faults if f.phase == "start"}
+        for fault in evidence.run.faults:
+            if fault.phase == "stop":
+                self._spans.append((begun.pop(fault.id, fault.time), fault.done))
+        self._spans += [(time, 1 << 62) for time in begun.values()]
+        self._moments = sorted(
+            moment
+            for event in evidence.run.events
+            if event.kind in ("state", "start", "truncate", "install", "voters", "resign")
+            and (moment := evidence.moment(event)) is not None
+        )
+
+    def around(self, at: int, bound: int) -> bool:
+        """Whether nothing is wrong from a while before ``at`` until ``bound`` after it."""
+        begin, end = at - BEFORE_NS, at + bound
+        if begin < 0 or any(a <= end and b >= begin for a, b in self._spans):
+            return False
+        place = bisect_left(self._moments, begin)
+        return place >= len(self._moments) or self._moments[place] > end
+
+
+_Positions = dict[str, tuple[list[int], list[TraceEvent]]]
+
+
+def _positions(evidence: Evidence) -> tuple[_Positions, list[tuple[int, str, TraceEvent]]]:
+    """Return each node's appends and high watermarks, and those of leaders in order."""
+    nodes: _Positions = {}
+    commits = []
+    for event in evidence.run.events:
+        if event.kind not in ("hw", "append"):
+            continue
+        at = evidence.moment(event)
+        if at is None:
+            continue
+        times, told = nodes.setdefault(event.node, ([], []))
+        times.append(at)
+        told.append(event)
+        if event.kind == "hw" and event.state == "leader":
+            commits.append((at, event.node, event))
+    return nodes, commits

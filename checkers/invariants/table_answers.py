@@ -1,0 +1,83 @@
+"""The invariants judged by the checkers' own account of the metadata; see
+:mod:`checkers.invariants.table`."""
+
+from __future__ import annotations
+
+from checkers.invariants import answers, commit_delay, image_states, voter_sets
+from checkers.invariants.invariant import Invariant
+
+ANSWERS = (
+    Invariant(
+        "I30",
+        "ImageIsReplay",
+        "What a node tells of its image is what the committed records give.",
+        "T4 T6",
+        (image_states.check,),
+    ),
+    Invariant(
+        "I31",
+        "VotersOfOwnLog",
+        "A node counts by the voters of its own log's last record of them, appended or cut.",
+        "T2 T4",
+        (voter_sets.check,),
+    ),
+    Invariant(
+        "I32",
+        "AddedOnceCaughtUp",
+        "Who is made a voter has fetched from the leader that does it, in its epoch.",
+        "T1 T4",
+        (voter_sets.check,),
+    ),
+    Invariant(
+        "L9",
+        "CommitIsHeard",
+        "In quiet times most followers hear of a commit within some round trips.",
+        "T4",
+        (commit_delay.check,),
+    ),
+    Invariant(
+        "C15",
+        "ReplicaPlacement",
+        "New replicas are spread over brokers and racks, unfenced ones first, and leaders go "
+        "round.",
+        "T1 T6",
+        (answers.check,),
+    ),
+    Invariant(
+        "C17",
+        "VoterChangeCommitted",
+        "A change of voters is told to be done once its record is committed.",
+        "T1 T6",
+        (voter_sets.check,),
+    ),
+    Invariant(
+        "C18",
+        "RefusalsAreTrue",
+        "A request is refused for a reason that some state between it and its answer gives, and "
+        "is done only where none does.",
+        "T1 T6",
+        (answers.check,),
+    ),
+    Invariant(
+        "C19",
+        "DoneAsAsked",
+        "What is told to be done is in the committed log as it was asked for.",
+        "T1 T6",
+        (answers.check,),
+    ),
+    Invariant(
+        "C20",
+        "ReadsAreCommitted",
+        "An answer to a read shows one committed state: of the time it took, or that the node had "
+        "taken in.",
+        "T1 T6",
+        (answers.check,),
+    ),
+    Invariant(
+        "C21",
+        "NothingUnasked",
+        "The committed log creates no topic and sets nothing that nobody asked for.",
+        "T5 T6",
+        (answers.check,),
+    ),
+)

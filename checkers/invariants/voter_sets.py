@@ -1,0 +1,221 @@
+"""Voter sets against logs (KIP-853): I31 VotersOfOwnLog, I32 AddedOnceCaughtUp and C17
+VoterChangeCommitted.
+
+A voter set counts from the moment its record is appended, on every node for itself, until a
+newer one is appended or the record is cut off; an operator is told of it once it is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from checkers.answers.exchanges import Commits
+from checkers.committed_log import DECODING, control_records
+from checkers.disk_log import StoredBatch, disk_logs, read_batches
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from checkers.invariants.report import Report
+from histories.trace import TraceEvent
+from nodes.log.batch import BatchError
+from nodes.protocol import errors
+from nodes.protocol.codec import ProtocolError
+from nodes.protocol.records import KRAFT_VOTERS
+
+Set = frozenset[tuple[int, str]]
+"""(node id, directory id in hex) of the voters."""
+Records = dict[tuple[int, int], tuple[int, Set]]
+"""(offset, voters) by base offset and epoch of the batch."""
+
+NO_CHANGE = "no change of the voters in this run"
+STEP_NS = 1_000_000
+"""What is traced and what is answered in one step may differ in time by this much."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """What a node said last (``offset`` None: nothing) and must say next: ``due`` tells why, with
+    the offset the voters must be of (or, for a truncation, be below)."""
+
+    incarnation: int = -1
+    offset: int | None = None
+    due: tuple[str, int] | None = None
+    cause: TraceEvent | None = None
+    known: Set | None = None
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge the three."""
+    if not evidence.trace.count:
+        for invariant in ("I31", "I32"):
+            report.unseen(invariant, NO_TRACE)
+    records = _records(evidence)
+    for invariant in ("I31", "I32", "C17"):
+        report.unseen(invariant, NO_CHANGE)
+    if records:
+        _own_logs(evidence, report, records)
+        _caught_up(evidence, report)
+        _acknowledged(evidence, report)
+
+
+def _records(evidence: Evidence) -> Records:
+    capture = evidence.run.capture
+    batches: dict[tuple[int, int, int], StoredBatch] = {}
+    for log in disk_logs(evidence.run):
+        batches |= {(b.base, b.epoch, b.crc): b for b in log.batches if b.control}
+    if capture is not None:
+        batches |= {key: b for key, b in read_batches(capture.batches) if b.control}
+    found: Records = {}
+    for batch in batches.values():
+        try:
+            for offset, kind, fields in control_records(batch):
+                if kind == KRAFT_VOTERS:
+                    found[batch.base, batch.epoch] = (offset, _set(fields["voters"]))
+        except (*DECODING, BatchError, ProtocolError):
+            continue
+    return found
+
+
+def _set(voters: list[dict[str, Any]]) -> Set:
+    return frozenset((v["voter_id"], bytes(v["voter_directory_id"]).hex()) for v in voters)
+
+
+def _own_logs(evidence: Evidence, report: Report, records: Records) -> None:
+    """I31: what a node says after it has appended or cut a set is what its log says."""
+    nodes: dict[str, _Node] = {}
+    for event in evidence.run.events:
+        node = nodes.get(event.node)
+        if node is None:
+            node = nodes[event.node] = _Node()
+        if event.incarnation != node.incarnation:
+            node.incarnation, node.due = event.incarnation, None
+        kind = event.kind
+        if kind == "voters":
+            _told(report, node, event)
+        elif node.due is not None:
+            _silent(report, node, event)
+        if kind == "append":
+            entry = records.get((event.detail["base"], event.detail["epoch"]))
+            if entry is not None and node.offset is not None:
+                node.due, node.cause = ("append", entry[0]), event
+                node.known = entry[1]
+        elif kind == "truncate" and (node.offset or 0) >= event.detail["to"]:
+            node.due, node.cause = ("cut", event.detail["to"]), event
+
+
+def _told(report: Report, node: _Node, event: TraceEvent) -> None:
+    offset = event.detail["offset"]
+    told = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
+    due, node.due, node.offset = node.due, None, offset
+    if due is None:
+        return
+    report.held("I31")
+    why, at = due
+    cause = [node.cause, event] if node.cause is not None else [event]
+    if why == "cut" and offset >= at:
+        report.broken(
+            "I31",
+            f"{event.node} goes on with the voters of offset {offset}, which it has just cut off "
+            f"its log (to {at}).",
+            cause,
+        )
+    elif why == "append" and (offset != at or told != node.known):
+        report.broken(
+            "I31",
+            f"{event.node} has appended voters {sorted(node.known or ())} at offset {at}, and "
+            f"counts by {sorted(told)} of offset {offset}.",
+            cause,
+        )
+
+
+def _silent(report: Report, node: _Node, event: TraceEvent) -> None:
+    assert node.due is not None
+    why, at = node.due
+    cause = [node.cause, event] if node.cause is not None else [event]
+    node.due = None
+    report.held("I31")
+    what = (
+        f"has cut its log to {at} and keeps the voters of offset {node.offset}"
+        if why == "cut"
+        else f"has appended voters at offset {at} and keeps those of offset {node.offset}"
+    )
+    report.broken("I31", f"{event.node} {what}.", cause)
+
+
+def _caught_up(evidence: Evidence, report: Report) -> None:
+    """I32: who becomes a voter has fetched from the leader that makes it one."""
+    if not evidence.captured:
+        report.unseen("I32", NO_MESSAGES)
+        return
+    before: dict[str, tuple[int, dict[int, str]]] = {}
+    fetched: dict[tuple[int, int, int, str], int] = {}
+    for message in evidence.of("Fetch"):
+        asked, answer = message.request, message.response
+        if asked is None or answer is None or answer.error or answer.partition_error:
+            continue
+        if answer.diverging_epoch < 0 and answer.snapshot_end < 0:
+            key = (
+                message.replier,
+                asked.current_leader_epoch,
+                asked.replica_id,
+                asked.directory.hex(),
+            )
+            fetched.setdefault(key, message.time)
+    ids = {name: number for number, name in evidence.names.items()}
+    for event in evidence.run.events:
+        if event.kind != "voters":
+            continue
+        now = {int(i): str(directory) for i, directory in event.detail["voters"]}
+        offset, level = event.detail["offset"], event.detail["kraft_version"]
+        last = before.get(event.node)
+        before[event.node] = (offset, now)
+        if last is None or event.state != "leader" or offset <= last[0] or level < 1:
+            continue
+        moment = evidence.moment(event)
+        for voter, directory in now.items():
+            if last[1].get(voter) == directory or moment is None or voter in last[1]:
+                continue
+            report.held("I32")
+            first = fetched.get((ids.get(event.node, -1), event.epoch, voter, directory))
+            if first is None or first > moment + STEP_NS:
+                report.broken(
+                    "I32",
+                    f"{event.node} makes node {voter} (directory {directory}) a voter, which has "
+                    f"not fetched anything from it in epoch {event.epoch}.",
+                    [event],
+                )
+
+
+def _acknowledged(evidence: Evidence, report: Report) -> None:
+    """C17: what an operator is told is done is committed."""
+    if not evidence.captured:
+        report.unseen("C17", NO_MESSAGES)
+        return
+    sets = [(offset, _set(voters)) for offset, voters in Controller.of(evidence).replay.voters]
+    history = Controller.of(evidence).history
+    if not history.whole or evidence.log.missing:
+        report.unseen("C17", NO_LOG)
+        return
+    commits = Commits(evidence)
+    for api, adds in (("AddRaftVoter", True), ("RemoveRaftVoter", False)):
+        for message in evidence.of(api):
+            if not isinstance(message.request, dict):
+                continue  # A controller that joins by itself does not wait for the commit.
+            exchange = commits.exchange(message)
+            if exchange is None or exchange.answer["error_code"] != errors.NONE:
+                continue
+            if adds and not exchange.request.get("ack_when_committed", True):
+                continue
+            report.held("C17")
+            voter = (
+                exchange.request["voter_id"],
+                bytes(exchange.request["voter_directory_id"]).hex(),
+            )
+            latest = [voters for offset, voters in sets if offset < exchange.low][-1:]
+            within = [v for offset, v in sets if exchange.low <= offset < exchange.high]
+            if not any((voter in voters) == adds for voters in latest + within):
+                report.broken(
+                    "C17",
+                    f"{exchange.where} that node {voter[0]} is {'now' if adds else 'no longer'} a "
+                    f"voter, and no such record is committed up to offset {exchange.high}.",
+                )

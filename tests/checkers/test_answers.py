@@ -1,0 +1,197 @@
+"""Answers held against the committed log: C15, C18, C19, C20, C21; images: I30."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.answers.image_digest import digests
+from checkers.answers.placement import fault
+from checkers.answers.state import State, StateHistory
+from checkers.capture import Capture
+from checkers.invariants import check
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import Evidence
+from checkers.run_data import RunData
+
+TOPIC = bytes(15) + b"\x99"
+SECOND = 1_000_000_000
+
+
+def broken(run: RunData) -> set[str]:
+    result = check(run)
+    assert result.error is None
+    return {anomaly.type for anomaly in result.anomalies}
+
+
+@pytest.fixture
+def cluster(quorum: Any, records: Any) -> Any:
+    """n1 leads epoch 1 and is active; brokers 1, 2 and 3 are unfenced."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    for broker in (1, 2, 3):
+        epoch = quorum._end("n1")
+        quorum.write(records.register(broker, epoch))
+        quorum.write(records.fence(broker, epoch, -1))
+    return quorum
+
+
+def tell(
+    capture: Capture, quorum: Any, api: str, body: Any, answer: Any, *, since: float = 0.0
+) -> None:
+    """n1 has answered a request that was sent at the time ``since``."""
+    now = int(quorum.time * SECOND)
+    capture.api(now, -1, 1, api, body, answer, int(since * SECOND))
+
+
+def create(name: str = "t", **more: Any) -> dict[str, Any]:
+    topic = {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [],
+             "configs": [], **more}  # fmt: skip
+    return {"topics": [topic], "validate_only": False}
+
+
+def done(code: int = 0, **more: Any) -> dict[str, Any]:
+    result = {"name": "t", "topic_id": TOPIC, "error_code": code, "num_partitions": 1,
+              "replication_factor": 2, **more}  # fmt: skip
+    return {"topics": [result]}
+
+
+def test_c18_a_topic_is_refused_as_there_and_never_was(
+    cluster: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    tell(capture, cluster, "CreateTopics", create(), done(36))
+    assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
+
+
+def test_c18_a_refusal_may_be_true_of_any_state_on_the_way(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic(), records.partition([1, 2]))
+    cluster.write(records.remove_topic())
+    tell(capture, cluster, "CreateTopics", create(), done(36), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "CreateTopics", create(), done(36), since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
+
+
+def test_c18_an_illegal_name_is_accepted(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic("a b"), records.partition([1, 2]))
+    tell(capture, cluster, "CreateTopics", create("a b"), done(name="a b"), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
+
+
+def test_c19_what_was_acknowledged_is_another_topic(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic(), records.partition([1, 2]))
+    tell(capture, cluster, "CreateTopics", create(), done(), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "CreateTopics", create(num_partitions=2), done(), since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C19"}
+
+
+def test_c15_a_broker_holds_a_partition_twice(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    since = cluster.time
+    cluster.write(records.topic(), records.partition([1, 1], [1]))
+    tell(capture, cluster, "CreateTopics", create(), done(), since=since)
+    assert "C15" in broken(make_run(None, cluster, capture=capture))
+
+
+def test_placement_by_racks_fenced_brokers_last_and_leaders_in_turns(
+    cluster: Any, make_run: Callable[..., Any]
+) -> None:
+    history = history_of(make_run(None, cluster))
+    state = State(history, history.reach)
+    assert fault(state, [[1, 2], [2, 3], [3, 1]]) is None
+    assert "take turns" in (fault(state, [[1, 2], [1, 3]]) or "")
+    racks = {1: "a", 2: "a", 3: "b"}
+    for broker_id, versions in history.brokers.items():
+        broker = versions.at(history.reach)
+        assert broker is not None
+        fenced = broker_id == 1
+        versions.put(history.reach, broker._replace(rack=racks[broker_id], fenced=fenced))
+    assert fault(state, [[2, 3]]) is None
+    assert "only racks ['a']" in (fault(state, [[2, 1]]) or "")
+    assert "is fenced" in (fault(state, [[1, 3]]) or "")
+    assert "a fenced broker is preferred" in (fault(state, [[3, 1]]) or "")
+
+
+def history_of(run: RunData) -> StateHistory:
+    return Controller.of(Evidence(run)).history
+
+
+def metadata(isr: list[int], controller: int = 1) -> dict[str, Any]:
+    part = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 0,
+            "replica_nodes": [1, 2], "isr_nodes": isr, "offline_replicas": []}  # fmt: skip
+    topic = {"error_code": 0, "name": "t", "topic_id": TOPIC, "partitions": [part]}
+    return {"controller_id": controller, "cluster_id": "c", "topics": [topic], "brokers": [],
+            "error_code": 0}  # fmt: skip
+
+
+def test_c20_a_state_that_never_was(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    run = make_run(None, cluster)
+    brokers = [
+        {"node_id": i, "host": host, "port": port, "rack": broker.rack}
+        for i, broker in State(history_of(run), 1 << 62).brokers().items()
+        for _, host, port, _ in broker.endpoints[:1]
+    ]
+    body = {"topics": [{"name": "t", "topic_id": bytes(16)}]}
+    right, wrong = (metadata(isr) | {"brokers": brokers} for isr in ([1, 2], [1]))
+    tell(capture, cluster, "Metadata", body, right, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "Metadata", body, wrong, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C20"}
+
+
+def test_c20_a_read_of_the_controller_may_not_be_stale(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    body = {"topics": None, "timeout_ms": 1000}
+    moving = records.partition([1, 2, 3], [1, 2], adding_replicas=[3])
+    cluster.write(records.topic(), moving)
+    nothing = {"error_code": 0, "topics": []}
+    tell(capture, cluster, "ListPartitionReassignments", body, nothing, since=0)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    tell(capture, cluster, "ListPartitionReassignments", body, nothing, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == {"C20"}
+
+
+def test_c21_a_topic_out_of_nothing(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    history.did(0, "create", "t", key="t")
+    run = make_run(history, cluster, capture=capture, workload="partitions")
+    assert "C21" not in broken(run)
+    assert "C21" in broken(make_run(None, cluster, capture=capture, workload="partitions"))
+
+
+def test_i30_an_image_that_all_nodes_have_wrong(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    end = cluster._end("n1")
+    right = digests(history_of(make_run(None, cluster)), [end])[end]
+    detail = {"offset": end - 1, "epoch": 1, "digest": right}
+    for node in ("n1", "n2", "n3"):
+        cluster.event(node, "image", detail)
+    assert broken(make_run(None, cluster)) == set()
+    for node in ("n1", "n2", "n3"):
+        cluster.event(node, "image", detail | {"offset": end - 2})
+    assert broken(make_run(None, cluster)) == {"I30"}

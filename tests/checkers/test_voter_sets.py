@@ -1,0 +1,148 @@
+"""Voter sets: I31, I32, C17; and how soon commits are heard of: L9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from checkers.capture import Capture
+from checkers.invariants import check
+from checkers.run_data import RunData
+from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
+from nodes.log.batch import encode_batch
+from nodes.protocol.records import KRAFT_VOTERS, encode_control
+
+SECOND = 1_000_000_000
+
+
+def directory(voter: int) -> bytes:
+    return bytes([voter]) * 16
+
+
+def broken(run: RunData) -> set[str]:
+    return {anomaly.type for anomaly in check(run).anomalies}
+
+
+def record(voters: Sequence[int]) -> tuple[bytes, bytes]:
+    fields = {
+        "version": 0,
+        "voters": [
+            {
+                "voter_id": voter,
+                "voter_directory_id": directory(voter),
+                "endpoints": [],
+                "kraft_version_feature": {"min_supported_version": 0, "max_supported_version": 1},
+            }
+            for voter in voters
+        ],
+    }
+    return encode_control(KRAFT_VOTERS, fields)
+
+
+def told(quorum: Any, node: str, voters: Sequence[int], offset: int) -> None:
+    detail = {
+        "voters": [[voter, directory(voter).hex()] for voter in voters],
+        "offset": offset,
+        "kraft_version": 1,
+    }
+    quorum.event(node, "voters", detail)
+
+
+def change(quorum: Any, voters: Sequence[int], says: Sequence[int] | None = None) -> int:
+    """n1 appends a record of the voters, and says by whom it counts then."""
+    base: int = quorum._end("n1")
+    quorum.store("n1", encode_batch(base, 1, 0, [record(voters)], True), "leader")
+    if says is not None:
+        told(quorum, "n1", says, base)
+    return base
+
+
+def test_i31_who_has_appended_voters_counts_by_them(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2, 3], 0)
+    change(quorum, [1, 2], says=[1, 2])
+    assert "I31" not in broken(make_run(None, quorum))
+    change(quorum, [1, 2, 3], says=[1, 2])
+    assert "I31" in broken(make_run(None, quorum))
+
+
+def test_i31_who_has_appended_voters_says_so(quorum: Any, make_run: Callable[..., Any]) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2, 3], 0)
+    change(quorum, [1, 2])
+    quorum.append("n1", 1)
+    assert "I31" in broken(make_run(None, quorum))
+
+
+def test_i31_truncation_takes_the_voters_back(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2, 3], 0)
+    base = change(quorum, [1, 2], says=[1, 2])
+    capture.batches[quorum.logs["n1"].pop()] = None
+    quorum.event("n1", "truncate", {"from": base + 1, "to": base}, leo=base)
+    told(quorum, "n1", [1, 2, 3], 0)
+    assert "I31" not in broken(make_run(None, quorum, capture=capture))
+    quorum.events.pop()
+    quorum.at["n1"]["seq"] -= 1
+    quorum.event("n1", "hw", {})
+    assert "I31" in broken(make_run(None, quorum, capture=capture))
+
+
+def fetched(capture: Capture, quorum: Any, voter: int) -> None:
+    request = FetchRequest("c", voter, directory(voter), 500, 1 << 20, 1, 0, 0, -1)
+    answer = FetchResponse(0, 0, 1, 1, 1, 0, -1, -1, -1, -1, b"")
+    capture.exchange(int(quorum.time * SECOND), voter, 1, request, answer)
+
+
+def test_i32_a_stranger_becomes_a_voter(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2], 0)
+    fetched(capture, quorum, 3)
+    change(quorum, [1, 2, 3], says=[1, 2, 3])
+    assert "I32" not in broken(make_run(None, quorum, capture=capture))
+    assert "I32" in broken(make_run(None, quorum, capture=Capture()))
+
+
+def test_c17_an_operator_is_told_too_early(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2], 0)
+    change(quorum, [1, 2, 3], says=[1, 2, 3])
+    body = {"voter_id": 3, "voter_directory_id": directory(3), "ack_when_committed": True}
+    capture.api(int(quorum.time * SECOND), -1, 1, "AddRaftVoter", body, {"error_code": 0}, 0)
+    assert "C17" in broken(make_run(None, quorum, capture=capture))
+    quorum.copy("n1", "n2", "n3")
+    quorum.commit("n1", "n2", "n3")
+    later = Capture()
+    later.api(int(quorum.time * SECOND), -1, 1, "AddRaftVoter", body, {"error_code": 0}, 0)
+    assert "C17" not in broken(make_run(None, quorum, capture=later))
+
+
+def test_l9_followers_hear_of_commits_when_their_wait_is_over(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    knobs = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}
+
+    def run(delay: float) -> RunData:
+        quorum.one_epoch()
+        quorum.time += 5
+        for _ in range(10):
+            quorum.append("n1", 1)
+            quorum.copy("n1", "n2", "n3")
+            quorum.commit("n1")
+            quorum.time += delay
+            quorum.commit("n2", "n3")
+            quorum.time += 0.5
+        made: RunData = make_run(None, quorum, simulated=True, knobs=knobs)
+        return made
+
+    assert "L9" not in broken(run(0.01))
+    quorum.__init__()
+    assert "L9" in broken(run(0.4))

@@ -1,0 +1,34 @@
+"""Requests of every kind, most of them odd: does every answer say what the log says?
+
+The cluster and its phantom brokers are those of the workload ``partitions``, a little calmer;
+most operations are probes (:mod:`workloads.probes`). What came of them is judged by the
+invariants C15 and C18 to C21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from workloads.partitions import PartitionsWorkload
+
+
+class RequestsWorkload(PartitionsWorkload):
+    """As ``partitions``, with other shares of operations."""
+
+    name = "requests"
+    about = "ask for everything there is, rightly and wrongly"
+    of_brokers: Mapping[str, int] = {"beat": 40, "isr": 6, "twin": 1, "restart": 1}
+    of_operators: Mapping[str, int] = {
+        "create": 7,
+        "delete": 2,
+        "read": 5,
+        "describe": 3,
+        "elect": 2,
+        "reassign": 7,
+        "cancel": 2,
+        "configure": 2,
+        "ask": 70,
+    }
+
+
+WORKLOAD = RequestsWorkload()
