@@ -30,9 +30,9 @@ def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
     """
     try:
         data = RunData.from_folder(folder)
-        names = _checkers(data.test)
-        verdict = _with_simulator(data.test, check(data, [n for n in names if n != REPLAY]))
-        if REPLAY in names and not data.test.get("simulated"):
+        verdict = _with_simulator(data.test, check(data, _checkers(data.test)))
+        system = systems().get(str(data.test.get("system")))
+        if getattr(system, "replayable", False) and data.test.get("simulated") is False:
             verdict = Verdict.of({**verdict.checkers, REPLAY: _replay(folder, data.test)})
     except HistoryError as error:
         verdict = Verdict.of({"history": CheckerResult(valid="unknown", error=str(error))})

@@ -164,7 +164,9 @@ class Kraft:
     about = "KRaft controllers and brokers in Python: the metadata plane of Kafka"
     default_workload = "metadata"
     workloads: Sequence[str] = ("metadata", "register", "leader", "partitions")
-    checkers: Sequence[str] = ("conformance", "recovery", "replay")
+    checkers: Sequence[str] = ("conformance", "recovery")
+    replayable = True
+    """Its nodes leave input logs by which they can be run again."""
 
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
         """Install and start the node code of the folder ``nodes`` on ``hosts``.
