@@ -40,7 +40,7 @@ def replay_case(path: Path, json_output: bool) -> int:
     if json_output:
         result = {
             "same": as_recorded and passes_without is not False,
-            "failures": msgspec.to_builtins(failures),
+            "failures": msgspec.to_builtins(_first_of_each(failures)),
             "passes_without": passes_without,
         }
         click.echo(json.dumps(result))
@@ -62,6 +62,10 @@ def _tell(where: str, failures: tuple[Expected, ...], wanted: Expected | None) -
         verdict = f"{other}; it used to fail: {wanted}"
     _say(f"{where}{verdict}")
     return same
+
+
+def _first_of_each(failures: tuple[Expected, ...]) -> list[Expected]:
+    return list({str(failure): failure for failure in reversed(failures)}.values())[::-1]
 
 
 def _first(failures: tuple[Expected, ...]) -> str:

@@ -246,7 +246,8 @@ def _rounder(time: int) -> Iterator[int]:
     for unit in ROUND_NS:
         if time % unit == 0:
             return
-        yield from dict.fromkeys((round(time / unit) * unit, time // unit * unit))
+        below = time // unit * unit
+        yield from (below, below + unit)
 
 
 def _flat_delays(search: _Search) -> None:
