@@ -1,0 +1,218 @@
+"""Nodes on hosts whose clocks are wrong; nobody else's are touched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.clocks import node_clocks
+from harness.archive import PROJECT_TREE
+from harness.clusters.netns import NetnsCluster
+from harness.environment import ClockSetting
+from harness.options import RunOptions
+from harness.remote import RemoteError
+from harness.remote_environment import RemoteEnvironment
+from harness.run import TestRun
+from histories.fault import Fault
+from histories.reading import read_faults
+from kraftwreck.judge import judge
+from kraftwreck.replay import check_replay
+from nemesis.clocks import drift, jump
+from nemesis.inject import Injector
+from systems.kraft import SYSTEM, KraftDeployment
+from workloads import registry as workloads
+
+pytestmark = pytest.mark.cluster
+
+SECOND = 1_000_000_000
+SLOW_MS = 500
+"""What a loaded machine may need to write down what it has just read from its clock."""
+
+
+@pytest.fixture(scope="module")
+def deployed(netns_possible: None, own_state_directories: Path) -> Iterator[KraftDeployment]:
+    """Three controllers with clocks of their own."""
+    cluster = NetnsCluster(3)
+    options = RunOptions(nodes=3, seed=4, faults=("clock",))
+    up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
+    assert isinstance(up, KraftDeployment)
+    up.ready(60.0)
+    up.clocks()
+    yield up
+    up.stop()
+    up.close()
+    cluster.down()
+
+
+@pytest.fixture
+def env(deployed: KraftDeployment) -> Iterator[RemoteEnvironment]:
+    assert isinstance(deployed.env, RemoteEnvironment)
+    yield deployed.env
+    for node in deployed.env.nodes:
+        deployed.env.set_clock(node, ClockSetting())
+
+
+def ahead(env: RemoteEnvironment, node: str, name: str, fresh_s: float = 1.5) -> float:
+    """Return how many seconds the node was ahead when it traced something last, just now."""
+    time.sleep(fresh_s)  # an idle leader commits something every half second
+    measured = env.set_clock(node, ClockSetting())[node]["measured"]
+    assert measured["ago_us"] < fresh_s * 1_000_000, "the node has traced nothing since"
+    return float(measured[name]) / 1e6
+
+
+@pytest.mark.parametrize("seconds", [5.0, -3600.0])
+def test_a_wall_clock_jumps_and_is_right_again(env: RemoteEnvironment, seconds: float) -> None:
+    before = time.time() - time.monotonic()
+    env.set_clock("n1", ClockSetting(wall_us=int(seconds * 1e6)))
+    assert abs(ahead(env, "n1", "wall_ahead_us") - seconds) < SLOW_MS / 1000
+    assert abs(ahead(env, "n1", "wall_ahead_us")) < SLOW_MS / 1000
+    assert abs(ahead(env, "n2", "wall_ahead_us")) < SLOW_MS / 1000, "only n1 was meant"
+    assert abs(time.time() - time.monotonic() - before) < 0.5, "the machine's own clock"
+
+
+@pytest.mark.parametrize("rate_ppm", [1_000_000, -500_000])
+def test_both_clocks_drift_and_the_monotonic_one_never_jumps(
+    env: RemoteEnvironment, rate_ppm: int
+) -> None:
+    first = env.set_clock("n1", ClockSetting(rate_ppm=rate_ppm))["n1"]
+    gained = first["mono_us"] - first["since_us"]
+    time.sleep(1.0)
+    wall = ahead(env, "n1", "wall_ahead_us")
+    host, own = env.clock_samples()["n1"][-1]
+    gained = own - host - gained
+    assert gained / 1e6 == pytest.approx(wall, abs=SLOW_MS / 1000)
+    assert gained / 1e6 == pytest.approx(2.5 * rate_ppm / 1e6, rel=0.3)
+    # What it gained it keeps; its wall clock is right.
+    assert ahead(env, "n1", "mono_ahead_us") == pytest.approx((own - host) / 1e6, abs=0.5)
+    assert abs(ahead(env, "n1", "wall_ahead_us")) < SLOW_MS / 1000
+
+
+def test_without_clocks_of_their_own_nodes_go_by_their_hosts(
+    env: RemoteEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = replace(env.deployment.settings, own_clocks=False)
+    monkeypatch.setattr(env.deployment, "settings", plain)
+    with pytest.raises(RemoteError, match="without clocks of its own"):
+        env.set_clock("n1", ClockSetting(wall_us=1))
+    monkeypatch.undo()
+
+
+def fault(at_s: float, kind: str, shape: str, last_s: float, *targets: str, **more: Any) -> Fault:
+    values = {"draw": 0, "trigger": None, **more}
+    return Fault(
+        at=int(at_s * SECOND),
+        kind=kind,
+        shape=shape,
+        duration=int(last_s * SECOND),
+        targets=targets,
+        **values,
+    )
+
+
+def draw_of(matches: Callable[[int], bool]) -> int:
+    """Return a draw by which a fault is as the test wants it."""
+    return next(number for number in range(10_000) if matches(number))
+
+
+@pytest.fixture(scope="module")
+def run(
+    netns_possible: None, own_state_directories: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A run with clocks that are wrong while nodes are cut off, killed, and lose their power."""
+    slow = draw_of(lambda number: drift(number).rate_ppm == -500_000)
+    fast = draw_of(lambda number: drift(number).rate_ppm == 1_000_000)
+    schedule = [
+        fault(0.5, "clock", "drift", 8.0, "n1", draw=slow),
+        fault(0.6, "clock", "drift", 6.0, "n2", draw=fast),
+        fault(1.0, "clock", "jump", 5.0, "n3", "n4"),
+        fault(1.5, "partition", "leader", 2.0),
+        fault(4.0, "kill", "one", 1.0, "n1"),
+        fault(6.0, "power", "one", 1.0, "n2"),
+        fault(6.0, "pause", "one", 0.5, "@", trigger="elected"),
+        fault(7.0, "clock", "strobe", 4.0, "n3"),
+        fault(8.0, "kill", "leader", 1.0),
+    ]
+    options = RunOptions(
+        nodes=4,
+        seed=6,
+        time_limit_s=13.0,
+        faults=("clock", "partition", "kill", "pause", "power"),
+        store=tmp_path_factory.mktemp("clocks"),
+    )
+    outcome = TestRun(
+        options,
+        system=SYSTEM,
+        workload=workloads.find("metadata"),
+        schedule=schedule,
+        injector=Injector,
+        cluster=NetnsCluster(4),
+        say=lambda line: None,
+    ).go()
+    assert outcome.errors == []
+    return outcome.folder
+
+
+def test_a_run_with_wrong_clocks_is_valid_and_every_node_replays(run: Path) -> None:
+    verdict = judge(run, lambda line: None)
+    assert {name: result.valid for name, result in verdict.checkers.items()} == dict.fromkeys(
+        verdict.checkers, True
+    )
+    compared = verdict.checkers["replay"].stats
+    assert compared["starts"] >= 4 + 3
+    assert compared["inputs"] > 1000
+    assert compared["outputs"] > 1000
+    assert compared["traced"] > 300
+
+
+def test_the_run_tells_how_clocks_ran(run: Path) -> None:
+    test = json.loads((run / "test.json").read_text())
+    clocks = node_clocks(test)
+    assert clocks["n1"].stretch == pytest.approx(2.0, abs=0.1)
+    assert clocks["n2"].squeeze == pytest.approx(0.5, abs=0.05)
+    # Every trace event happened before its host wrote it down, and after the test began.
+    for node in ("n1", "n2"):
+        for line in (run / "nodes" / node / "trace.jsonl").read_text().splitlines():
+            assert -60_000_000 < clocks[node].time(json.loads(line)["mono"]) < 60_000_000
+    skews = {
+        node: told["measured"]["wall_ahead_us"]
+        for event in read_faults(run)
+        if event.kind == "clock" and event.phase == "stop" and event.shape == "jump"
+        for node, told in event.evidence.items()
+    }
+    wanted = jump(0).wall_us
+    assert set(skews) == {"n3", "n4"}
+    assert all(abs(skew - wanted) < SLOW_MS * 1000 for skew in skews.values())
+
+
+@pytest.mark.parametrize("sums", [True, False], ids=["by its sum", "by what it says"])
+@pytest.mark.parametrize("name", ["inputs.log", "trace.jsonl"])
+def test_a_run_whose_records_were_changed_is_refused(
+    run: Path, tmp_path: Path, name: str, sums: bool
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(run, folder)
+    test = json.loads((folder / "test.json").read_text())
+    assert check_replay(folder, test).valid is True
+    path = folder / "nodes" / "n2" / name
+    if not sums:
+        (path.parent / "sums.json").unlink()
+    lines = path.read_bytes().splitlines(keepends=True)
+    middle = len(lines) // 2
+    changes = {
+        "dropped": [*lines[:middle], *lines[middle + 1 :]],
+        "swapped": [*lines[:middle], lines[middle + 1], lines[middle], *lines[middle + 2 :]],
+        "changed": [*lines[:middle], lines[middle].replace(b"1", b"2", 1), *lines[middle + 1 :]],
+        "cut off": lines[:middle],
+    }
+    for how, content in changes.items():
+        path.write_bytes(b"".join(content))
+        result = check_replay(folder, test)
+        assert result.valid is False, how
+        assert [anomaly.explanation[:2] for anomaly in result.anomalies] == ["n2"]
