@@ -1,0 +1,39 @@
+"""``python -m tests.interpreters.runs SEED...``: simulate, judge, and print what came of it.
+
+Prints one JSON object: the interpreter, its hash seed, and for each seed the digest of the run,
+every anomaly found and every checker that could not tell.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from dataclasses import replace
+
+from kraftwreck.campaign import EVERYTHING, run_seed
+
+TIME_LIMIT_S = 12.0
+
+
+def main() -> None:
+    """Run the seeds of the command line."""
+    campaign = replace(EVERYTHING, time_limit_s=TIME_LIMIT_S)
+    runs = {}
+    for seed in map(int, sys.argv[1:]):
+        tested = run_seed(campaign, seed, keep=False)
+        runs[seed] = [tested.workload, tested.digest, tested.found, tested.unknown]
+    print(
+        json.dumps(
+            {
+                "implementation": platform.python_implementation(),
+                "version": list(sys.version_info[:2]),
+                "order of a set": list({"follower", "leader", "candidate", "observer", "voter"}),
+                "runs": runs,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
