@@ -11,28 +11,33 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import click
 import msgspec
 
 import nodes
 from harness.archive import PROJECT_TREE
-from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Tested, run_seed
+from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Style, Tested, run_seed
 from nodes.consensus.effects import FatalError
 
 RUN_LIMIT_S = 60
+CRASH = "crash"
+IMPORT = "import"
+UNKNOWN = "unknown"
 
 
 class Hunted(msgspec.Struct, kw_only=True):
     """How a hunt ended. ``checker``, ``anomaly``, ``explanation``, ``seed`` and ``workload``
-    tell of the test that noticed; ``runs`` and ``sim_s`` what it took, ``cpu_s`` without
-    the start of the process. ``not_its`` are seeds whose test fails without the bug, too:
-    they say nothing about it, and do not count as finding it."""
+    tell of the test that noticed (:data:`CRASH`: the node code failed outside of any node;
+    :data:`IMPORT`: it could not even be imported); ``runs`` and ``sim_s`` what it took,
+    ``cpu_s`` without the start of the process. ``not_its`` are seeds whose test fails without
+    the bug, too: they say nothing about it, and do not count as finding it."""
 
     found: bool
     cpu_s: float
@@ -83,9 +88,18 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
             # Raised by the limit outside of any node: the world as a whole goes in circles.
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
             tested.found = [(SIMULATOR, "L8", str(error))]
+        except Exception as error:
+            where = _in_the_nodes(error)
+            if where is None:
+                raise
+            tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
+            told = " ".join(f"{error} (in {where})".split())
+            tested.found = [(CRASH, type(error).__name__, told)]
         sim_s += tested.sim_s
-        if tested.found:
-            checker, anomaly, explanation = tested.found[0]
+        # A checker that cannot tell is told apart from one that never can with the real nodes.
+        suspicious = tested.found or [(name, UNKNOWN, why) for name, why in tested.unknown]
+        if suspicious:
+            checker, anomaly, explanation = suspicious[0]
             return Hunted(
                 found=True,
                 cpu_s=round(time.process_time() - begun, 3),
@@ -101,6 +115,17 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
     return Hunted(found=False, cpu_s=spent, runs=done, sim_s=round(sim_s, 3))
 
 
+def _in_the_nodes(error: BaseException) -> str | None:
+    """Return the last place in the node code that an exception came by, None if there is none."""
+    home = Path(nodes.__file__ or "").resolve().parent
+    place = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(home):
+            place = f"nodes/{path.relative_to(home)}:{frame.lineno}"
+    return place
+
+
 @click.command()
 @click.option("--tree", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--budget", type=float, required=True)
@@ -108,15 +133,22 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
 @click.option("--runs", type=int)
 @click.option("--nodes", "count", type=int, default=0)
 @click.option("-t", "--time-limit", type=float, default=30.0)
+@click.option("--style", type=click.Choice(get_args(Style)), default="swarm")
 def cli(
-    tree: Path, budget: float, first_seed: int, runs: int | None, count: int, time_limit: float
+    tree: Path,
+    budget: float,
+    first_seed: int,
+    runs: int | None,
+    count: int,
+    time_limit: float,
+    style: Style,
 ) -> None:
     """Hunt the bug in the node code below TREE."""
     imported = Path(nodes.__file__ or "").resolve().parent
     if imported != tree.resolve():
         click.echo(f"kraftwreck hunt: nodes comes from {imported}, not from {tree}", err=True)
         sys.exit(255)
-    campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit)
+    campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit, style=style)
     hunted = hunt(campaign, first_seed, budget, runs)
     click.echo(msgspec.json.encode(hunted).decode())
 

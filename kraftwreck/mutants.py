@@ -4,90 +4,77 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
+from typing import Any, get_args
 
 import click
 import msgspec
 
-from harness.archive import PROJECT_TREE
 from harness.options import OptionError
-from harness.patched_nodes import patched_tree
-from kraftwreck.hunt import Hunted, environment
+from kraftwreck.campaign import Style
+from kraftwreck.hunt import Hunted
+from kraftwreck.hunting import HuntError, hunt_patch, shrink_found
 from mutants import catalogue
+from nemesis.case import Size
 
 VALID, INVALID, BAD_ARGUMENTS, FAILED = 0, 1, 254, 255
 DEFAULT_BUDGET_S = 120.0
-
-
-class HuntError(Exception):
-    """A hunt did not end as it should; the message is one line."""
+SHRINK_BUDGET_S = 60.0
+FAR_APART = 10_000
+"""Between the first seeds of hunts for one bug that are to have nothing in common."""
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """A planted bug and what became of the hunt for it."""
+    """A planted bug and what became of the hunts for it; ``hunted`` is the first that found it,
+    or the first. ``shrunk`` is how small the test that found it could be made."""
 
     id: str
     title: str
     hunted: Hunted
+    all: list[Hunted] = []
+    shrunk: Size | None = None
+
+    @property
+    def times(self) -> list[float]:
+        """CPU seconds to detection, of the hunts that found it."""
+        return sorted(each.cpu_s for each in self.all or [self.hunted] if each.found)
 
 
-def hunt_patch(patch: Path, budget_s: float, *, first_seed: int = 0) -> Hunted:
-    """Hunt the bug that ``patch`` plants, in processes of their own, for ``budget_s`` CPU s.
-
-    What is found is found again with the unpatched nodes, or not: only in the second case is
-    it the bug; else the hunt goes on with the next seed. Raises :class:`OptionError` for a
-    patch that cannot be used, :class:`HuntError` when a process fails.
-    """
-    seed, runs, sim_s, cpu_s = first_seed, 0, 0.0, 0.0
-    not_its: list[int] = []
-    with patched_tree(patch) as tree:
-        while True:
-            hunted = _hunt(patch.name, tree, budget_s - cpu_s, seed)
-            runs, sim_s, cpu_s = runs + hunted.runs, sim_s + hunted.sim_s, cpu_s + hunted.cpu_s
-            if hunted.seed is not None and _fails_anyway(hunted.seed):
-                not_its.append(hunted.seed)
-                seed = hunted.seed + 1
-                if cpu_s < budget_s:
-                    continue
-                hunted = Hunted(found=False, cpu_s=0.0, runs=0, sim_s=0.0)
-            hunted.runs, hunted.sim_s, hunted.cpu_s = runs, round(sim_s, 3), round(cpu_s, 3)
-            hunted.not_its = tuple(not_its)
-            return hunted
-
-
-def _fails_anyway(seed: int) -> bool:
-    """Whether the test with this ``seed`` fails without any patch."""
-    return _hunt("no patch", PROJECT_TREE, DEFAULT_BUDGET_S, seed, runs=1).found
-
-
-def _hunt(what: str, tree: Path, budget_s: float, seed: int, runs: int | None = None) -> Hunted:
-    command = [sys.executable, "-m", "kraftwreck.hunt", "--tree", str(tree)]
-    command += ["--budget", f"{budget_s:g}", "--first-seed", str(seed)]
-    command += [] if runs is None else ["--runs", str(runs)]
-    done = subprocess.run(
-        command, env=environment(tree), capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or ["no reason given"]
-        raise HuntError(f"{what}: the hunt ended with {done.returncode}: {said[-1]}")
-    return msgspec.json.decode(done.stdout.encode(), type=Hunted)
+Entry = tuple[str, str, Path]
+"""Id, title and patch."""
 
 
 def hunt_all(
-    patches: list[tuple[str, str, Path]],
+    patches: list[Entry],
     budget_s: float,
     jobs: int,
     told: Callable[[Row], None],
+    *,
+    repeats: int = 1,
+    style: Style = "swarm",
+    shrink_s: float = 0.0,
 ) -> list[Row]:
-    """Hunt all ``patches`` (id, title, file), ``jobs`` at a time; rows come in their order."""
+    """Hunt all ``patches``, ``jobs`` at a time; rows come in their order.
 
-    def one(entry: tuple[str, str, Path]) -> Row:
+    Each is hunted ``repeats`` times, from other first seeds. With ``shrink_s`` the first test
+    that finds a bug is made smaller for so many CPU seconds.
+    """
+
+    def one(entry: Entry) -> Row:
         name, title, patch = entry
-        return Row(id=name, title=title, hunted=hunt_patch(patch, budget_s))
+        hunts = [
+            hunt_patch(patch, budget_s, first_seed=number * FAR_APART, style=style)
+            for number in range(repeats)
+        ]
+        first = next((hunted for hunted in hunts if hunted.found), hunts[0])
+        row = Row(id=name, title=title, hunted=first, all=hunts)
+        if shrink_s > 0 and first.seed is not None:
+            row.shrunk = shrink_found(patch, first, style, shrink_s)
+        return row
 
     rows = []
     with ThreadPoolExecutor(jobs) as pool:
@@ -99,26 +86,49 @@ def hunt_all(
 
 def table(rows: list[Row]) -> Iterator[str]:
     """Yield the lines of a Markdown table of ``rows``."""
-    yield "| id | bug | found by | seed | runs | simulated s | CPU s |"
-    yield "|---|---|---|---|---|---|---|"
+    repeated = any(len(row.all) > 1 for row in rows)
+    shrunk = any(row.shrunk is not None for row in rows)
+    names = ["id", "bug", "found by", "seed", "runs", "simulated s", "CPU s"]
+    names += ["found", "median CPU s", "worst"] if repeated else []
+    names += ["smallest"] if shrunk else []
+    yield f"| {' | '.join(names)} |"
+    yield "|---" * len(names) + "|"
     for row in rows:
         hunted = row.hunted
         by = f"{hunted.checker}: {hunted.anomaly}" if hunted.found else "**missed**"
         seed = "" if hunted.seed is None else str(hunted.seed)
-        yield (
-            f"| {row.id} | {row.title} | {by} | {seed} | {hunted.runs} | {hunted.sim_s:.0f}"
-            f" | {hunted.cpu_s:.2f} |"
-        )
+        cells = [row.id, row.title, by, seed, str(hunted.runs)]
+        cells += [f"{hunted.sim_s:.0f}", f"{hunted.cpu_s:.2f}"]
+        if repeated:
+            times = row.times
+            cells += [f"{len(times)}/{len(row.all)}"]
+            cells += [f"{median(times):.2f}", f"{times[-1]:.2f}"] if times else ["", ""]
+        if shrunk:
+            cells += ["" if row.shrunk is None else str(row.shrunk)]
+        yield f"| {' | '.join(cells)} |"
 
 
-def _chosen(ids: tuple[str, ...], patch: Path | None) -> list[tuple[str, str, Path]]:
+def as_json(row: Row) -> dict[str, Any]:
+    """Return a row as plain values: the hunt, and all hunts where there were several."""
+    plain: dict[str, Any] = {"id": row.id, "title": row.title, **msgspec.to_builtins(row.hunted)}
+    times = row.times
+    if len(row.all) > 1:
+        plain["cpu_s"] = round(median(times), 3) if times else plain["cpu_s"]
+        plain["worst_cpu_s"] = times[-1] if times else None
+        plain["found_in"], plain["repeats"] = len(times), len(row.all)
+        plain["hunts"] = [msgspec.to_builtins(each) for each in row.all]
+    if row.shrunk is not None:
+        plain["shrunk"] = msgspec.to_builtins(row.shrunk)
+    return plain
+
+
+def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
     known = catalogue()
     for name in ids:
         if name not in known:
             raise OptionError(f"unknown mutant {name!r}; known mutants: {', '.join(known)}")
     chosen = [(m.id, m.title, m.patch) for m in known.values() if m.id in ids]
-    if patch is not None:
-        chosen.append((patch.stem, str(patch), patch))
+    chosen += [(patch.stem, str(patch), patch) for patch in patches]
     return chosen or [(m.id, m.title, m.patch) for m in known.values()]
 
 
@@ -126,21 +136,43 @@ def _chosen(ids: tuple[str, ...], patch: Path | None) -> list[tuple[str, str, Pa
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--budget", type=click.FloatRange(0, min_open=True), default=DEFAULT_BUDGET_S,
               show_default=True, help="CPU seconds for each bug.")  # fmt: skip
-@click.option("--patch", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="Hunt the bug of this patch against nodes/.")  # fmt: skip
+@click.option("--patch", "patches", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              multiple=True,
+              help="Hunt the bug of this patch against nodes/; may be repeated.")  # fmt: skip
+@click.option("--repeats", type=click.IntRange(1, 100), default=1, show_default=True,
+              help="Hunts for each bug, from other first seeds: median and worst.")  # fmt: skip
+@click.option("--nemesis", "style", type=click.Choice(get_args(Style)), default="swarm",
+              show_default=True, help="How faults are chosen.")  # fmt: skip
+@click.option("--shrink", is_flag=True,
+              help="Make the test that finds a bug as small as may be.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 256), default=min(2, os.cpu_count() or 1),
               show_default=True, help="Hunts at a time.")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 def cli(
-    ids: tuple[str, ...], budget: float, patch: Path | None, jobs: int, json_output: bool
+    ids: tuple[str, ...],
+    budget: float,
+    patches: tuple[Path, ...],
+    repeats: int,
+    style: Style,
+    shrink: bool,
+    jobs: int,
+    json_output: bool,
 ) -> None:
     """Plant each bug (default: all of the catalogue), run simulated tests until it is found.
 
     Exit codes: 0 all found, 1 some missed.
     """
     try:
-        patches = _chosen(ids, patch)
-        rows = hunt_all(patches, budget, jobs, _tell)
+        chosen = _chosen(ids, patches)
+        rows = hunt_all(
+            chosen,
+            budget,
+            jobs,
+            _teller(len(chosen)),
+            repeats=repeats,
+            style=style,
+            shrink_s=SHRINK_BUDGET_S if shrink else 0.0,
+        )
     except OptionError as error:
         click.echo(f"kraftwreck mutants: {error}", err=True)
         sys.exit(BAD_ARGUMENTS)
@@ -148,26 +180,49 @@ def cli(
         click.echo(f"kraftwreck mutants: {error}", err=True)
         sys.exit(FAILED)
     missed = [row.id for row in rows if not row.hunted.found]
-    total = sum(row.hunted.cpu_s for row in rows)
+    total = sum(each.cpu_s for row in rows for each in row.all)
     click.echo("\n".join(table(rows)), err=True)
-    click.echo(f"{len(rows) - len(missed)} of {len(rows)} found, {total:.1f} CPU s", err=True)
+    click.echo(_summary(rows, total), err=True)
     if missed:
         click.echo(f"missed: {', '.join(missed)}", err=True)
     if json_output:
-        plain = [{"id": row.id, **msgspec.to_builtins(row.hunted)} for row in rows]
-        click.echo(json.dumps({"mutants": plain}))
+        click.echo(json.dumps({"mutants": [as_json(row) for row in rows]}))
     sys.exit(INVALID if missed else VALID)
 
 
-def _tell(row: Row) -> None:
-    hunted = row.hunted
-    if hunted.found:
-        text = f"found in {hunted.cpu_s:.2f} CPU s, seed {hunted.seed}: {hunted.checker}:"
-        click.echo(f"{row.id}: {text} {hunted.anomaly}: {hunted.explanation}", err=True)
-    else:
-        click.echo(f"{row.id}: missed in {hunted.cpu_s:.0f} CPU s, {hunted.runs} runs", err=True)
+def _summary(rows: list[Row], total_s: float) -> str:
+    times = [median(row.times) for row in rows if row.times]
+    text = f"{len(times)} of {len(rows)} found, {total_s:.1f} CPU s"
+    if len(times) > 1:
+        text += f"; found in a median of {median(times):.2f} CPU s, the slowest in {max(times):.2f}"
+    return text
+
+
+def _teller(count: int) -> Callable[[Row], None]:
+    """Return what tells of each row as it comes."""
+    place = 0
+
+    def tell(row: Row) -> None:
+        nonlocal place
+        place += 1
+        progress = f"[{place}/{count}] " if count > 1 else ""
+        hunted = row.hunted
+        if hunted.found:
+            how = f"found in {hunted.cpu_s:.2f} CPU s, seed {hunted.seed}"
+            text = f"{how}: {hunted.checker}: {hunted.anomaly}: {hunted.explanation}"
+        else:
+            text = f"missed in {hunted.cpu_s:.0f} CPU s, {hunted.runs} runs"
+        click.echo(f"{progress}{row.id}: {text}", err=True)
+        if len(row.all) > 1:
+            each = ", ".join(f"{h.cpu_s:.2f}" if h.found else "missed" for h in row.all)
+            click.echo(f"  {len(row.times)} of {len(row.all)} hunts: {each}", err=True)
+        if row.shrunk is not None:
+            click.echo(f"  smallest: {row.shrunk}", err=True)
         known = catalogue().get(row.id)
-        if known is not None and known.missed:
+        if not hunted.found and known is not None and known.missed:
             click.echo(f"  expected: {known.missed}", err=True)
-    for seed in hunted.not_its:
-        click.echo(f"  seed {seed} fails without the bug, too: a false alarm, or another", err=True)
+        for seed in sorted({seed for each in row.all for seed in each.not_its}):
+            told = f"seed {seed} fails without the bug, too: a false alarm, or another"
+            click.echo(f"  {told}", err=True)
+
+    return tell

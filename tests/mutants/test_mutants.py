@@ -17,9 +17,11 @@ from harness.archive import PROJECT_TREE
 from harness.options import OptionError
 from harness.patched_nodes import patched_tree
 from kraftwreck.campaign import Campaign
+from kraftwreck.campaign import Tested as Outcome
 from kraftwreck.hunt import Hunted, environment, hunt
+from kraftwreck.hunting import hunt_patch
 from kraftwreck.main import status
-from kraftwreck.mutants import HuntError, Row, hunt_patch, table
+from kraftwreck.mutants import Row, table
 from mutants import FOLDER, Mutant, catalogue
 from nodes.node import Node
 
@@ -168,7 +170,9 @@ def test_the_test_that_is_said_to_find_a_bug_does(mutant: Mutant) -> None:
 def test_what_fails_without_the_bug_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, int]] = []
 
-    def fake(what: str, tree: Path, budget_s: float, seed: int, runs: int | None = None) -> Hunted:
+    def fake(
+        what: str, tree: Path, budget_s: float, seed: int, style: str, runs: int | None = None
+    ) -> Hunted:
         clean = tree == PROJECT_TREE
         asked.append((clean, seed))
         if clean:
@@ -184,7 +188,7 @@ def test_what_fails_without_the_bug_does_not_count(monkeypatch: pytest.MonkeyPat
             seed=failing,
         )
 
-    monkeypatch.setattr("kraftwreck.mutants._hunt", fake)
+    monkeypatch.setattr("kraftwreck.hunting._hunt", fake)
     hunted = hunt_patch(MUTANTS[0].patch, 100)
     assert (hunted.found, hunted.seed, hunted.not_its) == (True, 7, (3,))
     assert (hunted.runs, hunted.sim_s, hunted.cpu_s) == (8, 40.0, 4.0)
@@ -231,16 +235,97 @@ def test_bad_arguments_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert error.count("\n") == 1
 
 
-def test_a_patch_that_breaks_the_import_is_a_failure_of_the_hunt(tmp_path: Path) -> None:
-    patch = tmp_path / "broken.patch"
-    patch.write_text(
-        harmless(tmp_path).read_text().replace("# Nothing is wrong.", "import no_such_module")
+def with_line(folder: Path, line: str) -> Path:
+    """A patch that puts a line of code into the middle of the nodes."""
+    patch = harmless(folder)
+    patch.write_text(patch.read_text().replace("# Nothing is wrong.", line))
+    return patch
+
+
+def test_nodes_that_cannot_be_imported_are_found(tmp_path: Path) -> None:
+    hunted = hunt_patch(with_line(tmp_path, "import no_such_module"), 2)
+    assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "import", "ModuleNotFoundError")
+    assert "no_such_module" in (hunted.explanation or "")
+    hunted = hunt_patch(with_line(tmp_path, "def ("), 2)
+    assert (hunted.checker, hunted.anomaly) == ("import", "SyntaxError")
+
+
+def test_nodes_that_fail_where_no_node_is_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> NoReturn:
+        raise ValueError("no disk can be formatted")
+
+    monkeypatch.setattr("kraftwreck.hunt._in_the_nodes", lambda error: "nodes/log/format.py:1")
+    monkeypatch.setattr("kraftwreck.hunt.run_seed", broken)
+    hunted = hunt(Campaign(), 5, budget_s=30, runs=1)
+    assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "crash", "ValueError")
+    assert (hunted.seed, hunted.explanation) == (
+        5,
+        "no disk can be formatted (in nodes/log/format.py:1)",
     )
-    with pytest.raises(HuntError, match=r"broken\.patch: the hunt ended with 1: .*no_such_module"):
-        hunt_patch(patch, 2)
+    monkeypatch.setattr("kraftwreck.hunt._in_the_nodes", lambda error: None)
+    with pytest.raises(ValueError, match="formatted"):
+        hunt(Campaign(), 5, budget_s=30, runs=1)
+
+
+def test_a_checker_that_cannot_tell_any_more_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    def puzzled(campaign: Campaign, seed: int, **_: object) -> Outcome:
+        return Outcome(seed, "leader", "", 1.0, 0.1, unknown=[("epochs", "ValueError: what?")])
+
+    monkeypatch.setattr("kraftwreck.hunt.run_seed", puzzled)
+    hunted = hunt(Campaign(), 0, budget_s=30, runs=1)
+    assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "epochs", "unknown")
+
+
+def test_what_is_no_patch_or_does_not_fit_is_refused(tmp_path: Path) -> None:
+    patch = tmp_path / "broken.patch"
     patch.write_text("nothing")
     with pytest.raises(OptionError, match="not a unified diff"):
         hunt_patch(patch, 2)
+    patch.write_text(harmless(tmp_path).read_text().replace("import hashlib", "import hash"))
+    with pytest.raises(OptionError, match=r"broken\.patch: does not apply: "):
+        hunt_patch(patch, 2)
+
+
+def test_git_and_plain_diffs_of_several_files_are_taken(tmp_path: Path) -> None:
+    one = harmless(tmp_path).read_text()
+    two = one.replace("draw.py", "__main__.py")
+    first, second = (PROJECT_TREE / "__main__.py").read_text().splitlines()[:2]
+    two = f"--- a/nodes/__main__.py\n+++ b/nodes/__main__.py\n@@ -1,2 +1,3 @@\n {first}\n"
+    two += f"+# Nor here.\n {second}\n"
+    git = "".join(
+        f"diff --git a/nodes/{name} b/nodes/{name}\nindex 1234567..89abcde 100644\n{text}"
+        for name, text in (("draw.py", one), ("__main__.py", two))
+    )
+    plain = f"diff -ru a/nodes/draw.py b/nodes/draw.py\n{one}" + two.replace(
+        "--- a/nodes/__main__.py", "--- a/nodes/__main__.py\t2026-01-01 00:00:00.000000000 +0000"
+    )
+    for text in (git, plain):
+        patch = tmp_path / "several.patch"
+        patch.write_text(text)
+        with patched_tree(patch) as tree:
+            assert {path.name for path in changed_files(tree)} == {"draw.py", "__main__.py"}
+
+
+def test_several_hunts_for_one_bug_tell_median_and_worst(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter((3.0, 1.0, 2.0))
+    seeds: list[int] = []
+
+    def fake(patch: Path, budget_s: float, *, first_seed: int, style: str) -> Hunted:
+        seeds.append(first_seed)
+        return Hunted(found=True, cpu_s=next(times), runs=1, sim_s=9.0, checker="epochs",
+                      anomaly="I1", seed=first_seed)  # fmt: skip
+
+    monkeypatch.setattr("kraftwreck.mutants.hunt_patch", fake)
+    assert status(["mutants", "R01", "--repeats", "3", "--json"]) == 0
+    output = capsys.readouterr()
+    [row] = json.loads(output.out)["mutants"]
+    assert (row["cpu_s"], row["worst_cpu_s"], row["found_in"]) == (2.0, 3.0, 3)
+    assert seeds == [0, 10_000, 20_000]
+    assert "3 of 3 hunts: 3.00, 1.00, 2.00" in output.err
 
 
 def test_a_node_that_never_ends_a_step_is_found(
