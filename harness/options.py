@@ -29,6 +29,7 @@ class RunOptions:
     threads, ``nodes`` the number of controllers, named ``n1`` … ``nN`` with Kafka node ids
     1 … N. ``brokers`` more hosts follow them as brokers; with ``combined`` every controller
     is a broker too. ``quorum`` is ``static`` or ``dynamic`` (KIP-853: its voters can be changed).
+    With ``snapshots`` nodes on hosts make them every few kilobytes, and keep little of their log.
     ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
     planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
     ``store`` is the folder that receives the run folder.
@@ -43,6 +44,7 @@ class RunOptions:
     brokers: int = 0
     combined: bool = False
     quorum: str = STATIC
+    snapshots: bool = False
     seed: int = 0
     rate: float = 20.0
     concurrency: int = 5
@@ -92,6 +94,8 @@ def repeat_command(options: RunOptions) -> str:
         words += ["--combined"]
     if options.quorum != STATIC:
         words += ["--quorum", options.quorum]
+    if options.snapshots:
+        words += ["--snapshots"]
     words += ["--seed", str(options.seed)]
     words += ["--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
     if options.mutant is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from harness.archive import PROJECT_TREE
+from harness.clockwork import ClockworkError, library
 from harness.clusters.cluster import Cluster, ClusterError, ClusterUnavailable
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster
 from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_command
@@ -63,6 +64,10 @@ def say(line: str) -> None:
     "--quorum", type=click.Choice([STATIC, DYNAMIC]), default=STATIC, show_default=True,
     help="Whether voters can be changed; membership needs a dynamic one.",
 )  # fmt: skip
+@click.option(
+    "--snapshots", is_flag=True,
+    help="On hosts: make snapshots every few kilobytes, and keep little of the log.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Decides all that is drawn.")
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
@@ -83,6 +88,7 @@ def cli(
     brokers: int,
     combined: bool,
     quorum: str,
+    snapshots: bool,
     seed: int | None,
     rate: float,
     concurrency: int,
@@ -110,6 +116,7 @@ def cli(
             brokers=brokers,
             combined=combined,
             quorum=quorum,
+            snapshots=snapshots,
             seed=secrets.randbelow(1 << 31) if seed is None else seed,
             rate=rate,
             concurrency=concurrency,
@@ -124,6 +131,7 @@ def cli(
         options, where = _place(chosen, nodes)
         if where is not None:
             faults_registry.check_hosts(chosen.faults)
+            _check_clockwork(chosen.faults)
         with _tree(options) as tree:
             sys.exit(_test(options, where, tree, as_json))
     except OptionError as error:
@@ -134,6 +142,15 @@ def cli(
     except StoreError as error:
         say(f"kraftwreck run: {error}")
         sys.exit(FAILED)
+
+
+def _check_clockwork(faults: tuple[str, ...]) -> None:
+    """Make sure, before anything is set up, that nodes can be given clocks of their own."""
+    if "clock" in faults:
+        try:
+            library()
+        except ClockworkError as error:
+            raise OptionError(str(error)) from error
 
 
 def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster | None]:
@@ -149,6 +166,8 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
     if options.cluster == SIMULATOR:
         if options.combined:
             raise OptionError("--combined is for real hosts: the simulator has --brokers")
+        if options.snapshots:
+            raise OptionError("--snapshots is for real hosts: kraftwreck sim makes them by itself")
         return options, None
     # All hosts of an inventory take part, unless numbers are given.
     everybody = None if nodes is None else nodes + options.brokers

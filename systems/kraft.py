@@ -29,6 +29,15 @@ METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.1
 _STOP_S = 1.0
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+    "metadata.max.retention.bytes": "4000",
+    "metadata.log.segment.bytes": "4096",
+    "kraftwreck.clean.interval.ms": "1000",
+    "controller.quorum.fetch.snapshot.max.bytes": "700",
+}
+"""Settings by which a run of a minute makes snapshots, cleans its log, and fetches snapshots in
+pieces: a node that was away comes back to a log that begins after its own."""
 CHANGES_S = 60.0
 """How long voter changes that were asked for may take once nothing is broken (L6)."""
 
@@ -181,6 +190,7 @@ class Kraft:
             dynamic=options.quorum == DYNAMIC,
             write_loss="power" in options.faults,
             own_clocks="clock" in options.faults,
+            extra=SNAPSHOTS if options.snapshots else {},
         )
         deployment = Deployment(hosts, settings)
         try:
