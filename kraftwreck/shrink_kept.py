@@ -1,0 +1,43 @@
+"""After a campaign: the first failure of each kind, shrunk beside its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.options import OptionError
+from kraftwreck.campaign import Tested
+from kraftwreck.shrink import SHRUNK_FILE, case_of_run
+from kraftwreck.shrinking import PassesError, Say, shrink_case
+from nemesis.case_file import write_case
+from nemesis.case_text import describe
+
+BUDGET_S = 30.0
+"""CPU seconds for each kind of failure; kraftwreck shrink goes on where more is wanted."""
+
+
+def shrink_kept(
+    kinds: Mapping[tuple[str, str], Tested], say: Say, budget_s: float = BUDGET_S
+) -> list[Path]:
+    """Shrink the run that was kept of each of ``kinds``; return the case files, say the cases.
+
+    The first kind of a run is ``shrunk.json`` in its folder, others have their names in it.
+    """
+    written: list[Path] = []
+    for (checker, kind), tested in kinds.items():
+        if tested.run is None:
+            continue
+        path = Path(tested.run) / SHRUNK_FILE
+        if path in written:
+            path = path.with_name(f"shrunk-{checker}-{kind}.json")
+        try:
+            shrunk = shrink_case(case_of_run(path.parent), budget_s, say, f"{checker}:{kind}")
+            write_case(path, shrunk)
+        except (OptionError, PassesError) as error:
+            say(f"{path.parent}: {checker}: {kind} could not be shrunk: {error}")
+            continue
+        for line in describe(shrunk.case):
+            say(f"  {line}")
+        say(f"  shrunk: kraftwreck replay {path}")
+        written.append(path)
+    return written
