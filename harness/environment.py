@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from harness.voter_changes import VoterChange
 from histories.disturbance import Disturbance
@@ -17,6 +17,8 @@ Grudge = Mapping[str, frozenset[str]]
 """For each node, the nodes whose packets it drops on arrival (Jepsen's grudge)."""
 
 Evidence = dict[str, Any]
+
+DiskTrouble = Literal["slow", "full", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,28 @@ class Environment(Protocol):
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
         """Let the node's clocks, and nobody else's, run as ``setting`` says, also those of a
         process that is started later. The evidence says what they read before and after."""
+        ...
+
+    def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
+        """Let the node's disk be in trouble from now on, until :meth:`mend_disk`.
+
+        ``slow``: fsync takes 10 to 100 times longer. ``full``: some bytes more can be written,
+        the last of them in the middle of a write. ``error``: writes, reads or fsyncs fail.
+        A process that cannot keep its promises ends, and one may be unable to start.
+        """
+        ...
+
+    def damage_disk(self, node: str, draw: int) -> Evidence:
+        """Change one bit in a file of the node, which is down; the evidence says which."""
+        ...
+
+    def disk_damaged(self, node: str) -> bool:
+        """Whether a bit of the node's disk is changed, and no process has repaired it since."""
+        ...
+
+    def mend_disk(self, node: str) -> Evidence:
+        """End the trouble of the node's disk, and put right a bit that is still changed; the
+        evidence says what its trouble did."""
         ...
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:

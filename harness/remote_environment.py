@@ -9,7 +9,7 @@ from typing import Any
 
 from checkers.clocks import NodeClock
 from harness.deployment import LOGS, Deployment
-from harness.environment import ClockSetting, Evidence, Grudge
+from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge
 from harness.follow import TraceFollowers
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
@@ -247,6 +247,18 @@ class RemoteEnvironment:
         happened = NodeClock(samples).time(event.mono) if samples else event.mono
         # It had happened when the host passed it on, whatever clocks say.
         return min(happened, host_us) - self._offsets.get(event.node, 0)
+
+    def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
+        raise RemoteError(node, "its disk cannot be made to fail here: use -c sim for -n disk")
+
+    def damage_disk(self, node: str, draw: int) -> Evidence:
+        raise RemoteError(node, "its disk cannot be damaged here: use -c sim for -n disk")
+
+    def disk_damaged(self, node: str) -> bool:
+        return False
+
+    def mend_disk(self, node: str) -> Evidence:
+        return {node: {}}  # Nothing was ever wrong with it.
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         """Hand ``changes`` to the operator; RemoteError for a static quorum."""

@@ -255,6 +255,7 @@ def _describe(
             "first_voters": list(cluster.first_voters or cluster.configured_voters),
             "power_loss": cluster.knobs.power_loss > 0 or any(f.kind == "power" for f in schedule),
             "late_us": LATEST if any(f.kind == "network" for f in schedule) else 0,
+            "disk": sorted({f.shape for f in schedule if f.kind == "disk"}),
             "wiped": [host.name for host in world.hosts if cluster.was_wiped(host.id)],
         },
         "options": options.as_json(),

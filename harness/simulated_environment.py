@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from checkers.run_data import DiskImage, parse_checkpoint
-from harness.environment import ClockSetting, Environment, Evidence, Grudge
+from harness.environment import ClockSetting, DiskTrouble, Environment, Evidence, Grudge
 from harness.simulated_admin import VirtualAdmin
 from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
 from harness.voter_changes import Members, VoterChange
@@ -89,7 +89,11 @@ class SimulatedEnvironment(Environment):
 
     def start(self, node: str) -> Evidence:
         started = self._world.start(node)
-        return {node: {"started": started, "incarnation": self._world.host(node).incarnation}}
+        host = self._world.host(node)
+        told: Evidence = {"started": started, "incarnation": host.incarnation}
+        if host.node is None and host.disk.refusal is not None:
+            told["refused"] = host.disk.refusal
+        return {node: told}
 
     def pause(self, node: str) -> Evidence:
         return {node: {"paused": self._world.pause(node)}}
@@ -118,6 +122,26 @@ class SimulatedEnvironment(Environment):
         )
         after = {"mono_us": clock.mono(world.now), "wall_us": clock.wall(world.now)}
         return {node: {"before": before, "after": after}}
+
+    def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
+        self._world.fact(f"disk {node} {trouble} {draw}")
+        return {node: self._world.host(node).disk.begin_trouble(trouble, draw).evidence()}
+
+    def damage_disk(self, node: str, draw: int) -> Evidence:
+        done = self._world.host(node).disk.flip(draw)
+        self._world.fact(f"flip {node} {done}")
+        return {node: done}
+
+    def disk_damaged(self, node: str) -> bool:
+        return self._world.host(node).disk.damaged
+
+    def mend_disk(self, node: str) -> Evidence:
+        disk = self._world.host(node).disk
+        self._world.fact(f"mend {node}")
+        done = disk.end_trouble()
+        if disk.restore():
+            done["bit_put_right"] = True
+        return {node: done}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         self.admin.ask(changes)

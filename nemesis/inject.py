@@ -17,13 +17,16 @@ from typing import Any
 import msgspec
 
 from harness.environment import ClockSetting, Environment, Grudge
+from harness.voter_changes import VoterChange
 from histories.disturbance import Disturbance
 from histories.fault import Fault, FaultEvent
 from nemesis.clocks import ClockShape, together
+from nemesis.disks import DiskShape
 from nemesis.membership import MembershipShape
 from nemesis.network import NetworkShape
 from nemesis.partitions import union
 from nemesis.registry import Family, families, of_brokers
+from nodes.draw import draw
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +101,8 @@ class Injector:
                 self._start_disturbing(entry, detail, evidence)
             elif family.action == "clock":
                 self._start_skewing(entry, detail, evidence)
+            elif family.action == "disk":
+                self._break_disks(entry, detail, evidence)
             else:
                 self._strike(entry, detail, evidence)
             return self._event(number, entry, "start", begun, detail, evidence)
@@ -113,7 +118,9 @@ class Injector:
             held: list[str] = []
             if entry.family.action == "cut":
                 self._apply_grudges(entry, evidence)
-            elif _keeps_down(entry) or _keeps_paused(entry):
+            elif entry.family.action == "disk":
+                self._mend_disks(entry, detail, evidence)
+            if _keeps_down(entry) or _keeps_paused(entry):
                 held = self._held_by(entry, detail)
         if held:
             self._relieve(entry, held, evidence)
@@ -234,6 +241,57 @@ class Injector:
             done = self._call(entry, node, partial(self._env.set_clock, node, setting), evidence)
             if done and setting == ClockSetting():
                 self._skewed.discard(node)
+
+    # --- disks ----------------------------------------------------------------------------
+
+    def _break_disks(
+        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+    ) -> None:
+        """Let disks be in trouble, each in one trouble only; damage one, of a node that ran."""
+        shape = entry.family.shapes[entry.fault.shape]
+        assert isinstance(shape, DiskShape)
+        disks = [a for a in self._active.values() if a.family.action == "disk"]
+        others = [a for a in disks if a is not entry and a.targets]
+        broken = {node for other in others for node in other.targets}
+        struck = []
+        for node in entry.targets:
+            if node in broken:
+                detail.setdefault("skipped", {})[node] = "its disk is in trouble already"
+            elif shape.fault == "flip" and (
+                node in self._down | self._stopped or any(map(_keeps_down, others))
+            ):
+                detail.setdefault("skipped", {})[node] = "it is held, or another disk is damaged"
+            else:
+                struck.append(node)
+        entry.targets = tuple(struck)
+        for node in struck:
+            if shape.fault != "flip":
+                number = draw(entry.fault.draw, node)
+                trouble = partial(self._env.trouble_disk, node, shape.fault, number)
+                self._call(entry, node, trouble, evidence)
+                continue
+            self._down.add(node)
+            if self._call(entry, node, partial(self._env.kill, node), evidence):
+                damage = partial(self._env.damage_disk, node, entry.fault.draw)
+                self._call(entry, node, damage, evidence)
+            started = self._call(entry, node, partial(self._env.start, node), evidence)
+            if started and "refused" not in evidence[node]:
+                self._down.discard(node)
+
+    def _mend_disks(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
+        """Mend disks; replace a machine whose disk is still damaged, where voters can change."""
+        for node in entry.targets:
+            if _keeps_down(entry) and self._env.disk_damaged(node):
+                why = self._no_change(entry)
+                if why is None and node in self._env.controllers:
+                    again = partial(self._env.change_voters, [VoterChange("add", node)])
+                    if self._call(entry, node, partial(self._env.wipe, node), evidence):
+                        self._call(entry, "voters", again, evidence)
+                    continue
+                detail["put right"] = why or "it is no controller"
+            self._call(entry, node, partial(self._env.mend_disk, node), evidence)
+            if not _keeps_down(entry) and node not in self._down:  # It may have died of it.
+                self._call(entry, node, partial(self._env.start, node), evidence)
 
     # --- voters ---------------------------------------------------------------------------
 
@@ -374,6 +432,8 @@ def _keeps_down(active: _Active) -> bool:
     shape = active.family.shapes.get(active.fault.shape)
     if isinstance(shape, MembershipShape):
         return shape.start == "wipe"
+    if isinstance(shape, DiskShape):
+        return shape.fault == "flip"
     return active.family.action in ("kill", "power")
 
 

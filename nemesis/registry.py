@@ -15,13 +15,14 @@ from typing import Literal
 from harness.environment import Grudge
 from harness.options import OptionError
 from nemesis.clocks import CLOCKS, ClockShape
+from nemesis.disks import DISKS, DiskShape
 from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
 from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
 
-Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock"]
-Shape = PartitionShape | ProcessShape | MembershipShape | NetworkShape | ClockShape
+Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock", "disk"]
+Shape = PartitionShape | ProcessShape | MembershipShape | NetworkShape | ClockShape | DiskShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,8 @@ class Family:
 
     ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
     :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
-    :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones.
+    :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk`` :class:`DiskShape`
+    ones.
     """
 
     name: str
@@ -72,6 +74,7 @@ _OURS = (
     Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS),
     Family("network", "slow, lose, repeat and reorder messages", "disturb", NETWORKS),
     Family("clock", "put clocks ahead or back, let them drift", "clock", CLOCKS),
+    Family("disk", "disks that are slow, full, broken, or change a bit", "disk", DISKS),
 )
 
 
@@ -112,5 +115,5 @@ def check_static(names: Sequence[str]) -> None:
 def check_hosts(names: Sequence[str]) -> None:
     """Raise :class:`OptionError` for a family among ``names`` that real hosts cannot do."""
     for name in names:
-        if families()[name].action == "disturb":
+        if families()[name].action in ("disturb", "disk"):
             raise OptionError(f"the fault {name!r} works in the simulator only: add -c sim")

@@ -81,6 +81,18 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("rpc", ("@", "@leader")),
         ("rpc", ("@leader", "@")),
     ),
+    "disk": (
+        ("slow", ("@",)),
+        ("slow", ("@leader",)),
+        ("full", ("@",)),
+        ("full", ("@leader",)),
+        ("error", ("@",)),
+        ("error", ("@leader",)),
+        ("flip", ("@",)),
+        ("flip", ("@",)),
+        ("flip", ("@leader",)),
+        ("full-minority", ()),
+    ),
     "clock": (
         ("jump", ("@",)),
         ("jump", ()),

@@ -31,6 +31,7 @@ class FakeEnvironment:
         self.disturbances: list[Disturbance] = []
         self.clocks: dict[str, ClockSetting] = {}
         self.paused: set[str] = set()
+        self.damaged: set[str] = set()
 
     def leader(self) -> str | None:
         self._did("leader", None)
@@ -60,6 +61,8 @@ class FakeEnvironment:
 
     def start(self, node: str) -> dict[str, Any]:
         self._did("start", node)
+        if node in self.damaged:
+            return {node: {"started": False, "refused": "corrupt"}}
         self.down.discard(node)
         return {node: {"pid": 43}}
 
@@ -84,6 +87,7 @@ class FakeEnvironment:
     def wipe(self, node: str) -> dict[str, Any]:
         self._did("wipe", node)
         assert node in self.down, "its disk is in use"
+        self.damaged.discard(node)
         return {node: {"wiped": True}}
 
     def disturb(self, wanted: Sequence[Disturbance]) -> dict[str, Any]:
@@ -95,6 +99,24 @@ class FakeEnvironment:
         self._did("set_clock", (node, setting))
         self.clocks[node] = setting
         return {node: {"set": True}}
+
+    def trouble_disk(self, node: str, trouble: str, draw: int) -> dict[str, Any]:
+        self._did("trouble_disk", (node, trouble))
+        return {node: {"trouble": trouble}}
+
+    def damage_disk(self, node: str, draw: int) -> dict[str, Any]:
+        self._did("damage_disk", node)
+        assert node in self.down, "its disk is in use"
+        self.damaged.add(node)
+        return {node: {"flipped": True}}
+
+    def disk_damaged(self, node: str) -> bool:
+        return node in self.damaged
+
+    def mend_disk(self, node: str) -> dict[str, Any]:
+        self._did("mend_disk", node)
+        self.damaged.discard(node)
+        return {node: {}}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> dict[str, Any]:
         self._did("change_voters", [(change.action, change.node) for change in changes])
