@@ -11,6 +11,7 @@ from checkers.run_data import RunData
 from histories.reading import HistoryError
 from histories.store import StoreError, write_json
 from histories.verdict import Anomaly, CheckerResult, Validity, Verdict
+from nemesis.coverage import Coverage, coverage
 from reports.junit import write_junit
 from reports.run_folder import RunFolderError
 from reports.run_report import write_report
@@ -23,13 +24,16 @@ REPLAY = "replay"
 
 
 def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
-    """Check the run in ``folder``; write ``results.json``, ``report.html``, ``junit.xml``.
+    """Check the run in ``folder``; write ``results.json``, ``coverage.json``, ``report.html``,
+    ``junit.xml``.
 
     What cannot be written is said, and the verdict returned all the same. A run that cannot
     be read is ``unknown``.
     """
+    reached = None
     try:
         data = RunData.from_folder(folder)
+        reached = _reached(data, say)
         verdict = _with_simulator(data.test, check(data, _checkers(data.test)))
         system = systems().get(str(data.test.get("system")))
         if getattr(system, "replayable", False) and data.test.get("simulated") is False:
@@ -38,11 +42,24 @@ def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
         verdict = Verdict.of({"history": CheckerResult(valid="unknown", error=str(error))})
     try:
         write_json(folder / "results.json", verdict)
+        if reached is not None:
+            write_json(folder / "coverage.json", reached)
         write_report(folder)
         write_junit(folder)
     except (StoreError, RunFolderError, OSError) as error:
         say(f"error: report: {' '.join(str(error).split())}")
     return verdict
+
+
+def _reached(data: RunData, say: Callable[[str], None]) -> Coverage | None:
+    """Count what the run reached; whatever is wrong with it must not cost the verdict."""
+    try:
+        return coverage(data.events, data.faults, data.test, ordered=False)
+    except HistoryError:
+        raise
+    except Exception as error:
+        say(f"error: coverage: {type(error).__name__}: {' '.join(str(error).split())}")
+        return None
 
 
 def _checkers(test: dict[str, Any]) -> list[str]:

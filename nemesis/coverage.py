@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from checkers.clocks import NodeClock, node_clocks
-from harness.options import OptionError
+from harness.options import BROKER, OptionError
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent
 from nemesis.cuts import directed_pattern, undirected_pattern, undirected_patterns
@@ -129,9 +129,9 @@ def coverage(
 ) -> Coverage:
     """Return what one run reached.
 
-    ``test`` is what ``test.json`` says (``controllers`` or ``nodes``, ``clock``). ``events``
-    of all nodes come in the order in which they happened; with ``ordered`` False in any
-    order, and are sorted by the clocks of ``test``.
+    ``test`` is what ``test.json`` says (``controllers`` or ``nodes`` and ``roles``, ``clock``).
+    ``events`` of all nodes come in the order in which they happened; with ``ordered`` False in
+    any order, and are sorted by the clocks of ``test``.
     """
     clocks = node_clocks(test)
     if not ordered:
@@ -139,7 +139,11 @@ def coverage(
         events = sorted(
             events, key=lambda e: (clocks.get(e.node, unknown).time(e.mono), e.node, e.seq)
         )
-    controllers = tuple(test.get("controllers") or test.get("nodes") or ())
+    roles = test.get("roles") or {}
+    controllers = tuple(
+        test.get("controllers")
+        or [name for name in test.get("nodes") or () if roles.get(name) != BROKER]
+    )
     reached = Coverage(runs=1)
     by_node = _walk(events, controllers, reached)
     _faults(faults, controllers, by_node, clocks, reached)

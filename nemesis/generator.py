@@ -60,14 +60,18 @@ def plan(
     without a ``style`` the seed chooses one. Raises KeyError for an unknown kind.
     """
     style = style or style_of(seed)
-    kinds = few(kinds, seed)
     faults: list[Fault] = []
     if style == "relay":
         faults = relays.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+        others = [kind for kind in dict.fromkeys(kinds) if kind not in relays.BLOWS]
+        if others and draw_below(3, seed, "beside") == 0:
+            beside = others[draw_below(len(others), seed, "beside", "family")]
+            faults += schedule.plan((beside,), seed, duration_s, nodes, brokers=brokers)
     if style == "depositions" and "partition" in kinds:
         faults = triggers.depositions(seed, duration_s)
+    used = few(kinds, seed)
     if style in ("timed", "mixed"):
-        faults += schedule.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+        faults += schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
     if style in ("mixed", "triggered") or not faults:
-        faults += triggers.plan(kinds, seed, duration_s, nodes, brokers=brokers)
+        faults += triggers.plan(used, seed, duration_s, nodes, brokers=brokers)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))

@@ -134,6 +134,13 @@ def test_traces_of_real_nodes_are_put_in_order_by_their_clocks() -> None:
     assert coverage(by_node, [], TEST, ordered=False).edges == coverage(ordered, [], TEST).edges
 
 
+def test_brokers_are_no_part_of_the_quorum() -> None:
+    events = [event("n1", 1, "state", "leader"), event("n2", 2, "state", "follower")]
+    test = {**TEST, "controllers": None, "nodes": NAMES, "roles": {"n2": "broker"}}
+    assert len(coverage(events, [], test).edges) == 1
+    assert len(coverage(events, [], {**test, "roles": {}}).edges) == 2
+
+
 def test_runs_add_up_and_what_is_new_is_known() -> None:
     one = coverage([], [fault(0, "start", 1, "kill/one", "n1")], TEST)
     other = coverage([], [fault(0, "start", 1, "pause/one", "n1")], TEST)
