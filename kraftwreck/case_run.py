@@ -22,7 +22,7 @@ from checkers.registry import check
 from harness.simulated import SimResult, simulate
 from histories.trace import TraceEvent
 from histories.verdict import Anomaly, Verdict
-from kraftwreck.campaign import SIMULATOR, judge, judge_failures, make_injector
+from kraftwreck.campaign import SIMULATOR, judge, make_injector
 from nemesis.case import Case
 from nemesis.case_file import Expected
 from nodes.consensus.effects import FatalError
@@ -38,7 +38,6 @@ class CaseRun:
 
     failures: tuple[Expected, ...]
     result: SimResult
-    verdict: Verdict
     cpu_s: float
 
     def shows(self, expected: Expected) -> bool:
@@ -69,12 +68,24 @@ def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -
             eager=checker == SIMULATOR,
             only=None if case.operations is None else frozenset(case.operations),
         )
-        if checker is None:
-            verdict = judge(result, workload)
-        elif checker == SIMULATOR:
-            verdict = judge_failures(result)
+        if checker == SIMULATOR:
+            judged = Verdict.of({})
+        elif checker is None:
+            judged = judge(result, workload)
         else:
-            verdict = check(result.data(), [checker])
+            judged = check(result.data(), [checker])
+    found = [
+        (name, anomaly)
+        for name, checked in judged.checkers.items()
+        if checked.valid is False and name != SIMULATOR
+        for anomaly in checked.anomalies
+    ]
+    # Checkers that any harness has come first, the simulator's own view last.
+    if checker in (None, SIMULATOR):
+        found += [
+            (SIMULATOR, Anomaly(type=f.type, explanation=f.explanation, events=f.events))
+            for f in result.failures
+        ]
     failures = [
         Expected(
             checker=name,
@@ -82,13 +93,9 @@ def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -
             roles=roles_of(anomaly, result),
             explanation=anomaly.explanation,
         )
-        for name, checked in verdict.checkers.items()
-        if checked.valid is False
-        for anomaly in checked.anomalies
+        for name, anomaly in found
     ]
-    # Checkers that any harness has come first, the simulator's own view last.
-    failures.sort(key=lambda failure: failure.checker == SIMULATOR)
-    return CaseRun(tuple(failures), result, verdict, time.process_time() - begun)
+    return CaseRun(tuple(failures), result, time.process_time() - begun)
 
 
 def limit_for(run: CaseRun) -> float:
