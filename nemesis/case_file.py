@@ -48,8 +48,8 @@ class SavedCase(msgspec.Struct, kw_only=True):
     """A case, what it is about, and what came of it when it was saved.
 
     ``failure`` is how it fails, with the ``mutant`` (a planted bug's id) or the ``patch`` (a
-    file) that is named, and ``digest`` that of the run; ``about`` says in words what it guards,
-    and ``before`` how big it was before it was shrunk.
+    file, told relative to the case's own) that is named, and ``digest`` that of the run;
+    ``about`` says in words what it guards, and ``before`` how big it was before it was shrunk.
     """
 
     case: Case
@@ -90,7 +90,7 @@ def write_case(path: Path, saved: SavedCase) -> None:
         kraftwreck_case=FORMAT,
         about=saved.about,
         mutant=saved.mutant,
-        patch=saved.patch,
+        patch=_beside(saved.patch, path.parent),
         failure=saved.failure,
         before=saved.before,
         digest=saved.digest,
@@ -112,6 +112,14 @@ def write_case(path: Path, saved: SavedCase) -> None:
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
     except OSError as error:
         raise OptionError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _beside(patch: str | None, folder: Path) -> str | None:
+    """Return the name of a patch that lies in ``folder``, the whole path of any other."""
+    if patch is None:
+        return None
+    whole = Path(patch).resolve()
+    return whole.name if whole.parent == folder.resolve() else str(whole)
 
 
 def _text(value: Any) -> str:
@@ -182,7 +190,7 @@ def read_case(path: Path) -> SavedCase:
         failure=layout.failure,
         digest=layout.digest,
         mutant=layout.mutant,
-        patch=layout.patch,
+        patch=None if layout.patch is None else str(path.parent / layout.patch),
         about=layout.about,
         before=layout.before,
     )
