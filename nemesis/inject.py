@@ -54,6 +54,7 @@ class Injector:
         self._active: dict[int, _Active] = {}
         self._down: set[str] = set()
         self._stopped: set[str] = set()
+        self._rising: set[str] = set()
         self._cut = False
         self._disturbed = False
         self._skewed: set[str] = set()
@@ -191,8 +192,11 @@ class Injector:
                 detail.setdefault("skipped", {})[node] = "not down" if kill else "not paused"
             elif node in wanted_elsewhere:
                 detail.setdefault("skipped", {})[node] = "held by another fault"
+            elif node in self._rising:
+                detail.setdefault("skipped", {})[node] = "on its way up already"
             else:
                 held.append(node)
+        self._rising.update(held)
         return held
 
     def _relieve(self, entry: _Active, held: Sequence[str], evidence: dict[str, Any]) -> None:
@@ -201,6 +205,7 @@ class Injector:
         relieved = self._each(entry, held, self._env.start if kill else self._env.resume, evidence)
         with self._lock:
             (self._down if kill else self._stopped).difference_update(relieved)
+            self._rising.difference_update(held)
 
     # --- messages and clocks ------------------------------------------------------------
 

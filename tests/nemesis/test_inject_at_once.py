@@ -1,0 +1,85 @@
+"""A node that takes its time to start: what other faults do meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from histories.fault import Fault, FaultEvent
+from nemesis.inject import Injector
+
+
+def fault(kind: str, *targets: str) -> Fault:
+    return Fault(at=0, kind=kind, shape="one", duration=1, draw=11, targets=targets)
+
+
+class Starting:
+    """Lets nodes start only when the test says so."""
+
+    def __init__(self, env: Any) -> None:
+        self.begun = threading.Event()
+        self.allowed = threading.Event()
+        self._start: Callable[[str], dict[str, Any]] = env.start
+        env.start = self.start
+
+    def start(self, node: str) -> dict[str, Any]:
+        self.begun.set()
+        assert self.allowed.wait(5)
+        return self._start(node)
+
+
+@pytest.fixture
+def injector(env: Any) -> Injector:
+    return Injector(env, time.monotonic_ns)
+
+
+def ending(injector: Injector, number: int) -> tuple[threading.Thread, list[FaultEvent]]:
+    events: list[FaultEvent] = []
+    thread = threading.Thread(target=lambda: events.append(injector.stop(number)))
+    thread.start()
+    return thread, events
+
+
+def test_other_nodes_can_be_hit_meanwhile(env: Any, injector: Injector) -> None:
+    starting = Starting(env)
+    injector.start(1, fault("kill", "n1"))
+    thread, events = ending(injector, 1)
+    assert starting.begun.wait(5)
+    assert injector.start(2, fault("pause", "n2")).error is None
+    assert env.paused == {"n2"}
+    assert not events
+    starting.allowed.set()
+    thread.join(5)
+    assert env.down == set()
+    assert events[0].evidence["n1"] == {"pid": 43}
+
+
+def test_the_node_itself_counts_as_down_until_it_is_up(env: Any, injector: Injector) -> None:
+    starting = Starting(env)
+    injector.start(1, fault("kill", "n1"))
+    thread, _ = ending(injector, 1)
+    assert starting.begun.wait(5)
+    assert injector.start(2, fault("kill", "n1")).detail["skipped"] == {"n1": "down already"}
+    # And nobody else starts it: a third fault could have killed it between the two.
+    assert injector.stop(2).detail["skipped"] == {"n1": "on its way up already"}
+    starting.allowed.set()
+    thread.join(5)
+    assert [call for call in env.calls if call[0] == "start"] == [("start", "n1")]
+    assert injector.start(3, fault("kill", "n1")).error is None
+    assert env.down == {"n1"}
+    injector.stop(3)
+    assert env.down == set()
+
+
+def test_a_start_that_failed_is_tried_again_at_the_end(env: Any, injector: Injector) -> None:
+    injector.start(1, fault("kill", "n1"))
+    env.failing.add("start")
+    assert injector.stop(1).error == "n1: RuntimeError: start does not work"
+    env.failing.clear()
+    [rest] = injector.heal_all()
+    assert rest.error is None
+    assert env.down == set()
