@@ -1,9 +1,9 @@
 """The smallest case that still fails in the same way: a pure search.
 
 Passes, in this order: a shorter run (which makes all that follows cheaper), fewer faults,
-shorter ones, fewer operations, fewer nodes, settings back to their defaults, round times, flat
-delays; again until none of them helps. Random choices go by key, so what is left stays what it
-was. Whether a candidate is "the same failure" is the caller's ``fails`` alone.
+shorter ones, fewer operations, fewer nodes, settings back to their defaults, shorter gaps, round
+times, flat delays; again until none of them helps. Random choices go by key, so what is left
+stays what it was. Whether a candidate is "the same failure" is the caller's ``fails`` alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nemesis.triggers import DURATIONS_MS
 FEWEST_NODES = 3
 TIME_LIMITS_S = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0)
 MILLISECOND = SECOND // 1000
+_GAPS_NS = (SECOND // 2, SECOND, 2 * SECOND)
 _CLASSES = tuple(ms * MILLISECOND for ms in DURATIONS_MS)
 _FEW_FAULTS = 3
 _OTHER_SEEDS = 16
@@ -224,6 +225,21 @@ def _plain_settings(search: _Search) -> None:
     ddmin(settings(knobs), lambda kept: search.change(knobs=with_settings(knobs, kept)))
 
 
+def _shorter_gaps(search: _Search) -> None:
+    """All that follows a gap comes sooner."""
+    for number in range(len(search.best.schedule)):
+        order = tuple(sorted(search.best.schedule, key=lambda fault: fault.at))
+        gap = order[number].at - (order[number - 1].at if number else 0)
+        shorter = (gap - wanted for wanted in _GAPS_NS if wanted < gap)
+        any(search.change(schedule=_sooner(order, number, by)) for by in shorter)
+
+
+def _sooner(schedule: tuple[Fault, ...], first: int, by: int) -> tuple[Fault, ...]:
+    """Return ``schedule`` with all faults from number ``first`` on ``by`` ns earlier."""
+    moved = (msgspec.structs.replace(fault, at=fault.at - by) for fault in schedule[first:])
+    return (*schedule[:first], *moved)
+
+
 def _round_times(search: _Search) -> None:
     """Faults begin at round times, the earlier the better where they wait for a trigger, and
     last for one of the usual times, or a round one."""
@@ -269,6 +285,7 @@ _PASSES: tuple[tuple[str, Callable[[_Search], None]], ...] = (
     ("operations", _fewer_operations),
     ("nodes", _fewer_nodes),
     ("settings", _plain_settings),
+    ("gaps", _shorter_gaps),
     ("times", _round_times),
     ("delays", _flat_delays),
 )

@@ -218,3 +218,14 @@ def test_the_result_is_minimal_whatever_is_needed(needed: tuple[str, ...]) -> No
     fails: Callable[[Case], bool] = lambda case: strikes(case, *needed)  # noqa: E731  # typed
     case = shrink(case_of(), fails).case
     assert [f.targets[0] for f in case.schedule] == list(needed)
+
+
+def test_nothing_waits_longer_than_it_must() -> None:
+    def fails(case: Case) -> bool:
+        at = sorted(f.at for f in case.schedule)
+        return len(at) == 2 and at[1] - at[0] >= 900_000_000 and case.time_limit_s * SECOND > at[1]
+
+    start = replaced(case_of(), schedule=(fault(9), fault(20)))
+    case = shrink(start, fails).case
+    assert [f.at for f in case.schedule] == [0, SECOND]
+    assert case.time_limit_s == 2.0
