@@ -64,12 +64,15 @@ class Capture:
                 _slim(Message(time, asker, replier, api_name(type(response)), None), response)
             )
 
-    def exchange(self, time: int, asker: int, replier: int, request: Any, response: Any) -> None:
-        """``replier`` answered the quorum request of ``asker`` at ``time``."""
+    def exchange(
+        self, time: int, asker: int, replier: int, request: Any, response: Any, sent: int = -1
+    ) -> None:
+        """``replier`` answered the quorum request of ``asker``, ``sent`` then, at ``time``."""
         if len(self.messages) >= self._limit:
             self.dropped += 1
             return
-        message = Message(time, asker, replier, api_name(type(request)), request, response)
+        api = api_name(type(request))
+        message = Message(time, asker, replier, api, request, response, sent=sent)
         if type(response) in (FetchResponse, FetchSnapshotResponse):
             _slim(message, response)
         self.messages.append(message)

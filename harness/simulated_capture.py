@@ -22,7 +22,8 @@ def listen(world: World) -> Capture:
     capture = Capture()
 
     def on_reply(host: Host, rpc: Rpc, effect: Reply) -> None:
-        capture.exchange(world.now * 1000, rpc.source, host.id, rpc.message, effect.message)
+        now, sent = world.now * 1000, rpc.sent * 1000
+        capture.exchange(now, rpc.source, host.id, rpc.message, effect.message, sent)
 
     def on_api_reply(host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
         asked = rpc.message

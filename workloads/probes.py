@@ -45,15 +45,15 @@ _SETTINGS: Final = (
     ("compression.type", ("lz4", "gzip", "middle-out")),
     ("preallocate", ("true", "false", "perhaps")),
     ("min.cleanable.dirty.ratio", ("0", "1", "0.25", "1.5")),
-    ("segment.bytes", ("1048576", "1048575")),
+    ("segment.bytes", ("1048576", "1073741824", "1048575")),
     ("leader.replication.throttled.replicas", ("*", "0:1,1:2", "all")),
-    ("flush.messages", ("1", "0")),
+    ("flush.messages", ("1", "5", "0")),
     ("no.such.setting", ("1",)),
 )
 _OF_BROKERS: Final = (
     ("message.max.bytes", ("1000000", "0", "-1")),
     ("log.retention.bytes", ("-1", "5000", "-2")),
-    ("background.threads", ("4", "0")),
+    ("background.threads", ("4", "1", "0")),
 )
 
 
@@ -150,10 +150,17 @@ def _brokers(client: ClientState) -> list[int]:
 
 
 def _settings(choose: Choose, table: Any, count: int) -> list[Body]:
+    """Return some settings; two in three times different ones, all of them legal."""
+    legal = choose(3, "legal") > 0
+    first = choose(len(table), "setting")
     chosen = []
     for number in range(count):
-        name, values = table[choose(len(table), "setting", number)]
-        chosen.append({"name": name, "value": values[choose(len(values), "value", number)]})
+        place = first + number if legal else choose(len(table), "setting", number)
+        name, values = table[place % len(table)]
+        if legal and name.startswith("no.such"):
+            continue
+        few = min(2, len(values)) if legal else len(values)
+        chosen.append({"name": name, "value": values[choose(few, "value", number)]})
     return chosen
 
 
@@ -239,7 +246,7 @@ def _delete(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> 
 
 def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     known, brokers = _known(name, choose, client), _brokers(client)
-    count = choose(8, "count")
+    count = 1 + choose(7, "count")
     assignments = None
     if brokers and choose(2, "manual"):
         assignments = [

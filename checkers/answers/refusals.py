@@ -207,6 +207,10 @@ def alter_configs(
             found |= {errors.INVALID_CONFIG, errors.INVALID_REQUEST}
         if key == "min.insync.replicas" and kind == BROKER and state.elr_enabled():
             return None
+    least = state.config(kind, name, "min.insync.replicas")
+    dropped = not incremental and least is not None and "min.insync.replicas" not in names
+    if dropped and kind == BROKER and state.elr_enabled():
+        found.add(errors.INVALID_CONFIG)  # Every broker must count with the same number.
     return found
 
 

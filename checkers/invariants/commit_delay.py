@@ -2,8 +2,8 @@
 
 A leader answers the fetches that wait as soon as its high watermark has moved; if it does not,
 followers hear of it only when their wait is over. Judged where nothing disturbs the cluster,
-in the simulator, which knows how slow its links and disks are. One late follower says nothing:
-it is the rule that most of them are late.
+in the simulator, which knows how slow its links and disks are. One late answer says nothing:
+of a follower that is at fault most are. Whoever is sent elsewhere must be told at once, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 
 from checkers.invariants.evidence import NO_TRACE, Evidence
 from checkers.invariants.report import Report
+from histories.message import Message
 from histories.trace import TraceEvent
 
 BEFORE_NS = 2_000_000_000
 """How long nothing may have been wrong before a commit that is judged."""
 FEWEST = 8
+FEWEST_ELSEWHERE = 3
 _US = 1000
 NOT_SIMULATED = "only the simulator knows how slow links and disks are"
 
@@ -33,35 +35,82 @@ def check(evidence: Evidence, report: Report) -> None:
         return
     report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that somebody waited for")
     calm = _Calm(evidence)
-    late: list[tuple[str, int, TraceEvent]] = []
-    judged = 0
     followers, commits = _positions(evidence)
-    for at, leader, event in commits:
-        if not calm.around(at, bound):
+    quiet = [each for each in commits if calm.around(each[0] - BEFORE_NS, each[0] + bound)]
+    for node, positions in followers.items():
+        _follower(evidence, report, node, positions, quiet, bound)
+    _elsewhere(evidence, report, calm, bound)
+
+
+def _follower(
+    evidence: Evidence,
+    report: Report,
+    node: str,
+    positions: tuple[list[int], list[TraceEvent]],
+    quiet: list[tuple[int, str, TraceEvent]],
+    bound: int,
+) -> None:
+    """A follower hears of most commits in time."""
+    times, told = positions
+    whole = _fetches_all(evidence.run.test)
+    late: list[TraceEvent] = []
+    judged = 0
+    for at, leader, event in quiet:
+        place = bisect_right(times, at) - 1
+        if node == leader or place < 0:
             continue
-        for node, (times, told) in followers.items():
-            place = bisect_right(times, at) - 1
-            if node == leader or place < 0:
-                continue
-            now = told[place]
-            knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
-            if not knows or now.leo < event.hw or now.hw >= event.hw:
-                continue
-            judged += 1
-            until = bisect_right(times, at + bound)
-            if all(later.hw < event.hw for later in told[place + 1 : until]):
-                late.append((node, event.hw, event))
-    if judged >= FEWEST:
+        now = told[place]
+        knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
+        if not knows or now.hw >= event.hw or not (whole or now.leo >= event.hw):
+            continue
+        judged += 1
+        until = bisect_right(times, at + bound)
+        if all(later.hw < event.hw for later in told[place + 1 : until]):
+            late.append(event)
+    if judged < FEWEST:
+        return
+    report.held("L9", judged)
+    if len(late) * 2 > judged:
+        report.broken(
+            "L9",
+            f"{len(late)} of {judged} times {node} heard of a commit more than "
+            f"{bound / 1e6:.0f} ms late, with nothing in the way: of the high "
+            f"watermark {late[0].hw} of {late[0].node}, say.",
+            [late[0]],
+        )
+
+
+def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> None:
+    """Who must look elsewhere, for where the logs part or for a snapshot, is told at once."""
+    late: list[Message] = []
+    judged = 0
+    for message in evidence.of("Fetch"):
+        answer = message.response
+        if message.request is None or answer is None or message.sent < 0:
+            continue
+        if answer.diverging_epoch < 0 and answer.snapshot_end < 0:
+            continue
+        if not calm.undisturbed(message.sent, message.time):
+            continue
+        judged += 1
+        if message.time - message.sent > bound:
+            late.append(message)
+    if judged >= FEWEST_ELSEWHERE:
         report.held("L9", judged)
         if len(late) * 2 > judged:
-            node, offset, event = late[0]
+            wait = (late[0].time - late[0].sent) / 1e6
             report.broken(
                 "L9",
-                f"{len(late)} of {judged} times a follower that held the records heard of a commit "
-                f"more than {bound / 1e6:.0f} ms late, with nothing in the way: {node} of the high "
-                f"watermark {offset} of {event.node}, say.",
-                [event],
+                f"{len(late)} of {judged} times a fetch that has to go on elsewhere waited for its "
+                f"answer: that of {evidence.name(late[0].asker)} at offset "
+                f"{late[0].request.fetch_offset} for {wait:.0f} ms.",
             )
+
+
+def _fetches_all(test: dict[str, Any]) -> bool:
+    """Whether one fetch brings all there is."""
+    node = test["knobs"].get("node")
+    return not isinstance(node, dict) or int(node.get("fetch_max_bytes", 1 << 20)) >= 1 << 20
 
 
 def _bound(test: dict[str, Any]) -> int | None:
@@ -93,10 +142,13 @@ class _Calm:
             and (moment := evidence.moment(event)) is not None
         )
 
-    def around(self, at: int, bound: int) -> bool:
-        """Whether nothing is wrong from a while before ``at`` until ``bound`` after it."""
-        begin, end = at - BEFORE_NS, at + bound
-        if begin < 0 or any(a <= end and b >= begin for a, b in self._spans):
+    def undisturbed(self, begin: int, end: int) -> bool:
+        """Whether no fault is active at any time from ``begin`` to ``end``."""
+        return begin >= 0 and not any(a <= end and b >= begin for a, b in self._spans)
+
+    def around(self, begin: int, end: int) -> bool:
+        """Whether nothing at all is wrong or changes from ``begin`` to ``end``."""
+        if not self.undisturbed(begin, end):
             return False
         place = bisect_left(self._moments, begin)
         return place >= len(self._moments) or self._moments[place] > end

@@ -31,7 +31,8 @@ ANSWERS = (
     Invariant(
         "L9",
         "CommitIsHeard",
-        "In quiet times most followers hear of a commit within some round trips.",
+        "In quiet times followers hear of most commits, and where else to go, within some round "
+        "trips.",
         "T4",
         (commit_delay.check,),
     ),
