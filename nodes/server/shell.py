@@ -10,6 +10,7 @@ so nothing is said before it is on the disk, and a crash anywhere loses only wor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 import traceback
@@ -29,6 +30,7 @@ from nodes.consensus.effects import (
     SnapshotReply,
     Stopped,
     Tick,
+    Trace,
 )
 from nodes.node import Node
 from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
@@ -145,7 +147,9 @@ class Shell:
             self.fatal(f"the log cannot take this: {error}", now, wall_us)
             return
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, Trace):
+                _tell_person(effect)
+            elif isinstance(effect, Send):
                 self.send(effect)
             elif isinstance(effect, SendApi):
                 self.send_api(effect)
@@ -171,7 +175,10 @@ class Shell:
 
     def _disk_failed(self, error: OSError) -> None:
         # What was to be promised is not on disk; the only honest thing left is to stop.
-        say(f"the disk failed: {error}")
+        reason = f"the disk failed: {error}"
+        say(reason)
+        with contextlib.suppress(OSError):  # The trace may be on the same disk.
+            self._traces.stop(reason, monotonic_us(), time.time_ns() // 1000)
         self._stop(DISK_FAILED)
 
     def _give_up(self) -> None:
@@ -205,6 +212,13 @@ class Shell:
         self._timer = None
         self._ticked_for = deadline
         self.submit(Tick())
+
+
+def _tell_person(trace: Trace) -> None:
+    """Say that a broker is refused: it goes on trying for long before it gives up."""
+    error = trace.detail.get("error") if trace.kind == "broker" else None
+    if error is not None:
+        say(f"the controller refuses this broker ({trace.detail.get('state')}): {error}")
 
 
 def _unconnected(effect: object) -> None:

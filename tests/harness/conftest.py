@@ -139,7 +139,7 @@ class FakeSystem:
                 self.lost_on[node] -= 1
                 names = []
             found = [{"name": name, "error_code": 0} for name in names]
-            return Answer("ok", {"controller_id": 1, "topics": found})
+            return Answer("ok", {"controller_id": 1, "brokers": [], "topics": found})
 
 
 class FakeCluster:

@@ -271,3 +271,19 @@ def test_process_starts_are_counted(tmp_path: Path) -> None:
     path.write_text("many")
     with pytest.raises(ValueError, match="not a count"):
         next_incarnation(path)
+
+
+def test_a_broker_that_is_refused_says_so_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def trace(**detail: Any) -> Trace:
+        return Trace("broker", "follower", 1, 1, -1, 0, 0, {"state": "starting", **detail})
+
+    def scenario() -> None:
+        Bench(tmp_path, FakeNode([trace()])).shell.submit(Tick())
+        assert capfd.readouterr().err == ""
+        Bench(tmp_path, FakeNode([trace(error="UNSUPPORTED_VERSION")])).shell.submit(Tick())
+        said = "the controller refuses this broker (starting): UNSUPPORTED_VERSION\n"
+        assert capfd.readouterr().err == said
+
+    run(scenario)
