@@ -10,7 +10,6 @@ so nothing is said before it is on the disk, and a crash anywhere loses only wor
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import time
 import traceback
@@ -175,10 +174,7 @@ class Shell:
 
     def _disk_failed(self, error: OSError) -> None:
         # What was to be promised is not on disk; the only honest thing left is to stop.
-        reason = f"the disk failed: {error}"
-        say(reason)
-        with contextlib.suppress(OSError):  # The trace may be on the same disk.
-            self._traces.stop(reason, monotonic_us(), time.time_ns() // 1000)
+        say(f"the disk failed: {error}")
         self._stop(DISK_FAILED)
 
     def _give_up(self) -> None:
