@@ -40,7 +40,7 @@ class LocalQuorum:
 
     @property
     def leader_id(self) -> int:
-        return self._replica.leader_id
+        return self._replica.state.leader_id
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
@@ -49,7 +49,7 @@ class LocalQuorum:
 
     @property
     def is_leader(self) -> bool:
-        return self._replica.is_leader
+        return isinstance(self._replica.state, Leader)
 
     @property
     def high_watermark(self) -> int:

@@ -171,22 +171,29 @@ class Node:
         """Run replica and controller until neither has news for the other."""
         replica = self.replica
         controller = self.controller
+        loader = self.loader
+        broker = self.broker
         budget = WORK_RECORDS
         while True:
             poll.poll(replica)
-            self._take_deliveries(now)
-            if budget > 0:
-                self._more = self.loader.work(budget)
+            if replica.committed:
+                self._take_deliveries(now)
+            if loader.idle:
+                self._more = False
+            elif budget > 0:
+                self._more = loader.work(budget)
                 budget -= self._publish(now)
-            self._announcements.extend(replica.announcements)
-            replica.announcements.clear()
-            self._announce_all(now)
+            if replica.announcements:
+                self._announcements.extend(replica.announcements)
+                replica.announcements.clear()
+            if self._announcements:
+                self._announce_all(now)
             state = replica.state
             controller.tick(now)
             for kind, detail in controller.take_notes():
                 replica.trace(kind, detail)
-            if self.broker is not None:
-                self._run_broker(self.broker, now, wall_ms)
+            if broker is not None:
+                self._run_broker(broker, now, wall_ms)
             if replica.state is state and not replica.committed and not replica.announcements:
                 break
         self._make_snapshot(now)
@@ -194,11 +201,11 @@ class Node:
         effects = self._quorum.take_answers(effects)
         effects.extend(controller.take_replies())
         self._register(effects, now)
-        if self.broker is not None:
-            effects.extend(self.broker.take_effects())
+        if broker is not None:
+            effects.extend(broker.take_effects())
             for effect in effects:
                 if isinstance(effect, Stopped):
-                    effect.broker_epoch = self.broker.epoch
+                    effect.broker_epoch = broker.epoch
         return effects
 
     def _run_broker(self, broker: Broker, now: int, wall_ms: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodes.broker.apis import FORWARDED, LOCAL, SERVED
 from nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
 from nodes.broker.forwarding import Forwarding
-from nodes.broker.leadership import Leadership, controller_of
+from nodes.broker.leadership import ControllerAddress, Leadership, controller_of
 from nodes.broker.lifecycle import Life, Lifecycle
 from nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
 from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, FatalError, SendApi
@@ -42,6 +42,7 @@ class Broker:
         self._life = Lifecycle(config, quorum.cluster_id)
         self._forwarding = Forwarding(f"broker-{config.node_id}", config.request_timeout_ms)
         self._correlation = FIRST_CORRELATION
+        self._controller: ControllerAddress | None = None
         self._held: list[ApiRequest] = []
         self._effects: list[SendApi | ApiReply] = []
 
@@ -63,8 +64,19 @@ class Broker:
     @property
     def deadline(self) -> int:
         """When the next :meth:`tick` is due; a far future if never."""
-        controller = controller_of(self._quorum)
+        controller = self._find_controller()
         return min(self._life.deadline(controller), self._forwarding.deadline(controller))
+
+    def _find_controller(self) -> ControllerAddress | None:
+        """Return the active controller as far as known, the same object while it is the same."""
+        quorum, known = self._quorum, self._controller
+        if (
+            known is None
+            or known.node_id != quorum.leader_id
+            or known.endpoint is not quorum.leader_endpoint
+        ):
+            known = self._controller = controller_of(quorum)
+        return known
 
     def take_effects(self) -> list[SendApi | ApiReply]:
         """Return what is to be sent and answered since the last call."""
@@ -109,7 +121,7 @@ class Broker:
             held, self._held = self._held, []
             for request in held:
                 self._answer(request, now)
-        controller = controller_of(self._quorum)
+        controller = self._find_controller()
         said = self._life.tick(controller, self._correlation, now)
         if said is not None:
             self._correlation += 1

@@ -105,6 +105,8 @@ class Forwarding:
         self, controller: ControllerAddress | None, correlation: int, now: int
     ) -> list[SendApi]:
         """Return what to send now, under ``correlation`` and the numbers after it."""
+        if not self._waiting and controller is self._controller:
+            return []
         if controller != self._controller and controller is not None:
             for each in self._waiting:
                 each.retry_at = min(each.retry_at, now)

@@ -108,7 +108,8 @@ class Lifecycle:
             reason = self._error or "no controller was found"
             self._become(Life.STOPPED, reason=f"not registered in time: {reason}")
             return None
-        if controller is not None and controller != self._controller:
+        known = self._controller
+        if controller is not None and controller is not known and controller != known:
             # Somebody else leads: what was said to the one before him counts for nothing.
             if self._asked is not None or self._failures:
                 self._asked = None

@@ -177,14 +177,24 @@ def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | No
             size, position = _get_varint(batch, position)
             stop = position + size
             position += 1  # attributes
-            _, position = _get_varint(batch, position)  # timestamp delta
+            if batch[position] == 0:
+                position += 1
+            else:
+                _, position = _get_varint(batch, position)  # timestamp delta
             delta, position = _get_varint(batch, position)
-            key, position = _get_bytes(batch, position, stop)
+            key: bytes | None = None
+            if batch[position] == 1:
+                position += 1
+            else:
+                key, position = _get_bytes(batch, position, stop)
             value, position = _get_bytes(batch, position, stop)
-            headers, position = _get_varint(batch, position)
-            for _ in range(headers):
-                _, position = _get_bytes(batch, position, stop)
-                _, position = _get_bytes(batch, position, stop)
+            if batch[position] == 0:
+                position += 1
+            else:
+                headers, position = _get_varint(batch, position)
+                for _ in range(headers):
+                    _, position = _get_bytes(batch, position, stop)
+                    _, position = _get_bytes(batch, position, stop)
             if position != stop:
                 raise BatchError("a record does not have the length it says")
             records.append((header.base_offset + delta, key, value))
@@ -219,18 +229,16 @@ def _varint(value: int) -> bytes:
 
 def _get_varint(data: Buffer, position: int) -> tuple[int, int]:
     value = data[position]
-    position += 1
-    if value > 127:
-        value &= 127
-        for shift in range(7, 70, 7):
-            byte = data[position]
-            position += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                break
-        else:
-            raise BatchError("a varint is longer than ten bytes")
-    return value >> 1 ^ -(value & 1), position
+    if value < 128:
+        return value >> 1 ^ -(value & 1), position + 1
+    value &= 127
+    for shift in range(7, 70, 7):
+        position += 1
+        byte = data[position]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value >> 1 ^ -(value & 1), position + 1
+    raise BatchError("a varint is longer than ten bytes")
 
 
 def _get_bytes(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:

@@ -104,6 +104,11 @@ class Controller:
         self._pending: deque[Waiting] = deque()
         self._unbarred: list[Waiting] = []
         self._barrier_due = NEVER
+        # Before when a tick has nothing to do, unless something has happened meanwhile.
+        self._tick_at = 0
+        self._touched = True
+        # Whether the committed image lacks this controller's registration, None: not looked.
+        self._unregistered: bool | None = None
         self._answers = Answers(quorum, image)
         self._notes: list[tuple[str, dict[str, Any]]] = []
 
@@ -115,13 +120,19 @@ class Controller:
     @property
     def deadline(self) -> int:
         """When the next :meth:`tick` is due; a far future if never."""
+        due = self._next_tick() if self._touched else self._tick_at
+        if self._claimed == NOT_CLAIMED and self._is_unregistered() and self._knows_another():
+            due = min(due, self._own.next)
+        return due
+
+    def _next_tick(self) -> int:
         due = self._barrier_due
         if self.is_active:
             due = min(due, self._idle_since + self._max_idle, self._schedule.deadline)
-        elif self._knows_another():
-            due = min(due, self._own.deadline(self.image.stable))
-        for waiting in (*self._pending, *self._unbarred):
-            due = min(due, waiting.deadline)
+        for some in (self._pending, self._unbarred):
+            for waiting in some:
+                if waiting.deadline < due:
+                    due = waiting.deadline
         return due
 
     def take_replies(self) -> list[ApiReply]:
@@ -138,6 +149,8 @@ class Controller:
     def applied(self, offset: int, epoch: int, now: int) -> None:
         """The stable layer of the image now holds everything up to ``offset``, the end of a
         batch of ``epoch`` (``nodes.metadata.loader``): answer what waited for that."""
+        self._touched = True
+        self._unregistered = None
         while self._pending and self._pending[0].offset <= offset:
             if self._pending[0].epoch != epoch:
                 # Another leader's batch has taken the place of ours.
@@ -147,6 +160,7 @@ class Controller:
 
     def leader_changed(self, leader_id: int, epoch: int, now: int) -> None:
         """Take notice of who leads ``epoch`` (-1: unknown) and claim or give up the role."""
+        self._touched = True
         if leader_id == self._quorum.node_id:
             if self._claimed != epoch:
                 self._renounce()
@@ -215,13 +229,18 @@ class Controller:
 
         Tell :meth:`registration_answered` what came of it.
         """
-        if self.is_active or not self._knows_another():
+        if not self._is_unregistered() or self.is_active or not self._knows_another():
             return None
-        return self._own.due(self.image.stable, now)
+        return self._own.due(now)
 
     def registration_answered(self, body: Body | None, now: int) -> None:
         """Take the answer to :meth:`registration_due` in; None if there was none."""
         self._own.answered(body, now)
+
+    def _is_unregistered(self) -> bool:
+        if self._unregistered is None:
+            self._unregistered = self._own.is_missing(self.image.stable)
+        return self._unregistered
 
     def _knows_another(self) -> bool:
         return self._quorum.leader_id not in (-1, self._quorum.node_id)
@@ -235,6 +254,7 @@ class Controller:
         by :mod:`nodes.protocol.codec`.
         """
         self._wall_ms = wall_ms
+        self._touched = True
         if request.api == "BrokerHeartbeat":
             self._hear(request.body, now)
         if request.api in WRITES:
@@ -250,21 +270,33 @@ class Controller:
 
     def tick(self, now: int) -> None:
         """Do what has become due: time-outs, periodic tasks, the read barrier, a NoOp record."""
+        if now < self._tick_at and not self._touched:
+            return
+        self._tick(now)
+        self._touched = False
+        self._tick_at = self._next_tick()
+
+    def _tick(self, now: int) -> None:
+        self._time_out(now)
+        if not self._unbarred:
+            self._barrier_due = NEVER
+        if not self.is_active:
+            return
+        if self._schedule.deadline <= now:
+            self._run_tasks(now)
+        if self.is_active and not self._own.is_known(self.image):
+            self._do("registration", lambda: self._register_self(now), now)
+        if self.is_active and now >= min(self._barrier_due, self._idle_since + self._max_idle):
+            self._barrier_due = NEVER
+            self._do("no-op", lambda: self._append_no_op(now), now)
+
+    def _time_out(self, now: int) -> None:
         for waiting in [w for w in (*self._pending, *self._unbarred) if w.deadline <= now]:
             if waiting in self._pending:
                 self._pending.remove(waiting)
             else:
                 self._unbarred.remove(waiting)
             self._answers.refuse(waiting.request, REQUEST_TIMED_OUT)
-        if not self._unbarred:
-            self._barrier_due = NEVER
-        if self.is_active:
-            self._run_tasks(now)
-        if self.is_active:
-            self._do("registration", lambda: self._register_self(now), now)
-        if self.is_active and now >= min(self._barrier_due, self._idle_since + self._max_idle):
-            self._barrier_due = NEVER
-            self._do("no-op", lambda: self._append_no_op(now), now)
 
     def _append_no_op(self, now: int) -> None:
         self._append([("NoOpRecord", 0, {})], now)

@@ -30,7 +30,6 @@ FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 120_000
 SEND_TIMEOUT_MS: Final = 30_000
 """After this long without an answer a registration is sent again."""
-NEVER: Final = 2**63 - 1
 
 
 @dataclass(slots=True, frozen=True)
@@ -131,41 +130,48 @@ class OwnRegistration:
     def __init__(self, identity: ControllerIdentity | None) -> None:
         self.identity = identity
         self._backoff_ms = FIRST_BACKOFF_MS
-        self._next = 0
+        self.next = 0
+        """Before when there is nothing to send."""
         self._good: ControllerRegistration | None = None
+
+    def is_known(self, image: ImageView) -> bool:
+        """Tell whether ``image`` still holds the registration that :meth:`is_missing` found.
+
+        It is asked in every step, so the same registration is not compared again.
+        """
+        identity = self.identity
+        if identity is None:
+            return True
+        known = image.controllers.get(identity.controller_id)
+        return known is not None and known is self._good
 
     def is_missing(self, image: ImageView) -> bool:
         """Tell whether ``image`` lacks the registration, and may hold one."""
         identity = self.identity
         if identity is None:
             return False
-        known = image.controllers.get(identity.controller_id)
-        if known is not None and known is self._good:
-            return False  # Asked in every step: the same registration is not compared again.
+        if self.is_known(image):
+            return False
         if metadata_version(image) < CONTROLLER_REGISTRATION:
             return False
         if not identity.is_registered(image):
             return True
-        self._good = known
+        self._good = image.controllers.get(identity.controller_id)
         return False
 
-    def deadline(self, image: ImageView) -> int:
-        """Return when :meth:`due` has something to send."""
-        return self._next if self.is_missing(image) else NEVER
-
-    def due(self, image: ImageView, now: int) -> Body | None:
-        """Return the request to send now, None if there is none to send.
+    def due(self, now: int) -> Body | None:
+        """Return the request to send now, while :meth:`is_missing`; None: wait.
 
         It counts as under way until it is :meth:`answered`, or for thirty seconds.
         """
-        if self.identity is None or now < self._next or not self.is_missing(image):
+        if self.identity is None or now < self.next:
             return None
-        self._next = now + SEND_TIMEOUT_MS * MILLISECOND
+        self.next = now + SEND_TIMEOUT_MS * MILLISECOND
         return self.identity.request()
 
     def answered(self, body: Body | None, now: int) -> None:
         """Take the answer in; None if there was none. Failures wait ever longer."""
         if body is not None and body["error_code"] == NONE:
             self._backoff_ms = FIRST_BACKOFF_MS  # the log will tell soon
-        self._next = now + self._backoff_ms * MILLISECOND
+        self.next = now + self._backoff_ms * MILLISECOND
         self._backoff_ms = min(2 * self._backoff_ms, MAX_BACKOFF_MS)

@@ -134,6 +134,11 @@ class Loader:
         return self._load is not None or bool(self._queue)
 
     @property
+    def idle(self) -> bool:
+        """Whether :meth:`work` has nothing to do."""
+        return not (self._queue or self._load or self._garbage)
+
+    @property
     def loading(self) -> tuple[int, int] | None:
         """The snapshot being loaded, (end, epoch)."""
         return None if self._load is None else (self._load.end, self._load.epoch)
@@ -165,7 +170,7 @@ class Loader:
 
         Raises :class:`FatalError` for what cannot be read or contradicts the image.
         """
-        if not (self._queue or self._load or self._garbage):
+        if self.idle:
             return False
         while records > 0 and self.busy:
             if self._load is not None:
@@ -223,12 +228,11 @@ class Loader:
         Never while one is being made or loaded, or inside of a metadata transaction.
         """
         image = self.image
-        if self._bytes == 0 or self._builder is not None or self._load is not None:
-            return None
-        if image.in_transaction:
-            return None
-        late = self._interval > 0 and now - self._since >= self._interval
-        if self._bytes < self._snapshot_bytes and not late:
+        if self._bytes < self._snapshot_bytes or self._bytes == 0:
+            late = self._interval > 0 and now - self._since >= self._interval
+            if self._bytes == 0 or not late:
+                return None
+        if self._builder is not None or self._load is not None or image.in_transaction:
             return None
         return image.stable_offset + 1, image.stable_epoch
 

@@ -79,7 +79,11 @@ class Schedule:
     @property
     def deadline(self) -> int:
         """When the next task is due."""
-        return min((task.due for task in self._tasks), default=NEVER)
+        due = NEVER
+        for task in self._tasks:
+            if task.due < due:
+                due = task.due
+        return due
 
     def start(self, now: int) -> None:
         """Let every task run for the first time one period from ``now``."""

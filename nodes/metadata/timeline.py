@@ -234,7 +234,10 @@ class StableMap(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: V | T) -> V | T: ...
     def get(self, key: K, /, default: Any = None) -> Any:
-        value = self._map._stable_value(key)
+        of = self._map
+        if not of._versions:
+            return of._head.get(key, default)
+        value = of._stable_value(key)
         return default if isinstance(value, Absent) else value
 
     def __contains__(self, key: object) -> bool:

@@ -30,6 +30,13 @@ _FIXED: Final = {
     "uuid": "16s",
 }
 _OUTSIDE: Final = "refuse('a length points outside of the message')"
+_FEW: Final = 17
+"""Arrays shorter than this have a Struct of their own: replicas, mostly."""
+_ARRAYS: Final[dict[str, Any]] = {
+    f"{name}_{kind}": tuple(getattr(Struct(f">{n}{kind}"), does) for n in range(_FEW))
+    for kind in set(_FIXED.values()) - {"16s"}
+    for name, does in (("PACK", "pack"), ("UNPACK", "unpack_from"))
+}
 _NULL: Final = "refuse('null is not allowed for {}')"
 
 
@@ -48,6 +55,7 @@ class _Compiler:
         self.structs = 0
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {
+            **_ARRAYS,
             "unpack_from": unpack_from,
             "Struct": Struct,
             "I2": Struct(">h"),
@@ -150,15 +158,18 @@ class _Compiler:
 
     def encode_fixed(self, run: list[Field]) -> None:
         pack = self.constant(Struct(">" + "".join(_FIXED[f.kind] for f in run)).pack)
-        values = []
+        present, values = [], []
         for field in run:
-            value = self.get(field)
+            here, value = f"body[{field.name!r}]", self.get(field)
             if field.kind == "uuid":
                 self.emit(1, f"v_{field.name} = {value}")
                 self.check_uuid(1, field, f"v_{field.name}")
-                value = f"v_{field.name}"
+                here = value = f"v_{field.name}"
+            present.append(here)
             values.append(value)
-        self.emit(1, f"out += {pack}({', '.join(values)})")
+        # Nearly always all are there, and then this is faster.
+        self.emit(1, f"try: out += {pack}({', '.join(present)})")
+        self.emit(1, f"except KeyError: out += {pack}({', '.join(values)})")
 
     def check_uuid(self, depth: int, field: Field, value: str) -> None:
         # struct's "16s" pads and cuts without a word.
@@ -224,7 +235,10 @@ class _Compiler:
             self.check_uuid(depth + 1, field, "x")
             self.emit(depth + 1, f"{out} += x")
         else:
-            self.emit(depth, f"{out} += Struct(f'>{{len(v)}}{_FIXED[field.kind]}').pack(*v)")
+            kind = _FIXED[field.kind]
+            self.emit(depth, "n = len(v)")
+            self.emit(depth, f"if n < {_FEW}: {out} += PACK_{kind}[n](*v)")
+            self.emit(depth, f"else: {out} += Struct(f'>{{n}}{kind}').pack(*v)")
 
     def encode_tags(self, tagged: list[Field], inner: dict[str, int]) -> None:
         if not tagged:
@@ -322,7 +336,11 @@ class _Compiler:
             if field.kind == "uuid":
                 items = "[bytes(data[i:i + 16]) for i in range(pos, to, 16)]"
             else:
-                items = f"list(unpack_from(f'>{{n}}{_FIXED[field.kind]}', data, pos))"
+                kind = _FIXED[field.kind]
+                self.emit(depth, f"if n < {_FEW}: {target} = list(UNPACK_{kind}[n](data, pos))")
+                self.emit(depth, f"else: {target} = list(unpack_from(f'>{{n}}{kind}', data, pos))")
+                self.emit(depth, "pos = to")
+                return
             self.emit(depth, f"{target} = {items}; pos = to")
 
     def decode_tags(self, tagged: list[Field], inner: dict[str, int]) -> None:

@@ -199,7 +199,7 @@ class Leader:
 
     def forget_silent_observers(self, before: int) -> None:
         """Drop observers not heard of since ``before`` (µs)."""
-        if self.observers:
+        if any(p.last_fetch < before for p in self.observers.values()):
             self.observers = {k: p for k, p in self.observers.items() if p.last_fetch >= before}
 
     def successors(self) -> tuple[tuple[int, bytes], ...]:

@@ -15,7 +15,7 @@ _MS = 1000
 class Links:
     """The requests in flight and the back-offs, by destination. Times are microseconds."""
 
-    __slots__ = ("_backoff", "_config", "_correlation", "_failures", "_out")
+    __slots__ = ("_backoff", "_config", "_correlation", "_failures", "_next", "_out")
 
     def __init__(self, config: QuorumConfig) -> None:
         self._config = config
@@ -23,15 +23,19 @@ class Links:
         self._backoff: dict[int, int] = {}
         self._failures: dict[int, int] = {}
         self._correlation = 0
+        # What next_event() returns, None while it is not known.
+        self._next: int | None = NEVER
 
     def clear(self) -> None:
         """Forget what is in flight (state transition)."""
         self._out.clear()
+        self._next = None
 
     def forget(self, destination: int) -> None:
         """Free the slot of ``destination``, whatever was asked, and end its back-off."""
         self._out.pop(destination, None)
         self._backoff.pop(destination, None)
+        self._next = None
 
     @property
     def idle(self) -> bool:
@@ -47,10 +51,10 @@ class Links:
         if not self.is_ready(destination, now):
             return None
         self._correlation += 1
-        self._out[destination] = (
-            self._correlation,
-            now + self._config.request_timeout_ms * _MS,
-        )
+        deadline = now + self._config.request_timeout_ms * _MS
+        self._out[destination] = (self._correlation, deadline)
+        if self._next is not None and deadline < self._next:
+            self._next = deadline
         return self._correlation
 
     def close(self, destination: int, correlation: int) -> bool:
@@ -59,17 +63,20 @@ class Links:
         if slot is None or slot[0] != correlation:
             return False
         del self._out[destination]
+        self._next = None
         return True
 
     def succeeded(self, destination: int) -> None:
         """Note a usable answer: the back-off ends."""
         self._failures.pop(destination, None)
-        self._backoff.pop(destination, None)
+        if self._backoff.pop(destination, None) is not None:
+            self._next = None
 
     def refused(self, destination: int, now: int) -> None:
         """Note an unsuccessful answer: wait the retry back-off."""
         self._failures.pop(destination, None)
         self._backoff[destination] = now + self._config.retry_backoff_ms * _MS
+        self._next = None
 
     def failed(self, destination: int, now: int) -> None:
         """Note a transport failure: wait the reconnect back-off, doubling up to its bound."""
@@ -80,9 +87,13 @@ class Links:
             config.reconnect_backoff_ms << min(failures, 10), config.reconnect_backoff_max_ms
         )
         self._backoff[destination] = now + wait * _MS
+        self._next = None
 
     def expire(self, now: int) -> None:
         """Free slots whose answer is overdue (a transport failure) and end back-offs."""
+        if self.next_event() > now:
+            return
+        self._next = None
         for destination, (_, deadline) in list(self._out.items()):
             if deadline <= now:
                 del self._out[destination]
@@ -97,9 +108,14 @@ class Links:
 
     def next_event(self) -> int:
         """Return when the next slot or back-off runs out; a fact of the state, not of now."""
-        wake = NEVER
-        for _, deadline in self._out.values():
-            wake = min(wake, deadline)
-        for until in self._backoff.values():
-            wake = min(wake, until)
+        wake = self._next
+        if wake is None:
+            wake = NEVER
+            for _, deadline in self._out.values():
+                if deadline < wake:
+                    wake = deadline
+            for until in self._backoff.values():
+                if until < wake:
+                    wake = until
+            self._next = wake
         return wake

@@ -69,6 +69,8 @@ class Member:
         """Remember who votes now, and whether this node does."""
         self.voters = self.history.latest.ids
         self.is_voter = self.history.latest.has(self.node_id, self.config.directory_id)
+        self.other_voters = [v for v in self.voters if v != self.node_id]
+        """All voters but this node."""
 
     def read_control(self, batch: bytes) -> bool:
         """Take voter sets and kraft.version from a control batch; True if it holds any."""
@@ -145,14 +147,9 @@ class Member:
         state = self.state
         if isinstance(state, Leader):
             return self.config.listener or self.voter_set.endpoint(self.node_id)
-        if isinstance(state, Follower | Prospective) and state.leader_endpoint is not None:
+        if isinstance(state, (Follower, Prospective)) and state.leader_endpoint is not None:
             return state.leader_endpoint
         return self.voter_set.endpoint(state.leader_id)
-
-    @property
-    def other_voters(self) -> list[int]:
-        """All voters but this node."""
-        return [v for v in self.voters if v != self.node_id]
 
     def trace(self, kind: str, detail: dict[str, Any] | None = None) -> None:
         """Tell the world of a transition that has just happened."""

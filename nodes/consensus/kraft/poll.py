@@ -37,9 +37,10 @@ PROBE_INTERVAL_MS: Final = 100
 
 def poll(replica: Replica) -> None:
     """Do everything that is due at ``replica.now``; idempotent at one instant."""
-    replica.links.expire(replica.now)
-    if replica.now >= replica.clean_at:
-        replica.clean_at = replica.now + replica.config.clean_interval_ms * _MS
+    now = replica.now
+    replica.links.expire(now)
+    if now >= replica.clean_at:
+        replica.clean_at = now + replica.config.clean_interval_ms * _MS
         snapshots.clean(replica)
     if replica.shutting_down:
         replica.maybe_finish_shutdown()
@@ -61,21 +62,26 @@ def poll(replica: Replica) -> None:
 def deadline(replica: Replica) -> int:
     """Return when :func:`poll` is next needed, microseconds."""
     state = replica.state
-    wake = min(replica.links.next_event(), replica.clean_at)
-    if replica.probe_at > replica.now:
-        wake = min(wake, replica.probe_at)
+    now = replica.now
+    links = replica.links
+    wake = links.next_event()
+    if replica.clean_at < wake:
+        wake = replica.clean_at
+    if now < replica.probe_at < wake:
+        wake = replica.probe_at
     if isinstance(state, Leader):
         wake = min(wake, state.check_quorum_deadline, state.drain_at, replica.parked.next_deadline)
         if state.change is not None:
             wake = min(wake, state.change.deadline)
         period = replica.config.fetch_timeout_ms * _MS // 2
         for voter in replica.other_voters:
-            if replica.links.is_open(voter):
-                wake = min(wake, _begin_due(state, voter, period))
+            due = _begin_due(state, voter, period)
+            if due < wake and links.is_open(voter):
+                wake = due
         return wake
-    if replica.join_at > replica.now and _wants_to_tell(replica, state):
-        wake = min(wake, replica.join_at)
-    return min(wake, state.deadline)
+    if now < replica.join_at < wake and _wants_to_tell(replica, state):
+        wake = replica.join_at
+    return wake if wake < state.deadline else state.deadline
 
 
 def _leader(replica: Replica, leader: Leader) -> None:
@@ -89,7 +95,8 @@ def _leader(replica: Replica, leader: Leader) -> None:
         replica.drain(leader)
     replica.parked.expire(replica)
     membership.expire(replica, leader)
-    leader.forget_silent_observers(now - OBSERVER_SESSION_US)
+    if leader.observers:
+        leader.forget_silent_observers(now - OBSERVER_SESSION_US)
     period = replica.config.fetch_timeout_ms * _MS // 2
     for voter in replica.other_voters:
         if now >= _begin_due(leader, voter, period):
@@ -107,7 +114,9 @@ def _leader(replica: Replica, leader: Leader) -> None:
 
 def _begin_due(leader: Leader, voter: int, period: int) -> int:
     progress = leader.voters[voter]
-    heard = max(progress.last_fetch, progress.last_begin)
+    heard = progress.last_fetch
+    if progress.last_begin > heard:
+        heard = progress.last_begin
     return heard + period if heard >= 0 else 0
 
 
