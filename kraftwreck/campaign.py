@@ -42,7 +42,7 @@ ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 """Checkers of every run, besides those its workload names."""
 
 
-FAULTS = ("partition", "kill", "pause", "membership", "power")
+FAULTS = ("partition", "kill", "pause", "membership", "power", "network", "clock", "disk")
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
