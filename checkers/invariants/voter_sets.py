@@ -151,9 +151,11 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
     fetched: dict[tuple[int, int, int, str], int] = {}
     for message in evidence.of("Fetch"):
         asked, answer = message.request, message.response
-        if asked is None or answer is None or answer.error or answer.partition_error:
+        if asked is None:
             continue
-        if answer.diverging_epoch < 0 and answer.snapshot_end < 0:
+        # Real nodes record what they are asked and not what they answer: being asked must do.
+        served = answer is None or not (answer.error or answer.partition_error)
+        if served and (answer is None or (answer.diverging_epoch < 0 and answer.snapshot_end < 0)):
             key = (
                 message.replier,
                 asked.current_leader_epoch,

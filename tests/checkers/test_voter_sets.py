@@ -109,6 +109,17 @@ def test_i32_a_stranger_becomes_a_voter(
     assert "I32" in broken(make_run(None, quorum, capture=Capture()))
 
 
+def test_i32_of_real_nodes_it_is_known_only_that_they_were_asked(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2], 0)
+    request = FetchRequest("c", 3, directory(3), 500, 1 << 20, 1, 0, 0, -1)
+    capture.request(int(quorum.time * SECOND), 1, request)
+    change(quorum, [1, 2, 3], says=[1, 2, 3])
+    assert "I32" not in broken(make_run(None, quorum, capture=capture))
+
+
 def test_c17_an_operator_is_told_too_early(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
