@@ -26,8 +26,9 @@ from nemesis.case import Case, Size, explicit, operations_of
 from nemesis.case_file import Expected, SavedCase, read_case, write_case
 from nemesis.shrink import shrink
 
-PASSES, FAILED, BAD_ARGUMENTS = 2, 255, 254
+PASSES, INTERRUPTED, BAD_ARGUMENTS = 2, 130, 254
 _TOLD_S = 1.0
+_SILENT_S = 10.0
 
 Say = Callable[[str], None]
 
@@ -52,13 +53,17 @@ def shrink_case(
     Raises :class:`PassesError`.
     """
     begun = time.process_time()
-    shown = 0.0
+    shown = time.monotonic()
     run, expected = first_failure(saved.case, saved.failure, wanted)
     limit_s = limit_for(run)
     say(f"shrinking {expected}: {saved.case.size}")
     say(f"  {expected.explanation}")
 
     def fails(case: Case) -> bool:
+        nonlocal shown
+        if time.monotonic() - shown >= _SILENT_S:
+            shown = time.monotonic()
+            say(f"  … {time.process_time() - begun:.0f} of {budget_s:g} CPU s")
         try:
             return run_case(case, checker=expected.checker, limit_s=limit_s).shows(expected)
         except Exception:
@@ -165,6 +170,8 @@ def shrink_anywhere(
             with suppress(KeyboardInterrupt):
                 out, _ = child.communicate()
                 break
+        if child.returncode == INTERRUPTED:
+            raise KeyboardInterrupt
         if child.returncode == PASSES:
             raise PassesError(out.strip())
         if child.returncode != 0:
@@ -202,6 +209,8 @@ def cli(given: Path, result: Path, budget: float, wanted: str | None) -> None:
         write_case(
             result, shrink_case(saved, budget, lambda line: click.echo(line, err=True), wanted)
         )
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)  # The search had not begun: there is no best so far.
     except PassesError as passes:
         click.echo(str(passes))
         sys.exit(PASSES)
