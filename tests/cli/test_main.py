@@ -44,7 +44,10 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "--frob"], "No such option"),
         (["run", "zab"], "unknown system 'zab'; known systems: kraft"),
         (["run", "-w", "bank"], "unknown workload 'bank'; known workloads: leader, metadata"),
-        (["run", "-n", "fire"], "unknown fault 'fire'; known faults: kill, membership, partition"),
+        (
+            ["run", "-n", "fire"],
+            "unknown fault 'fire'; known faults: clock, disk, kill, membership",
+        ),
         (["run", "-t", "0"], "Invalid value for '-t'"),
         (["run", "--nodes", "0"], "Invalid value for '--nodes'"),
         (["run", "--rate", "x"], "Invalid value for '--rate'"),

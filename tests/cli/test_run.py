@@ -127,7 +127,7 @@ def test_patched_node_code_runs_and_ours_stays_as_it_is(kraftwreck: Any, tmp_pat
     patch = tmp_path / "harmless.patch"
     patch.write_text(HARMLESS)
     ended = kraftwreck(
-        "run", "-c", "sim", "-t", 5, "--seed", 1, "--patch", patch, "--store", tmp_path, "--json"
+        "run", "-c", "sim", "-t", 10, "--seed", 1, "--patch", patch, "--store", tmp_path, "--json"
     )
     assert ended.code == 0, ended.err
     assert f"--patch {patch}" in json.loads(ended.out)["repeat"]

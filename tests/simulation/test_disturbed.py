@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from histories.disturbance import Disturbance
+from kraftwreck.campaign import Campaign, run_seed
 from nodes.consensus.kraft.messages import EndQuorumEpochRequest
 from simulation.disturbed import LATEST, RETRANSMISSION, Disturbances, Fate, api_of
 from simulation.knobs import Knobs
@@ -159,3 +160,14 @@ def test_clients_are_never_disturbed(toys: MakeToys) -> None:
     got = made.ask("n2")
     made.world.run(10 * MS)
     assert got == [("ok", {"from": 2}, None)]
+
+
+# --- whole runs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [3, 6, 8])
+def test_a_cluster_survives_disturbed_networks_and_clocks_and_repeats_itself(seed: int) -> None:
+    campaign = Campaign(faults=("network", "clock", "kill"), time_limit_s=12)
+    tested = run_seed(campaign, seed, keep=False)
+    assert (tested.found, tested.unknown) == ([], [])
+    assert run_seed(campaign, seed, keep=False).digest == tested.digest
