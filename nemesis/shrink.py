@@ -197,8 +197,25 @@ def _fewer_nodes(search: _Search) -> None:
         if search.attempt(_with_nodes(search.best, search.best.nodes, brokers)):
             break
     for nodes in range(FEWEST_NODES, search.best.nodes):
-        if search.attempt(_with_nodes(search.best, nodes, search.best.knobs.brokers)):
+        brokers = search.best.knobs.brokers
+        if search.attempt(_with_nodes(search.best, nodes, brokers)):
             break
+        if search.attempt(_with_nodes(_moved_down(search.best, nodes), nodes, brokers)):
+            break
+
+
+def _moved_down(case: Case, nodes: int) -> Case:
+    """Return ``case`` with what happens to controllers beyond ``nodes`` happening to others,
+    to which nothing happens so far."""
+    hit = {target for fault in case.schedule for target in fault.targets}
+    going = [f"n{i}" for i in range(nodes + 1, case.nodes + 1) if f"n{i}" in hit]
+    free = [f"n{i}" for i in range(1, nodes + 1) if f"n{i}" not in hit]
+    names = dict(zip(going, free, strict=False))
+    schedule = (
+        msgspec.structs.replace(fault, targets=tuple(names.get(t, t) for t in fault.targets))
+        for fault in case.schedule
+    )
+    return replaced(case, schedule=tuple(schedule))
 
 
 def _with_nodes(case: Case, nodes: int, brokers: int) -> Case:

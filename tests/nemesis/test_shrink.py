@@ -229,3 +229,9 @@ def test_nothing_waits_longer_than_it_must() -> None:
     case = shrink(start, fails).case
     assert [f.at for f in case.schedule] == [0, SECOND]
     assert case.time_limit_s == 2.0
+
+
+def test_faults_of_the_last_nodes_may_hit_others_instead() -> None:
+    start = replaced(case_of(), schedule=(fault(1), fault(4)))  # n2 and n5
+    case = shrink(start, lambda case: len(case.schedule) == 2).case
+    assert (case.nodes, [f.targets for f in case.schedule]) == (3, [("n2",), ("n1",)])
