@@ -32,6 +32,7 @@ class NodeTrack:
         "epochs",
         "gap",
         "given",
+        "gone",
         "hw",
         "id",
         "incarnation",
@@ -103,6 +104,9 @@ class NodeTrack:
         """The directory id of the disk, as the last start told it; None if it did not."""
         self.wiped = False
         """Whether the disk was ever replaced by an empty one."""
+        self.gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = {}
+        """Per directory id of a disk that was replaced: the (base, epoch) of the batches it
+        held, and the offsets it may have held untold."""
         self.given: dict[tuple[str | None, int], int] = {}
         """Per (directory, epoch), whom the node voted for: wiped disks included."""
         self.voters: dict[int, str] = {}
@@ -126,6 +130,8 @@ class NodeTrack:
     def wipe(self) -> None:
         """The disk is a new, empty one: the node is another replica and has promised nothing."""
         self.wiped = True
+        held = set(zip(self.bases, self.epochs, strict=True))
+        self.gone[self.directory] = held, list(self.unseen)
         self.votes = {}
         self.jumps = []
         self.settled = set()
@@ -189,6 +195,18 @@ class NodeTrack:
         wanted = voters.get(self.id)
         return wanted is not None and (
             wanted == NO_DIRECTORY or self.directory is None or wanted == self.directory
+        )
+
+    def voted_with(self, voters: dict[int, str], base: int, epoch: int, last: int) -> bool:
+        """Say whether one of ``voters`` is a disk of this node that was replaced, and held the
+        batch: what it acknowledged before counts."""
+        wanted = voters.get(self.id)
+        if wanted is None:
+            return False
+        return any(
+            (base, epoch) in held or any(begin <= last < end for begin, end in unseen)
+            for directory, (held, unseen) in self.gone.items()
+            if wanted in (NO_DIRECTORY, directory)
         )
 
     def may_hold(self, offset: int) -> bool:

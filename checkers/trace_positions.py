@@ -244,7 +244,8 @@ class Positions:
         count = sum(
             1
             for t in self.tracks.values()
-            if (holders & t.bit or t.may_hold(last)) and (not voters or t.is_one_of(voters))
+            if ((holders & t.bit or t.may_hold(last)) and (not voters or t.is_one_of(voters)))
+            or t.voted_with(voters, base, epoch, last)
         )
         if count < needed:
             self.findings.add(

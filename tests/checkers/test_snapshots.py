@@ -305,6 +305,24 @@ def test_i11_a_majority_of_the_voters_in_force(quorum: Any, make_run: Callable[.
     assert broken(make_run(None, quorum, images=[])) == {"I11"}
 
 
+@pytest.mark.parametrize(("copied", "expected"), [(True, set()), (False, {"I11"})])
+def test_i11_a_disk_counts_that_was_replaced_later(
+    quorum: Any, make_run: Callable[..., Any], copied: bool, expected: set[str]
+) -> None:
+    """n2 acknowledged the batch, and lost its disk before the leader told of the commit."""
+    quorum.start("n2")
+    quorum.events[-1].detail["directory"] = DIRECTORIES[2]
+    quorum.elect("n1", 1)
+    tell(quorum, "n1", -1, 1, 2, 3)
+    if copied:
+        quorum.copy("n1", "n2")
+    quorum.at["n2"].update(epoch=0, voted=-1, leo=0)
+    quorum.start("n2")
+    quorum.events[-1].detail["directory"] = "f" * 32
+    quorum.commit("n1")
+    assert broken(make_run(None, quorum, images=[])) == expected
+
+
 def test_l6_a_change_of_voters_that_never_ends(topics: Any, make_run: Callable[..., Any]) -> None:
     tell(topics, "n1", 0, 1, 2)
     topics.append("n1", 1)
