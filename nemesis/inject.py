@@ -10,16 +10,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from harness.environment import ClockSetting, Environment, Grudge
+from harness.environment import ClockSetting, Environment
 from harness.voter_changes import VoterChange
-from histories.disturbance import Disturbance
 from histories.fault import Fault, FaultEvent
+from nemesis.active import Active
 from nemesis.clocks import ClockShape, together
 from nemesis.disks import DiskShape
 from nemesis.membership import MembershipShape
@@ -27,17 +27,6 @@ from nemesis.network import NetworkShape
 from nemesis.partitions import union
 from nemesis.registry import Family, families, of_brokers
 from nodes.draw import draw
-
-
-@dataclass(slots=True, eq=False)
-class _Active:
-    fault: Fault
-    family: Family
-    targets: tuple[str, ...]
-    grudge: Grudge
-    disturbances: list[Disturbance] = field(default_factory=list)
-    clock: ClockSetting | None = None
-    errors: list[str] = field(default_factory=list)
 
 
 class Injector:
@@ -51,7 +40,7 @@ class Injector:
         self._env = env
         self._clock = clock
         self._lock = threading.RLock()
-        self._active: dict[int, _Active] = {}
+        self._active: dict[int, Active] = {}
         self._down: set[str] = set()
         self._stopped: set[str] = set()
         self._rising: set[str] = set()
@@ -76,7 +65,7 @@ class Injector:
             among = nodes
             if of_brokers(family.shapes.get(fault.shape)):
                 among = tuple(node for node in nodes if node not in self._env.controllers)
-            entry = _Active(fault, family, fault.targets, {})
+            entry = Active(fault, family, fault.targets, {})
             detail: dict[str, Any] = {}
             evidence: dict[str, Any] = {}
             try:
@@ -121,7 +110,7 @@ class Injector:
                 self._apply_grudges(entry, evidence)
             elif entry.family.action == "disk":
                 self._mend_disks(entry, detail, evidence)
-            if _keeps_down(entry) or _keeps_paused(entry):
+            if entry.keeps_down or entry.keeps_paused:
                 held = self._held_by(entry, detail)
         if held:
             self._relieve(entry, held, evidence)
@@ -144,7 +133,7 @@ class Injector:
 
     # --- doing it -------------------------------------------------------------------------
 
-    def _apply_grudges(self, entry: _Active, evidence: dict[str, Any]) -> None:
+    def _apply_grudges(self, entry: Active, evidence: dict[str, Any]) -> None:
         """Make the network what the active partitions ask for."""
         grudges = [a.grudge for a in self._active.values() if a.grudge]
         stopping = entry not in self._active.values()
@@ -158,7 +147,7 @@ class Injector:
             into = evidence if not stopping else evidence.setdefault("remaining", {})
             self._call(entry, "drop", partial(self._env.drop, wanted), into)
 
-    def _strike(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
+    def _strike(self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
         action = entry.family.action
         kill = action != "pause"
         end = self._env.cut_power if action == "power" else self._env.kill
@@ -176,14 +165,14 @@ class Injector:
                 struck.append(node)
         self._each(entry, struck, end if kill else self._env.pause, evidence)
 
-    def _held_by(self, entry: _Active, detail: dict[str, Any]) -> list[str]:
+    def _held_by(self, entry: Active, detail: dict[str, Any]) -> list[str]:
         """Return the nodes that nothing but this fault, which ends, keeps down or paused."""
         kill = entry.family.action != "pause"
         affected = self._down if kill else self._stopped
         wanted_elsewhere = {
             node
             for other in self._active.values()
-            if other is not entry and (_keeps_down(other) if kill else _keeps_paused(other))
+            if other is not entry and (other.keeps_down if kill else other.keeps_paused)
             for node in other.targets
         }
         held = []
@@ -199,7 +188,7 @@ class Injector:
         self._rising.update(held)
         return held
 
-    def _relieve(self, entry: _Active, held: Sequence[str], evidence: dict[str, Any]) -> None:
+    def _relieve(self, entry: Active, held: Sequence[str], evidence: dict[str, Any]) -> None:
         """Start or resume ``held``, without the lock: they count as down until they are up."""
         kill = entry.family.action != "pause"
         relieved = self._each(entry, held, self._env.start if kill else self._env.resume, evidence)
@@ -210,7 +199,7 @@ class Injector:
     # --- messages and clocks ------------------------------------------------------------
 
     def _start_disturbing(
-        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+        self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]
     ) -> None:
         shape = entry.family.shapes[entry.fault.shape]
         assert isinstance(shape, NetworkShape)
@@ -220,7 +209,7 @@ class Injector:
         detail["disturbances"] = msgspec.to_builtins(entry.disturbances)
         self._disturb(entry, evidence)
 
-    def _disturb(self, entry: _Active, evidence: dict[str, Any]) -> None:
+    def _disturb(self, entry: Active, evidence: dict[str, Any]) -> None:
         """Let messages suffer what all active faults ask for."""
         wanted = [each for a in self._active.values() for each in a.disturbances]
         self._disturbed = True
@@ -228,7 +217,7 @@ class Injector:
             self._disturbed = bool(wanted)
 
     def _start_skewing(
-        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+        self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]
     ) -> None:
         shape = entry.family.shapes[entry.fault.shape]
         assert isinstance(shape, ClockShape)
@@ -236,7 +225,7 @@ class Injector:
         detail["clock"] = asdict(entry.clock)
         self._set_clocks(entry, entry.targets, evidence)
 
-    def _set_clocks(self, entry: _Active, nodes: Sequence[str], evidence: dict[str, Any]) -> None:
+    def _set_clocks(self, entry: Active, nodes: Sequence[str], evidence: dict[str, Any]) -> None:
         """Set the clocks of ``nodes`` to what all active faults ask for."""
         active = [a for a in self._active.values() if a.clock is not None]
         for node in nodes:
@@ -249,9 +238,7 @@ class Injector:
 
     # --- disks ----------------------------------------------------------------------------
 
-    def _break_disks(
-        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
-    ) -> None:
+    def _break_disks(self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
         """Let disks be in trouble, each in one trouble only; damage one, of a node that ran."""
         shape = entry.family.shapes[entry.fault.shape]
         assert isinstance(shape, DiskShape)
@@ -263,7 +250,7 @@ class Injector:
             if node in broken:
                 detail.setdefault("skipped", {})[node] = "its disk is in trouble already"
             elif shape.fault == "flip" and (
-                node in self._down | self._stopped or any(map(_keeps_down, others))
+                node in self._down | self._stopped or any(other.keeps_down for other in others)
             ):
                 detail.setdefault("skipped", {})[node] = "it is held, or another disk is damaged"
             else:
@@ -283,10 +270,10 @@ class Injector:
             if started and "refused" not in evidence[node]:
                 self._down.discard(node)
 
-    def _mend_disks(self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
+    def _mend_disks(self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]) -> None:
         """Mend disks; replace a machine whose disk is still damaged, where voters can change."""
         for node in entry.targets:
-            if _keeps_down(entry) and self._env.disk_damaged(node):
+            if entry.keeps_down and self._env.disk_damaged(node):
                 why = self._no_change(entry)
                 if why is None and node in self._env.controllers:
                     again = partial(self._env.change_voters, [VoterChange("add", node)])
@@ -295,13 +282,13 @@ class Injector:
                     continue
                 detail["put right"] = why or "it is no controller"
             self._call(entry, node, partial(self._env.mend_disk, node), evidence)
-            if not _keeps_down(entry) and node not in self._down:  # It may have died of it.
+            if not entry.keeps_down and node not in self._down:  # It may have died of it.
                 self._call(entry, node, partial(self._env.start, node), evidence)
 
     # --- voters ---------------------------------------------------------------------------
 
     def _change_members(
-        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+        self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]
     ) -> None:
         """Take votes away, or a machine; not while an earlier change is not complete.
 
@@ -328,7 +315,7 @@ class Injector:
             ask = partial(self._env.change_voters, changes)
             self._call(entry, "voters", ask, evidence)
 
-    def _no_change(self, entry: _Active) -> str | None:
+    def _no_change(self, entry: Active) -> str | None:
         """Return why voters cannot be changed now, None if they can."""
         if not self._env.dynamic_quorum:
             return "the quorum is static"
@@ -342,7 +329,7 @@ class Injector:
         return "an earlier change is not complete" if changes["open"] else None
 
     def _restore_members(
-        self, entry: _Active, detail: dict[str, Any], evidence: dict[str, Any]
+        self, entry: Active, detail: dict[str, Any], evidence: dict[str, Any]
     ) -> None:
         """Let the targets vote again."""
         shape = entry.family.shapes[entry.fault.shape]
@@ -360,7 +347,7 @@ class Injector:
         begun = self._clock()
         held = tuple(sorted(self._down | self._stopped | self._skewed))
         fault = Fault(at=begun, kind="heal", shape="rest", duration=0, draw=0)
-        entry = _Active(fault, Family("heal", "", "cut", {}), held, {})
+        entry = Active(fault, Family("heal", "", "cut", {}), held, {})
         evidence: dict[str, Any] = {}
         if self._cut and self._call(entry, "heal", self._env.heal, evidence):
             self._cut = False
@@ -373,7 +360,7 @@ class Injector:
 
     def _each(
         self,
-        entry: _Active,
+        entry: Active,
         nodes: Sequence[str],
         action: Callable[[str], dict[str, Any]],
         evidence: dict[str, Any],
@@ -392,7 +379,7 @@ class Injector:
 
     def _call(
         self,
-        entry: _Active,
+        entry: Active,
         what: str,
         action: Callable[[], dict[str, Any]],
         evidence: dict[str, Any],
@@ -413,7 +400,7 @@ class Injector:
     def _event(
         self,
         number: int,
-        entry: _Active,
+        entry: Active,
         phase: str,
         begun: int,
         detail: dict[str, Any],
@@ -431,19 +418,6 @@ class Injector:
             evidence=evidence,
             error="; ".join(entry.errors) or None,
         )
-
-
-def _keeps_down(active: _Active) -> bool:
-    shape = active.family.shapes.get(active.fault.shape)
-    if isinstance(shape, MembershipShape):
-        return shape.start == "wipe"
-    if isinstance(shape, DiskShape):
-        return shape.fault == "flip"
-    return active.family.action in ("kill", "power")
-
-
-def _keeps_paused(active: _Active) -> bool:
-    return active.family.action == "pause"
 
 
 def _line(error: Exception) -> str:

@@ -1,0 +1,40 @@
+"""A fault in force: what it was drawn to be, and what went wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.environment import ClockSetting, Grudge
+from histories.disturbance import Disturbance
+from histories.fault import Fault
+from nemesis.disks import DiskShape
+from nemesis.membership import MembershipShape
+from nemesis.registry import Family
+
+
+@dataclass(slots=True, eq=False)
+class Active:
+    """``fault`` of ``family``; ``errors`` are lines about the phase under way."""
+
+    fault: Fault
+    family: Family
+    targets: tuple[str, ...]
+    grudge: Grudge
+    disturbances: list[Disturbance] = field(default_factory=list)
+    clock: ClockSetting | None = None
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def keeps_down(self) -> bool:
+        """Whether its targets are to stay down as long as it is in force."""
+        shape = self.family.shapes.get(self.fault.shape)
+        if isinstance(shape, MembershipShape):
+            return shape.start == "wipe"
+        if isinstance(shape, DiskShape):
+            return shape.fault == "flip"
+        return self.family.action in ("kill", "power")
+
+    @property
+    def keeps_paused(self) -> bool:
+        """Whether its targets are to stay paused as long as it is in force."""
+        return self.family.action == "pause"
