@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from checkers.clocks import node_clocks
+from harness.options import RunOptions
+from harness.simulated import SimResult, simulate
+from histories.fault import Fault
+from kraftwreck.campaign import judge, make_injector
+from nemesis.clocks import CLOCKS
 from simulation.clocks import WALL_START, Clock
+from simulation.knobs import Knobs
+from workloads.registry import find
 
 SECOND = 1_000_000
 MS = 1_000
+NS = 1_000_000_000
 DAY = 86_400 * SECOND
 RIGHT = {"wall_us": 0, "strobe_us": 0, "rate_ppm": 0}
 MakeToys = Callable[..., Any]
@@ -116,3 +124,45 @@ def test_skewed_clocks_are_part_of_the_digest(toys: MakeToys) -> None:
 def test_no_clock_stands_still() -> None:
     with pytest.raises(ValueError, match="ppm"):
         Clock(0, 0).set(0, 0, 0, -1_000_000)
+
+
+# --- whole runs ---------------------------------------------------------------------------
+
+
+def simulated(*schedule: Fault) -> SimResult:
+    options = RunOptions(seed=1, time_limit_s=10, rate=10, cluster="sim", nodes=3)
+    killed = Fault(at=2 * NS, kind="kill", shape="leader", duration=3 * NS, draw=1)
+    return simulate(options, find("metadata"), (*schedule, killed), make_injector, knobs=Knobs())
+
+
+def skewed(shape: str, *nodes: str, draw: int = 5) -> Fault:
+    return Fault(at=NS, kind="clock", shape=shape, duration=7 * NS, draw=draw, targets=nodes)
+
+
+def told(result: SimResult) -> list[tuple[object, ...]]:
+    return [
+        (e.node, e.mono, e.kind, e.state, e.epoch, e.leader, e.voted, e.leo, e.hw)
+        for e in result.events
+    ]
+
+
+@pytest.mark.parametrize("shape", ["jump", "strobe"])
+def test_no_transition_hangs_on_the_wall_clock(shape: str) -> None:
+    right, wrong = simulated(), simulated(skewed(shape, "n1", "n2", "n3"))
+    assert wrong.failures == []
+    assert told(right) == told(wrong)
+    assert [e.wall for e in right.events] != [e.wall for e in wrong.events]
+
+
+def test_a_leader_whose_clock_is_slow_may_take_longer_by_the_clocks_of_others() -> None:
+    slow = next(draw for draw in range(99) if CLOCKS["drift"].setting(draw).rate_ppm == -500_000)
+    cut = Fault(at=2 * NS, kind="partition", shape="leader", duration=8 * NS, draw=1)
+    options = RunOptions(seed=1, time_limit_s=12, rate=10, cluster="sim", nodes=3)
+    drift = skewed("drift", "n1", "n2", "n3", draw=slow)
+    result = simulate(options, find("metadata"), [drift, cut], make_injector, knobs=Knobs())
+    assert result.failures == []
+    clocks = node_clocks(result.test)
+    resigned = next(e for e in result.events if e.kind == "resign")
+    late = clocks[resigned.node].time(resigned.mono) - 2 * SECOND
+    assert 5 * SECOND < late < 7 * SECOND, "3 s of its own time are 6 s"
+    assert judge(result, find("metadata")).checkers["epochs"].valid is True
