@@ -27,6 +27,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "power": ("one", "minority", "majority", "leader", "all"),
     "disturb": ("slow", "lossy", "duplicate", "reorder"),
     "clock": ("jump", "strobe"),
+    "disk": ("flip", "flip-leader"),
 }
 """Jepsen's choices by action, under the names the shapes have here. A family that acts
 otherwise (membership, as Jepsen's tests of systems that have it) draws from all its shapes."""
