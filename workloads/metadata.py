@@ -21,7 +21,7 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
-from workloads.probes import PREFIX
+from workloads.probes import PREFIX, note_partitions
 
 CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6
@@ -117,6 +117,7 @@ def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         return refused_by_node(client, int(bad["error_code"]), node, write=False)
     names = sorted(topic["name"] for topic in topics if not topic["name"].startswith(PREFIX))
     client.memory["topics"] = names
+    note_partitions(client, topics)
     client.memory["brokers"] = sorted(broker["node_id"] for broker in answer.body["brokers"])
     return Completion("ok", names, node=node)
 

@@ -54,6 +54,12 @@ _OF_BROKERS: Final = (
     ("message.max.bytes", ("1000000", "0", "-1")),
     ("log.retention.bytes", ("-1", "5000", "-2")),
     ("background.threads", ("4", "1", "0")),
+    ("compression.type", ("gzip", "zstd", "middle-out")),
+    ("log.cleaner.min.cleanable.ratio", ("0.75", "1", "-1")),
+    ("log.cleanup.policy", ("compact", "delete,compact", "rot")),
+    ("log.flush.interval.messages", ("7", "1", "0")),
+    ("log.preallocate", ("true", "false", "perhaps")),
+    ("log.segment.bytes", ("1048576", "2097152", "1")),
 )
 
 
@@ -147,6 +153,16 @@ def _known(name: str, choose: Choose, client: ClientState, *, own: bool = False)
 def _brokers(client: ClientState) -> list[int]:
     """Return the brokers the client has heard of, of late."""
     return list(client.memory.get("brokers", ()))
+
+
+def note_partitions(client: ClientState, topics: list[Body]) -> None:
+    """Remember of an answer to Metadata which partitions another than their first replica leads."""
+    client.memory["odd"] = [
+        (topic["name"], part["partition_index"])
+        for topic in topics
+        for part in topic["partitions"]
+        if part["leader_id"] not in (-1, *part["replica_nodes"][:1])
+    ][-_REMEMBERED:]
 
 
 def _settings(choose: Choose, table: Any, count: int) -> list[Body]:
@@ -247,6 +263,9 @@ def _delete(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> 
 def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     known, brokers = _known(name, choose, client), _brokers(client)
     count = 1 + choose(7, "count")
+    moved: list[str] = client.memory.get("moved", [])
+    if moved and choose(2, "moved"):
+        known, count = moved[choose(len(moved), "which")], 6 + choose(4, "count")
     assignments = None
     if brokers and choose(2, "manual"):
         assignments = [
@@ -311,9 +330,11 @@ def _replace(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 def _elect(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     partitions = sorted({0, choose(9, "partition")})
     topic = {"topic": _known(name, choose, client), "partitions": partitions}
-    kind = (0, 0, 0, 1, 7)[choose(5, "type")]
-    if kind == 1:
-        kind = 0  # Records of topics of probes need not be lost to find anything.
+    kind = (0, 0, 0, 0, 7)[choose(5, "type")]
+    odd: list[tuple[str, int]] = client.memory.get("odd", [])
+    if odd and choose(4, "odd"):
+        which, number = odd[choose(len(odd), "which")]
+        topic = {"topic": which, "partitions": [number]}
     body = {"election_type": kind, "topic_partitions": [topic], "timeout_ms": timeout_ms}
     return "ElectLeaders", 2, body
 
@@ -335,10 +356,12 @@ def _reassign(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         "partition_index": choose(3, "partition"),
         "replicas": targets[choose(len(targets), "target")],
     }
+    which = _known(name, choose, client)
+    client.memory["moved"] = [*client.memory.get("moved", [])[-2:], which]
     body = {
         "timeout_ms": timeout_ms,
         "allow_replication_factor_change": choose(3, "resize") > 0,
-        "topics": [{"name": _known(name, choose, client), "partitions": [part]}],
+        "topics": [{"name": which, "partitions": [part]}],
     }
     return "AlterPartitionReassignments", 1, body
 

@@ -54,6 +54,11 @@ TOPIC_RULES: Final = {
 }
 BROKER_RULES: Final = {
     "background.threads": Rule("int", "10", 1, _INT),
+    "compression.type": TOPIC_RULES["compression.type"],
+    "log.cleaner.min.cleanable.ratio": Rule("float", "0.5", 0, 1),
+    "log.cleanup.policy": TOPIC_RULES["cleanup.policy"],
+    "log.flush.interval.messages": Rule("int", str(_LONG), 1),
+    "log.preallocate": Rule("bool", "false"),
     "log.retention.bytes": Rule("int", "-1", -1),
     "log.segment.bytes": Rule("int", "1073741824", 1_048_576, _INT),
     "message.max.bytes": Rule("int", "1048588", 0, _INT),

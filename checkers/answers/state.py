@@ -167,11 +167,12 @@ class StateHistory:
 class State:
     """The metadata in one state."""
 
-    __slots__ = ("_history", "end")
+    __slots__ = ("_brokers", "_history", "end")
 
     def __init__(self, history: StateHistory, end: int) -> None:
         self._history = history
         self.end = end
+        self._brokers: dict[int, Broker] | None = None
 
     def topic(self, name: str) -> bytes | None:
         """Return the id of a topic, None if there is none."""
@@ -219,8 +220,10 @@ class State:
 
     def brokers(self) -> dict[int, Broker]:
         """Return all registrations by id, in order."""
-        found = {i: v.at(self.end) for i, v in sorted(self._history.brokers.items())}
-        return {i: broker for i, broker in found.items() if broker is not None}
+        if self._brokers is None:
+            found = ((i, v.at(self.end)) for i, v in sorted(self._history.brokers.items()))
+            self._brokers = {i: broker for i, broker in found if broker is not None}
+        return self._brokers
 
     def level(self, feature: str) -> int:
         """Return the finalized level of a feature, 0 if there is none."""

@@ -277,10 +277,8 @@ class _Judge:
                 )
                 code = part["error_code"]
                 code = errors.NONE if code == errors.NEW_LEADER_ELECTED else code
-                what = f"an ISR of {topic_id.hex()}-{number}"
-                if code != errors.NONE:
-                    self._judge(exchange, what, code, codes)
-                elif part["error_code"] == errors.NONE:
+                self._judge(exchange, f"an ISR of {topic_id.hex()}-{number}", code, codes)
+                if part["error_code"] == errors.NONE:
                     wrong = effects.proposed(self._history, topic_id, proposal, part)
                     self._done(exchange, wrong)
 

@@ -119,6 +119,7 @@ def test_placement_by_racks_fenced_brokers_last_and_leaders_in_turns(
         assert broker is not None
         fenced = broker_id == 1
         versions.put(history.reach, broker._replace(rack=racks[broker_id], fenced=fenced))
+    state = State(history, history.reach)
     assert fault(state, [[2, 3]]) is None
     assert "only racks ['a']" in (fault(state, [[2, 1]]) or "")
     assert "is fenced" in (fault(state, [[1, 3]]) or "")
