@@ -6,8 +6,9 @@ What is kept is bounded: bytes of records and of snapshots are left out, and aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,10 @@ _ASKERS = {
     "UpdateRaftVoter": "voter_id",
 }
 _NAMES: dict[type, str] = {}
+_ON_THE_WAY = 64
+"""Answers that were kept as they were given, and that their askers have yet to hear of."""
+
+Extent = tuple[int, int, int] | None
 
 
 class Capture:
@@ -51,6 +56,7 @@ class Capture:
         self.batches: dict[bytes, None] = {}
         """Batches of the log that were written anywhere, where somebody kept them all."""
         self._limit = limit
+        self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
 
     def request(self, time: int, replier: int, request: Any) -> None:
         """A quorum request reached ``replier`` at ``time`` (ns since the start of the test)."""
@@ -59,10 +65,18 @@ class Capture:
 
     def answer(self, time: int, asker: int, replier: int, response: Any) -> None:
         """The answer of ``replier`` to a quorum request of ``asker`` reached the asker."""
-        if response is not None:
-            self._keep(
-                _slim(Message(time, asker, replier, api_name(type(response)), None), response)
-            )
+        if response is None:
+            return
+        if len(self.messages) >= self._limit:
+            self.dropped += 1
+            return
+        known = self._slimmed.pop(id(response), None)
+        if known is not None and known[0] is response:
+            _, slim, extent = known
+        else:
+            slim, extent = _slim(response)
+        name = api_name(type(response))
+        self.messages.append(Message(time, asker, replier, name, None, slim, extent))
 
     def exchange(
         self, time: int, asker: int, replier: int, request: Any, response: Any, sent: int = -1
@@ -71,11 +85,13 @@ class Capture:
         if len(self.messages) >= self._limit:
             self.dropped += 1
             return
-        api = api_name(type(request))
-        message = Message(time, asker, replier, api, request, response, sent=sent)
-        if type(response) in (FetchResponse, FetchSnapshotResponse):
-            _slim(message, response)
-        self.messages.append(message)
+        slim, extent = _slim(response)
+        if slim is not response:
+            if len(self._slimmed) >= _ON_THE_WAY:
+                self._slimmed.clear()
+            self._slimmed[id(response)] = response, slim, extent
+        name = api_name(type(request))
+        self.messages.append(Message(time, asker, replier, name, request, slim, extent, sent))
 
     def api(
         self,
@@ -113,18 +129,31 @@ def asker_of(api: str, request: Any) -> int:
     return int(getattr(request, field)) if field is not None else -1
 
 
-def _slim(message: Message, response: Any) -> Message:
-    """Put ``response`` into ``message`` without the bytes it carries."""
-    if isinstance(response, FetchResponse) and response.records:
-        message.records = _extent(response.records)
-        response = replace(response, records=b"")
-    elif isinstance(response, FetchSnapshotResponse) and response.data:
-        response = replace(response, data=b"")
-    message.response = response
-    return message
+def _values(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], int]:
+    """Return what takes all fields of a message, and which of them are the bytes it carries."""
+    names = [field.name for field in fields(kind)]
+    return attrgetter(*names), names.index("records" if kind is FetchResponse else "data")
 
 
-def _extent(records: bytes) -> tuple[int, int, int] | None:
+_CARRIED = {kind: _values(kind) for kind in (FetchResponse, FetchSnapshotResponse)}
+
+
+def _slim(response: Any) -> tuple[Any, Extent]:
+    """Return ``response`` without the bytes it carries, and the extent of the records in them."""
+    kind = type(response)
+    carried = _CARRIED.get(kind)
+    if carried is None:
+        return response, None
+    values, place = carried
+    content = list(values(response))
+    data = content[place]
+    if not data:
+        return response, None
+    content[place] = b""
+    return kind(*content), _extent(data) if kind is FetchResponse else None
+
+
+def _extent(records: bytes) -> Extent:
     """Return (base offset and epoch of the first batch, end offset of the last whole one)."""
     try:
         first = parse_header(records)

@@ -24,13 +24,15 @@ Sample = tuple[int, int]
 class NodeClock:
     """Translates between one node's monotonic clock and the test's, in microseconds."""
 
-    __slots__ = ("_readings", "_times", "squeeze", "stretch")
+    __slots__ = ("_ahead", "_readings", "_times", "squeeze", "stretch")
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         """``samples`` has at least one entry. Raises ValueError when a clock goes back."""
         ordered = sorted(set(samples))
         self._times = [time for time, _ in ordered]
         self._readings = [reading for _, reading in ordered]
+        # What a clock whose rate never changed is ahead of the test's.
+        self._ahead = self._readings[0] - self._times[0] if len(ordered) == 1 else None
         self.stretch = 1.0
         """How many microseconds one of its own takes where it is slowest, at least 1."""
         self.squeeze = 1.0
@@ -43,10 +45,14 @@ class NodeClock:
 
     def time(self, reading: int) -> int:
         """Return the test's time when the node's clock showed ``reading``."""
+        if self._ahead is not None:
+            return reading - self._ahead
         return _along(self._readings, self._times, reading)
 
     def reading(self, time: int) -> int:
         """Return what the node's clock showed at the test's ``time``."""
+        if self._ahead is not None:
+            return time + self._ahead
         return _along(self._times, self._readings, time)
 
     def after(self, time: int, span: int) -> int:

@@ -45,7 +45,7 @@ class PlannedFaults:
         self._injector = injector
         self._until = until
         self._in_force: set[int] = set()
-        self._armed: list[Armed] = []
+        self._armed: dict[str, list[Armed]] = {}  # By the kind of trace event waited for.
         for number, fault in enumerate(schedule):
             at = fault.at // 1000
             if at >= until:
@@ -55,15 +55,19 @@ class PlannedFaults:
                 world.at(at, partial(self._start, number, fault), fact, fault=True)
             else:
                 waiting = Armed(number, fault)
-                world.at(at, partial(self._armed.append, waiting), fact, fault=True)
+                world.at(at, partial(self._arm, waiting), fact, fault=True)
         world.on_trace.append(self._watch)
 
+    def _arm(self, waiting: Armed) -> None:
+        self._armed.setdefault(waiting.kind, []).append(waiting)
+
     def _watch(self, host: Host, event: TraceEvent) -> None:
-        if not self._armed:
+        waiting = self._armed.get(event.kind)
+        if not waiting:
             return
-        fired = [armed for armed in self._armed if armed.sees(event)]
+        fired = [armed for armed in waiting if armed.sees(event)]
         for armed in fired:
-            self._armed.remove(armed)
+            waiting.remove(armed)
             fault = aim(armed.fault, event, self._nodes)
             self._world.at(
                 self._world.now + delay_us(fault),

@@ -39,6 +39,14 @@ TRIGGERS: dict[str, Matches] = {
 """Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's;
 ``snapshot`` is one made, ``install`` one fetched, ``voters`` a voter set read from the log."""
 
+KINDS: dict[str, str] = {
+    "prospective": "state",
+    "candidate": "state",
+    "follow": "state",
+    "replicate": "append",
+}
+"""The kind of trace event that a trigger looks at, where it is not called like the trigger."""
+
 DELAYS_US = (0, 0, 0, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
 """How long after the transition a fault may strike; its ``draw`` chooses."""
 
@@ -66,15 +74,16 @@ def delay_us(fault: Fault) -> int:
 
 
 class Armed:
-    """A triggered fault that waits for its transition."""
+    """A triggered fault that waits for its transition, an event of kind ``kind``."""
 
-    __slots__ = ("fault", "left", "matches", "number")
+    __slots__ = ("fault", "kind", "left", "matches", "number")
 
     def __init__(self, number: int, fault: Fault) -> None:
         assert fault.trigger is not None
         name, self.left = parse(fault.trigger)
         self.number = number
         self.fault = fault
+        self.kind = KINDS.get(name, name)
         self.matches = TRIGGERS[name]
 
     def sees(self, event: TraceEvent) -> bool:

@@ -229,6 +229,9 @@ class Invariants:
     # --- messages ---------------------------------------------------------------------
 
     def _on_request(self, host: Host, message: Request) -> None:
+        quorum = self._quorums.get(host.id)
+        if quorum is None:
+            return  # It never led.
         kind = type(message)
         if kind is FetchRequest or kind is FetchSnapshotRequest:
             assert isinstance(message, FetchRequest | FetchSnapshotRequest)
@@ -238,8 +241,7 @@ class Invariants:
             asking = message.voter_id
         else:
             return
-        quorum = self._quorums.get(host.id)
-        if quorum is not None and quorum.epoch == message.current_leader_epoch:
+        if quorum.epoch == message.current_leader_epoch:
             if not self.voters.counts(host.name, asking, message.directory):
                 return
             quorum.heard.add(asking)

@@ -31,7 +31,7 @@ class Timeline:
     def __init__(self) -> None:
         self.now = 0
         self.processed = 0
-        self._heap: list[tuple[int, int, int, str, Any, Any, Any]] = []
+        self._heap: list[tuple[int, int, int, Handler, Any, Any, Any]] = []
         self._sequence = 0
         self._handlers: dict[str, tuple[int, Handler]] = {}
         self._digest = hashlib.blake2b(digest_size=16)
@@ -53,7 +53,7 @@ class Timeline:
         if time < self.now:
             raise WorldError(f"{kind} at {time} would be in the past, it is {self.now}")
         self._sequence += 1
-        heappush(self._heap, (time, known[0], self._sequence, kind, a, b, c))
+        heappush(self._heap, (time, known[0], self._sequence, known[1], a, b, c))
 
     def at(self, time: int, action: Callable[[], None], fact: str, *, fault: bool = False) -> None:
         """Run ``action`` at ``time``; ``fact`` stands for it in the digest."""
@@ -65,12 +65,11 @@ class Timeline:
 
     def run(self, until: int, stop: Callable[[], bool] | None = None) -> None:
         """Let everything happen that is due by ``until``, or until ``stop`` says so."""
-        heap, handlers = self._heap, self._handlers
+        heap = self._heap
         while heap and heap[0][0] <= until:
-            time, _, _, kind, a, b, c = heappop(heap)
-            self.now = time
+            self.now, _, _, handler, a, b, c = heappop(heap)
             self.processed += 1
-            handlers[kind][1](a, b, c)
+            handler(a, b, c)
             if stop is not None and stop():
                 return
         self.now = max(self.now, until)
@@ -80,8 +79,8 @@ class Timeline:
         facts = self._facts
         facts.append(f"{self.now} {text}")
         if len(facts) >= _DIGEST_CHUNK:
+            facts.append("")
             self._digest.update("\n".join(facts).encode())
-            self._digest.update(b"\n")
             facts.clear()
 
     @property

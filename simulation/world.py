@@ -90,6 +90,14 @@ class World(Timeline):
         self.hosts = list(self._hosts.values())
         self.wires = Wires(self, self._hosts, seed, self.knobs, self._deliver)
         self._disks = DiskWorker(self, seed, self.knobs)
+        self._outlets: dict[type, Callable[[Host, Any], None]] = {
+            Trace: self._trace,
+            Send: self.wires.send,
+            SendApi: self.wires.send_api,
+            Reply: self.wires.reply,
+            ApiReply: self.wires.reply,
+            SnapshotReply: self.wires.reply,
+        }
         self.register("disk", DISK, self._on_disk_done)
         self.register("timer", TIMER, self._on_timer)
 
@@ -291,7 +299,8 @@ class World(Timeline):
         except Exception as error:
             self._die(host, error)
             return
-        self._execute(host, effects)
+        if effects:
+            self._execute(host, effects)
 
     def _drain(self, host: Host) -> None:
         """Handle what queued up while the process could not."""
@@ -335,31 +344,19 @@ class World(Timeline):
     def _execute(self, host: Host, effects: list[Effect]) -> None:
         for effect in effects:
             if type(effect) in DURABLE_TYPES:
-                break
-        else:
-            if effects:
-                self._emit(host, effects)
-            return
-        self.schedule(self._disks.begin(host, effects), "disk", host, host.life)
+                self.schedule(self._disks.begin(host, effects), "disk", host, host.life)
+                return
+        self._emit(host, effects)
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
         """Let the world see what a step did, once it is durable."""
+        outlets = self._outlets
         try:
             for effect in effects:
-                kind = type(effect)
-                if kind is Trace:
-                    assert isinstance(effect, Trace)
-                    self._trace(host, effect)
-                elif kind is Send:
-                    assert isinstance(effect, Send)
-                    self.wires.send(host, effect)
-                elif kind is Reply or kind is ApiReply or kind is SnapshotReply:
-                    assert isinstance(effect, Reply | ApiReply | SnapshotReply)
-                    self.wires.reply(host, effect)
-                elif kind is SendApi:
-                    assert isinstance(effect, SendApi)
-                    self.wires.send_api(host, effect)
-                elif kind is Stopped:
+                outlet = outlets.get(type(effect))
+                if outlet is not None:
+                    outlet(host, effect)
+                elif type(effect) is Stopped:
                     self.fact(f"stopped {host.id}")
                     self._end(host)
                     return
@@ -369,28 +366,32 @@ class World(Timeline):
             self._die(host, error)
 
     def _trace(self, host: Host, effect: Trace) -> None:
+        kind, state, epoch, leader = effect.kind, effect.state, effect.epoch, effect.leader
+        voted, leo, hw = effect.voted, effect.leo, effect.hw
+        clock, now = host.clock, self.now
+        if clock.steady:
+            mono, wall = now + clock.mono_offset, now + clock.wall_offset
+        else:
+            mono, wall = clock.mono(now), clock.wall(now)
         event = TraceEvent(
             node=host.name,
             incarnation=host.incarnation,
             seq=host.trace_seq,
-            mono=host.clock.mono(self.now),
-            wall=host.clock.wall(self.now),
-            kind=effect.kind,
-            state=effect.state,
-            epoch=effect.epoch,
-            leader=effect.leader,
-            voted=effect.voted,
-            leo=effect.leo,
-            hw=effect.hw,
+            mono=mono,
+            wall=wall,
+            kind=kind,
+            state=state,
+            epoch=epoch,
+            leader=leader,
+            voted=voted,
+            leo=leo,
+            hw=hw,
             detail=effect.detail,
         )
         host.trace_seq += 1
         host.last_trace = event
         self.events.append(event)
-        self.fact(
-            f"t {host.id} {effect.kind} {effect.state} {effect.epoch} {effect.leader}"
-            f" {effect.voted} {effect.leo} {effect.hw}"
-        )
+        self.fact(f"t {host.id} {kind} {state} {epoch} {leader} {voted} {leo} {hw}")
         for told in self.on_trace:
             told(host, event)
 

@@ -323,17 +323,18 @@ class ReplicaModel:
 
 def _frame(last: TraceEvent, event: TraceEvent) -> str | None:
     """Return what ``event`` changed that its kind never changes."""
-    allowed = MAY_CHANGE.get(event.kind, frozenset())
-    if event.state != last.state and "state" not in allowed:
-        return f"{event.kind!r} changes its state from {last.state} to {event.state}"
     if (
-        event.epoch == last.epoch
-        and event.leo == last.leo
+        event.leo == last.leo
         and event.hw == last.hw
+        and event.state == last.state
+        and event.epoch == last.epoch
         and event.leader == last.leader
         and event.voted == last.voted
     ):
         return None
+    allowed = MAY_CHANGE.get(event.kind, frozenset())
+    if event.state != last.state and "state" not in allowed:
+        return f"{event.kind!r} changes its state from {last.state} to {event.state}"
     for field in FIELDS[1:]:
         old, new = getattr(last, field), getattr(event, field)
         if old != new and field not in allowed:
