@@ -14,11 +14,12 @@ from nodes.consensus.effects import ApiRequest, Event, FatalError, RequestReceiv
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
-    QuorumResponse,
     RemoveRaftVoterRequest,
     Request,
+    Response,
     VoterChangeResponse,
 )
+from simulation.encoding import carried_request
 from simulation.host import ClientCall, Host
 from simulation.timeline import CLIENT, Timeline
 
@@ -55,7 +56,7 @@ def quorum_request(api: str, body: dict[str, Any]) -> Request | None:
     return None
 
 
-def answer_body(message: QuorumResponse) -> dict[str, Any]:
+def answer_body(message: Response) -> dict[str, Any]:
     """Return the body of the answer to a client's voter change."""
     if not isinstance(message, VoterChangeResponse):
         raise FatalError(f"a client that asked for a voter change was answered {message!r}")
@@ -77,6 +78,8 @@ class Calls:
         self._hosts = hosts
         self._deliver = deliver
         self._token = token
+        self.carried = False
+        """Whether requests of the quorum pass through the bytes of the protocol."""
         self._number = 0
         self._done: dict[int, Done] = {}
         self._open: dict[int, list[ClientCall]] = {i: [] for i in hosts}
@@ -131,11 +134,19 @@ class Calls:
         host = self._hosts[call.node]
         if host.node is None or host.life != call.node_life:
             return  # The connection was reset when the process died.
+        message = call.message
+        if message is not None and self.carried:
+            try:
+                message = carried_request(call.client, call.number, message)
+            except FatalError:
+                # What a node cannot read makes it hang up on a client, and nothing worse.
+                self._on_call_failed(call, "reset", None)
+                return
         token = self._token()
         host.tokens[token] = call
         self._time.fact(f"call {call.client} {call.node} {call.api} {token}")
-        if call.message is not None:
-            self._deliver(host, RequestReceived(token, call.message))
+        if message is not None:
+            self._deliver(host, RequestReceived(token, message))
         else:
             request = ApiRequest(
                 token, call.api, call.version, call.body, call.listener, CLIENT_HOST

@@ -77,7 +77,7 @@ class Wires:
         self._knobs = knobs
         self._deliver = deliver
         self._tokens = 0
-        self._carried = knobs.wire
+        self._carried = self.calls.carried = knobs.wire
         self.flips = knobs.flip
         time.register("request", NET, self._on_request)
         time.register("response", NET, self._on_response)
@@ -214,7 +214,13 @@ class Wires:
             raise FatalError(f"a node's answer to a client: {effect!r}")
         if isinstance(effect, SnapshotReply):
             effect = _with_piece(host, effect)
-        body = effect.body if isinstance(effect, ApiReply) else answer_body(effect.message)
+        if isinstance(effect, ApiReply):
+            body = effect.body
+        else:
+            answer: Response = effect.message
+            if self._carried and call.message is not None:
+                answer = carried_answer(call.message, call.number, effect.message)
+            body = answer_body(answer)
         for asked in self.on_client_reply:
             asked(host, call, body)
         self.calls.answer(call, body)

@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.options import RunOptions
+from histories.fault import Fault
 from kraftwreck.campaign import Campaign, make_injector, plan_faults
 from nodes.consensus.effects import FatalError
 from nodes.consensus.endpoint import Endpoint
@@ -31,7 +33,7 @@ from nodes.consensus.kraft.messages import (
 from nodes.log.batch import CRC_START, HEADER_SIZE, encode_batch, split_batches, verify_crc
 from simulation.damage import damaged
 from simulation.encoding import carried_answer, carried_request
-from simulation.knobs import draw_knobs
+from simulation.knobs import Knobs, draw_knobs
 
 HERE = Endpoint("n2", 9093)
 NAMED = (("CONTROLLER", HERE),)
@@ -150,6 +152,26 @@ def test_followers_refuse_damaged_records_and_go_on() -> None:
 
 def test_the_wire_changes_nothing() -> None:
     assert run(wire=True).digest == run(wire=False).digest
+
+
+@pytest.mark.parametrize("wire", [False, True])
+def test_voter_changes_of_clients_pass_the_wire_too(wire: bool) -> None:
+    from harness.simulated import simulate
+    from workloads.registry import find
+
+    fault = Fault(
+        at=3 * 10**9, kind="membership", shape="one", duration=2 * 10**9, draw=1, targets=("n1",)
+    )
+    options = RunOptions(seed=1, time_limit_s=8, rate=10, cluster="sim", nodes=3)
+    knobs = Knobs(dynamic=True, first_voters=3, wire=wire)
+    result = simulate(options, find("metadata"), [fault], make_injector, knobs=knobs)
+    assert not result.failures
+    sets = [
+        [i for i, _ in event.detail["voters"]]
+        for event in result.events
+        if event.kind == "voters" and event.node == "n2" and event.detail["offset"] >= 0
+    ]
+    assert sets == [[1, 2, 3], [2, 3], [1, 2, 3]]
 
 
 def test_some_runs_use_the_wire_and_some_damage_bytes() -> None:
