@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.node_clock import create_clock, read_clock, set_clock
+from harness.node_clock import create_clock, read_clock, right_clock, set_clock
 from harness.node_files import disk_log_end, sums, told_log_end
 
 TABLE = "kraftwreck"
@@ -394,7 +394,7 @@ ACTIONS = {
     action.__name__: action
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
-        resume, image, drop, heal, dropped, create_clock, read_clock, set_clock,
+        resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
         sums,
     )
 }  # fmt: skip

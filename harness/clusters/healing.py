@@ -1,4 +1,4 @@
-"""Healing hosts from outside a run: no drop and no stopped controller stays behind."""
+"""Healing hosts from outside a run: drops, stopped controllers and wrong clocks are undone."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from harness.agent import Agent
 from harness.clusters.cluster import Host
-from harness.deployment import SERVICE
+from harness.deployment import CLOCK, SERVICE
 from harness.remote import Remote, RemoteError, on_all
 
 
 def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
-    """Undo every drop and pause; return, by host name, what was undone.
+    """Undo every drop, pause and wrong clock; return, by host name, what was undone.
 
     A host that cannot be healed has ``error`` (one line) in its place; the others are
     healed all the same.
@@ -25,6 +25,8 @@ def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
             evidence: dict[str, object] = dict(agent.ask("heal"))
             if agent.ask("status", service=SERVICE).get("state") == "T":
                 evidence["resumed"] = agent.ask("resume", service=SERVICE)
+            if agent.ask("right_clock", path=CLOCK)["wrong"]:
+                evidence["clock"] = "right again"
             return evidence
         except RemoteError as error:
             return {"error": str(error)}
