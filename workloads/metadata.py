@@ -21,7 +21,8 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
-from workloads.probes import PREFIX, note_partitions
+from workloads.probe_requests import PREFIX
+from workloads.probes import note_partitions
 
 CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6

@@ -167,8 +167,19 @@ def register(
     cluster = yield from cluster_id(client)
     if cluster is None:
         return "fail", report | {"error": "no cluster id known"}
+    body = registration(client, phantom, process, previous, cluster)
+    how, seen = yield from _ask(client, "BrokerRegistration", REGISTRATION_VERSION, body)
+    if how != "ok":
+        return how, report | {"error": seen["error"]}
+    return how, report | {"epoch": seen["answer"]["broker_epoch"]}
+
+
+def registration(
+    client: ClientState, phantom: Phantom, process: bytes, previous: int, cluster: str
+) -> dict[str, Any]:
+    """Return the body of the phantom's BrokerRegistration as ``process``."""
     port = 20_000 + phantom.id
-    body = {
+    return {
         "broker_id": phantom.id,
         "cluster_id": cluster,
         "incarnation_id": process,
@@ -184,10 +195,6 @@ def register(
         "log_dirs": [phantom.directory],
         "previous_broker_epoch": previous,
     }
-    how, seen = yield from _ask(client, "BrokerRegistration", REGISTRATION_VERSION, body)
-    if how != "ok":
-        return how, report | {"error": seen["error"]}
-    return how, report | {"epoch": seen["answer"]["broker_epoch"]}
 
 
 def beat(client: ClientState, phantom: Phantom, *, fence: bool = False, stop: bool = False) -> Said:

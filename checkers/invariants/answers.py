@@ -1,5 +1,5 @@
 """Answers held against the committed log: C15 ReplicaPlacement, C18 RefusalsAreTrue, C19
-DoneAsAsked, C20 ReadsAreCommitted and C21 NothingUnasked, by captured messages.
+DoneAsAsked and C20 ReadsAreCommitted, by captured messages.
 
 Only for runs whose whole committed log is known: the simulator keeps every batch.
 """
@@ -16,10 +16,11 @@ from checkers.answers.state import State, StateHistory
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
+from checkers.invariants.sessions import session_ns
 from histories.message import Message
 from nodes.protocol import errors
 
-IDS = ("C15", "C18", "C19", "C20", "C21")
+IDS = ("C15", "C18", "C19", "C20")
 NOT_WHOLE = "the disks do not hold the whole committed log any more"
 UNTOLD = frozenset(
     (errors.REQUEST_TIMED_OUT, errors.NOT_CONTROLLER, errors.UNKNOWN_SERVER_ERROR,
@@ -28,6 +29,9 @@ UNTOLD = frozenset(
 """Codes that say nothing of the metadata."""
 LAG_NS = 1_000_000_000
 """How long a node may take to answer by what it was given."""
+
+NOBODY = -1
+"""Stands for all brokers: whoever claims gives each a new session."""
 
 Body = dict[str, Any]
 Codes = Callable[[State], "set[int] | None"]
@@ -46,10 +50,8 @@ def check(evidence: Evidence, report: Report) -> None:
         elif not history.whole or evidence.log.missing or evidence.trace.gaps:
             report.unseen(invariant, NOT_WHOLE)
     report.unseen("C15", "the controller has placed no replica on brokers")
-    report.unseen("C21", "no topic was created")
     if history.ends and history.whole and not evidence.log.missing and not evidence.trace.gaps:
         _Judge(evidence, report, history).run()
-        _unasked(evidence, report, history)
 
 
 class _Judge:
@@ -68,6 +70,7 @@ class _Judge:
         self._defaults = {"count": 1, "factor": min(3, count)}
         self._cluster_id = ""
         self._shown: dict[tuple[str, int], int] = {}
+        self._heard: dict[int, list[int]] = {}
 
     def run(self) -> None:
         """Judge every message there is a rule for."""
@@ -285,11 +288,35 @@ class _Judge:
     def _register(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
         codes = partial(refusals.register, body=body, cluster_id=self._cluster_id)
-        # Whoever has the id may have lost its session or be the same process by then.
         code = answer["error_code"]
+        if code == errors.DUPLICATE_BROKER_REGISTRATION:
+            self._session(exchange)
         if self._judge(exchange, f"broker {body['broker_id']}", code, codes):
             epoch = answer["broker_epoch"]
             self._done(exchange, effects.registered(self._history, exchange, body, epoch))
+
+    def _session(self, exchange: Exchange) -> None:
+        """C18: the id of a broker is free once nothing was heard of it for a session's time."""
+        if not self._heard:
+            for api in ("BrokerHeartbeat", "BrokerRegistration"):
+                for message in self._evidence.of(api):
+                    answer = message.response
+                    if not isinstance(message.request, dict) or not answer:
+                        continue
+                    if answer["error_code"] in (errors.NONE, errors.REQUEST_TIMED_OUT):
+                        known = self._heard.setdefault(message.request["broker_id"], [])
+                        known.append(message.time)
+            claims = self._evidence.trace.claims
+            self._heard[NOBODY] = [t for c in claims if (t := self._evidence.moment(c)) is not None]
+        broker_id = exchange.request["broker_id"]
+        since = exchange.message.sent - session_ns(self._evidence) * 5 // 4 - LAG_NS // 2
+        contacts = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
+        if not any(since <= time <= exchange.message.time for time in contacts):
+            self._report.broken(
+                "C18",
+                f"{exchange.where}: broker {broker_id} is refused as registered already, and "
+                "whoever was has not been heard of for longer than a session.",
+            )
 
     def _beat(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
@@ -406,25 +433,6 @@ class _Judge:
             f"{exchange.where} having taken in the log up to offset {end}, and that tells "
             f"otherwise: {wrong}.",
         )
-
-
-def _unasked(evidence: Evidence, report: Report, history: StateHistory) -> None:
-    """C21: topics are created, and get settings, that some operation was to bring about."""
-    run = evidence.run
-    if run.test.get("workload") not in ("leader", "metadata", "partitions", "register", "requests"):
-        return
-    asked = {call.key for call in run.calls if call.f == "create"}
-    asked |= {f"register-{call.key}" for call in run.calls if call.f in ("write", "cas")}
-    probes = [call.argument for call in run.calls if call.f == "ask"]
-    kinds = {str(probe["name"]) for probe in probes if probe["creates"]}
-    for name, versions in history.topics.items():
-        report.held("C21")
-        if name not in asked and name not in kinds:
-            end = next(end for end, _, _ in versions.since(-1, 1 << 62))
-            report.broken(
-                "C21",
-                f"Topic {name} is created below offset {end}, and nobody asked for it.",
-            )
 
 
 def _name(code: int) -> str:

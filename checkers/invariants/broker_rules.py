@@ -88,7 +88,11 @@ class BrokerRules:
         if old is not None and old.incarnation == new.incarnation:
             if old.epoch != new.epoch:
                 report.broken("C1", f"{told}; the same incarnation had epoch {old.epoch}.")
+            elif (old.fenced, old.stopping) != (new.fenced, new.stopping):
+                report.broken("C1", f"{told} again, which changes whether it is in service.")
             return
+        if not new.fenced or new.stopping:
+            report.broken("C1", f"{told} and does not begin fenced.")
         latest = self._latest.get(broker_id, -1)
         if new.epoch <= latest:
             report.broken("C1", f"{told}, which is not above its last epoch {latest}.")

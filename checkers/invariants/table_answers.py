@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from checkers.invariants import answers, commit_delay, image_states, voter_sets
+from checkers.invariants import answers, commit_delay, image_states, unasked, voter_sets
 from checkers.invariants.invariant import Invariant
 
 ANSWERS = (
@@ -77,8 +77,8 @@ ANSWERS = (
     Invariant(
         "C21",
         "NothingUnasked",
-        "The committed log creates no topic and sets nothing that nobody asked for.",
+        "The committed log creates no topic that nobody asked for.",
         "T5 T6",
-        (answers.check,),
+        (unasked.check,),
     ),
 )

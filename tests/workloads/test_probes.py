@@ -1,0 +1,56 @@
+"""Probes: what they ask for can be written down, and depends on nothing but the draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.workload import ClientState
+from nodes.draw import draw_below
+from nodes.protocol.codec import encode
+from workloads.phantoms import phantoms_of
+from workloads.probe_requests import PREFIX, PROBES
+from workloads.probes import probe_of
+from workloads.requests import WORKLOAD
+
+
+def client() -> ClientState:
+    state = ClientState(0, ["n1", "n2"], {1: "n1", 2: "n2"}, 7)
+    state.memory |= {"brokers": [1000, 1001, 5], "asked": ["ask0-1"], "cluster_id": "c"}
+    state.memory |= {"topics": ["p0-3"], "odd": [("p0-3", 1)], "moved": ["p0-3"]}
+    for place, phantom in enumerate(phantoms_of(state)):
+        phantom.epoch = 20 + place
+    return state
+
+
+@pytest.mark.parametrize("kind", PROBES)
+def test_every_request_of_a_probe_can_be_written(kind: str) -> None:
+    seen = set()
+    for number in range(60):
+
+        def choose(bound: int, *of: Any, number: int = number) -> int:
+            return draw_below(bound, number, *of)
+
+        request = PROBES[kind](f"{PREFIX}0-9", choose, client(), 1000)
+        assert request is not None
+        api, version, body = request
+        seen.add(encode(f"{api}Request", version, body))
+    assert seen
+    assert kind in ("versions", "create-dry") or len(seen) > 1
+
+
+def test_only_what_may_come_of_a_probe_is_said_to() -> None:
+    probes = [probe_of(7, thread, count) for thread in range(4) for count in range(300)]
+    assert {probe["kind"] for probe in probes} == set(PROBES)
+    for probe in probes:
+        assert probe["name"].startswith(PREFIX)
+        creates = probe["kind"].startswith("create") and probe["kind"] != "create-dry"
+        assert probe["creates"] is creates
+
+
+def test_most_operations_of_the_workload_are_probes() -> None:
+    planned = [WORKLOAD.plan(7, thread, count) for thread in range(6) for count in range(200)]
+    asked = [each for each in planned if each.f == "ask"]
+    assert len(asked) * 3 > len(planned)
+    assert planned[0] == WORKLOAD.plan(7, 0, 0)

@@ -1,0 +1,443 @@
+"""The requests that probes send (:mod:`workloads.probes`), by kind.
+
+Each function makes one of a topic's name, a draw, what the client remembers and a time-out; None
+where there is nothing to ask about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from harness.workload import ClientState
+from workloads.controller import METADATA_VERSION, TOPIC, metadata_request
+from workloads.phantoms import NO_EPOCH, registration
+
+PREFIX: Final = "ask"
+"""What the names of probes' topics begin with."""
+
+BROKER: Final = 4
+REMEMBERED: Final = 12
+"""Topics and partitions that a client remembers of each kind."""
+
+Body = dict[str, Any]
+Choose = Callable[..., int]
+"""``choose(bound, *key)`` draws a number below ``bound``."""
+Request = tuple[str, int, Body]
+"""API, version, body."""
+
+_SETTINGS: Final = (
+    ("retention.ms", ("-1", "0", "604800000", "-2", "soon", None)),
+    ("retention.bytes", ("-1", "1000", "-2")),
+    ("min.insync.replicas", ("1", "2", "0", "3")),
+    ("max.message.bytes", ("0", "2147483647", "2147483648", "-1", "1048588")),
+    ("cleanup.policy", ("compact", "delete", "compact,delete", "delete,delete", "rot", "")),
+    ("compression.type", ("lz4", "gzip", "middle-out")),
+    ("preallocate", ("true", "false", "perhaps")),
+    ("min.cleanable.dirty.ratio", ("0", "1", "0.25", "1.5")),
+    ("segment.bytes", ("1048576", "1073741824", "1048575")),
+    ("leader.replication.throttled.replicas", ("*", "0:1,1:2", "all")),
+    ("flush.messages", ("1", "5", "0")),
+    ("no.such.setting", ("1",)),
+)
+_OF_BROKERS: Final = (
+    ("message.max.bytes", ("1000000", "0", "-1")),
+    ("log.retention.bytes", ("-1", "5000", "-2")),
+    ("background.threads", ("4", "1", "0")),
+    ("compression.type", ("gzip", "zstd", "middle-out")),
+    ("log.cleaner.min.cleanable.ratio", ("0.75", "1", "-1")),
+    ("log.cleanup.policy", ("compact", "delete,compact", "rot")),
+    ("log.flush.interval.messages", ("7", "1", "0")),
+    ("log.preallocate", ("true", "false", "perhaps")),
+    ("log.segment.bytes", ("1048576", "2097152", "1")),
+)
+
+
+def _known(name: str, choose: Choose, client: ClientState, *, own: bool = False) -> str:
+    """Return a topic that most probably is there, or ``name``, which is not.
+
+    With ``own`` it is one of a probe.
+    """
+    known: list[str] = [*client.memory.get("asked", [])]
+    if not own:
+        known += client.memory.get("topics", [])[-REMEMBERED:]
+    place = choose(len(known) + 1, "known")
+    return known[place] if place < len(known) else name
+
+
+def _brokers(client: ClientState) -> list[int]:
+    """Return the brokers the client has heard of, of late."""
+    return list(client.memory.get("brokers", ()))
+
+
+def _settings(choose: Choose, table: Any, count: int) -> list[Body]:
+    """Return some settings; two in three times different ones, all of them legal."""
+    legal = choose(3, "legal") > 0
+    first = choose(len(table), "setting")
+    chosen = []
+    for number in range(count):
+        place = first + number if legal else choose(len(table), "setting", number)
+        name, values = table[place % len(table)]
+        if legal and name.startswith("no.such"):
+            continue
+        few = min(2, len(values)) if legal else len(values)
+        chosen.append({"name": name, "value": values[choose(few, "value", number)]})
+    return chosen
+
+
+def _topic(name: str, **more: Any) -> Body:
+    given = {"num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
+    return {"name": name, **given, **more}
+
+
+def _create(topics: list[Body], timeout_ms: int, *, dry: bool = False) -> Request:
+    return "CreateTopics", 7, {"topics": topics, "timeout_ms": timeout_ms, "validate_only": dry}
+
+
+def _create_plain(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    count = (-1, 1, 2, 5, 8)[choose(5, "count")]
+    factor = (-1, 1, 2, 3)[choose(4, "factor")]
+    return _create([_topic(name, num_partitions=count, replication_factor=factor)], timeout_ms)
+
+
+def _create_wrong(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    wrong = ((0, 1), (-2, 1), (1, 0), (1, -2), (1, 40), (3, 2))[choose(6, "wrong")]
+    return _create([_topic(name, num_partitions=wrong[0], replication_factor=wrong[1])], timeout_ms)
+
+
+def _create_configured(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    configs = _settings(choose, _SETTINGS, 1 + choose(3, "configs"))
+    return _create([_topic(name, configs=configs)], timeout_ms)
+
+
+def _create_named(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """Two in one request: one of them may be there, have no name, or be the other again."""
+    other = ("", ".", "..", "__cluster_metadata", name, _known(name, choose, client))
+    topics = [_topic(name), _topic(other[choose(len(other), "other")])]
+    return _create(topics[:: 1 - 2 * choose(2, "order")], timeout_ms)
+
+
+def _create_manual(
+    name: str, choose: Choose, client: ClientState, timeout_ms: int
+) -> Request | None:
+    known = _brokers(client)
+    if len(known) < 2:
+        return None
+    first = choose(len(known), "first")
+    a, b = known[first], known[(first + 1) % len(known)]
+    lists, numbers, more = [[a, b], [b, a]], [0, 1], {}
+    match choose(8, "manual"):
+        case 0:
+            lists[1] = [a, a]
+        case 1:
+            lists[1] = [a, 77]
+        case 2:
+            numbers = [0, 2]
+        case 3:
+            lists[1] = [a]
+        case 4:
+            lists[0] = []
+        case 5:
+            more = {"replication_factor": 2}
+    given = [
+        {"partition_index": n, "broker_ids": each} for n, each in zip(numbers, lists, strict=True)
+    ]
+    wanted: Body = {"num_partitions": -1, "replication_factor": -1, "assignments": given, **more}
+    return _create([_topic(name, **wanted)], timeout_ms)
+
+
+def _create_dry(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    return _create([_topic(name, num_partitions=2)], timeout_ms, dry=True)
+
+
+def _delete(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """Only topics of probes are ever deleted, and most of the time none is."""
+    known = _known(name, choose, client, own=True)
+    no_id, wrong_id = bytes(16), bytes(range(16))
+    topics = [
+        [{"name": known, "topic_id": no_id}],
+        [{"name": known, "topic_id": no_id}, {"name": known, "topic_id": no_id}],
+        [{"name": None, "topic_id": wrong_id}],
+        [{"name": None, "topic_id": no_id}],
+        [{"name": known, "topic_id": wrong_id}],
+        [{"name": name, "topic_id": no_id}],
+    ][choose(6, "delete")]
+    return "DeleteTopics", 6, {"topics": topics, "timeout_ms": timeout_ms}
+
+
+def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    known, brokers = _known(name, choose, client), _brokers(client)
+    count = 1 + choose(7, "count")
+    moved: list[str] = client.memory.get("moved", [])
+    if moved and choose(2, "moved"):
+        known, count = moved[choose(len(moved), "which")], 6 + choose(4, "count")
+    assignments = None
+    if brokers and choose(2, "manual"):
+        assignments = [
+            {"broker_ids": brokers[: 1 + choose(3, "size", i)]} for i in range(1 + choose(3, "new"))
+        ]
+    topics = [{"name": known, "count": count, "assignments": assignments}]
+    if choose(6, "twice") == 0:
+        topics *= 2
+    dry = choose(4, "dry") == 0
+    body = {"topics": topics, "timeout_ms": timeout_ms, "validate_only": dry}
+    return "CreatePartitions", 3, body
+
+
+def _resource(name: str, choose: Choose, client: ClientState) -> tuple[int, str, Any]:
+    """Return type and name of a resource, and the settings there are for it."""
+    match choose(8, "resource"):
+        case 0:
+            return BROKER, "", _OF_BROKERS
+        case 1:
+            return BROKER, str(1 + choose(3, "broker")), _OF_BROKERS
+        case 2:
+            return BROKER, ("77", "x", "01")[choose(3, "broker")], _OF_BROKERS
+        case 3:
+            return 5, "x", _OF_BROKERS
+    return TOPIC, _known(name, choose, client), _SETTINGS
+
+
+def _configure(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    kind, resource, table = _resource(name, choose, client)
+    operations = (0, 0, 0, 0, 0, 0, 0, 1, 2, 9)
+    configs = [
+        config | {"config_operation": operations[choose(len(operations), "operation", number)]}
+        for number, config in enumerate(_settings(choose, table, 1 + choose(2, "configs")))
+    ]
+    each = {"resource_type": kind, "resource_name": resource, "configs": configs}
+    resources = [each] * (2 if choose(10, "twice") == 0 else 1)
+    dry = choose(5, "dry") == 0
+    return "IncrementalAlterConfigs", 1, {"resources": resources, "validate_only": dry}
+
+
+def _splice(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """Lists grow and shrink by elements."""
+    lists = {
+        "cleanup.policy": ("compact", "delete", "delete,compact", "compact,delete"),
+        "leader.replication.throttled.replicas": ("0:1", "1:2,0:1", "2:3", "0:1,2:3"),
+    }
+    setting = sorted(lists)[choose(2, "list")]
+    value = lists[setting][choose(4, "elements")]
+    config = {"name": setting, "config_operation": 2 + choose(2, "operation"), "value": value}
+    resource = _known(name, choose, client)
+    each = {"resource_type": TOPIC, "resource_name": resource, "configs": [config]}
+    return "IncrementalAlterConfigs", 1, {"resources": [each], "validate_only": False}
+
+
+def _replace(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    kind, resource, table = _resource(name, choose, client)
+    configs = _settings(choose, table, choose(3, "configs"))
+    each = {"resource_type": kind, "resource_name": resource, "configs": configs}
+    return "AlterConfigs", 2, {"resources": [each], "validate_only": choose(5, "dry") == 0}
+
+
+def _elect(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    partitions = sorted({0, choose(9, "partition")})
+    topic = {"topic": _known(name, choose, client), "partitions": partitions}
+    kind = (0, 0, 0, 0, 7)[choose(5, "type")]
+    odd: list[tuple[str, int]] = client.memory.get("odd", [])
+    if odd and choose(4, "odd"):
+        which, number = odd[choose(len(odd), "which")]
+        topic = {"topic": which, "partitions": [number]}
+    body = {"election_type": kind, "topic_partitions": [topic], "timeout_ms": timeout_ms}
+    return "ElectLeaders", 2, body
+
+
+def _reassign(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+    known = _brokers(client)
+    if len(known) < 2:
+        return None
+    first = choose(len(known), "first")
+    turned = known[first:] + known[:first]
+    targets: tuple[list[int] | None, ...] = (
+        *(turned[:size] for size in (1, 2, 2, 3, 3)),
+        [*turned[:1], 77],
+        turned[:1] * 2,
+        [],
+        None,
+    )
+    part = {
+        "partition_index": choose(3, "partition"),
+        "replicas": targets[choose(len(targets), "target")],
+    }
+    which = _known(name, choose, client)
+    client.memory["moved"] = [*client.memory.get("moved", [])[-2:], which]
+    body = {
+        "timeout_ms": timeout_ms,
+        "allow_replication_factor_change": choose(3, "resize") > 0,
+        "topics": [{"name": which, "partitions": [part]}],
+    }
+    return "AlterPartitionReassignments", 1, body
+
+
+def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    elr, metadata = "eligible.leader.replicas.version", "metadata.version"
+    updates = (
+        [(elr, 1, 1)],
+        [(elr, 1, 1)],
+        [(elr, 0, 1)],
+        [(elr, 2, 1)],
+        [(elr, 1, 9)],
+        [("no.such.feature", 1, 1)],
+        [(metadata, 7, 1)],
+        [(metadata, 8, 2)],
+        [(metadata, 99, 1)],
+        [(metadata, 25, 1)],
+        [(elr, 1, 1), (elr, 1, 1)],
+    )[choose(11, "updates")]
+    body = {
+        "timeout_ms": timeout_ms,
+        "feature_updates": [
+            {"feature": feature, "max_version_level": level, "upgrade_type": kind}
+            for feature, level, kind in updates
+        ],
+        "validate_only": choose(2, "dry") == 0,
+    }
+    return "UpdateFeatures", 1, body
+
+
+# --- reads --------------------------------------------------------------------------------
+
+
+def _metadata(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    wanted = (
+        [{"name": _known(name, choose, client)}, {"name": name}],
+        [{"name": None, "topic_id": bytes(range(16))}],
+        [{"name": f"{PREFIX} bad"}],
+        [],
+        None,
+    )[choose(5, "wanted")]
+    return "Metadata", METADATA_VERSION, metadata_request(wanted)
+
+
+def _cluster(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    body = {
+        "include_cluster_authorized_operations": False,
+        "endpoint_type": 1,
+        "include_fenced_brokers": choose(2, "fenced") == 1,
+    }
+    return "DescribeCluster", 2, body
+
+
+def _described(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    names = [name, _known(name, choose, client)][: choose(3, "names")]
+    body = {
+        "topics": [{"name": each} for each in sorted(set(names))],
+        "response_partition_limit": (1, 3, 10, 2000)[choose(4, "limit")],
+        "cursor": None,
+    }
+    return "DescribeTopicPartitions", 0, body
+
+
+def _moves(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    topics = None
+    if choose(3, "some") == 0:
+        topics = [{"name": _known(name, choose, client), "partition_indexes": [0, 1]}]
+    return "ListPartitionReassignments", 0, {"timeout_ms": timeout_ms, "topics": topics}
+
+
+def _configs(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    kind, resource, table = _resource(name, choose, client)
+    keys = None
+    if choose(2, "keys"):
+        keys = sorted({config["name"] for config in _settings(choose, table, 2)})
+    each = {"resource_type": kind, "resource_name": resource, "configuration_keys": keys}
+    body = {"resources": [each], "include_synonyms": True, "include_documentation": False}
+    return "DescribeConfigs", 4, body
+
+
+def _versions(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    return "ApiVersions", 4, {"client_software_name": "probe", "client_software_version": "1"}
+
+
+# --- what brokers ask ---------------------------------------------------------------------
+
+
+def _stranger(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """A broker nobody knows, or of another time."""
+    ids = [*_brokers(client), 888]
+    broker = {"broker_id": ids[choose(len(ids), "id")], "broker_epoch": choose(2, "epoch")}
+    match choose(4, "stranger"):
+        case 0:
+            return "AllocateProducerIds", 0, broker
+        case 1:
+            return "UnregisterBroker", 0, {"broker_id": 888}
+        case 2:
+            return "AlterPartition", 3, broker | {"topics": []}
+    heartbeat = {"current_metadata_offset": 0, "want_fence": False, "want_shut_down": False}
+    return "BrokerHeartbeat", 1, broker | heartbeat | {"offline_log_dirs": []}
+
+
+def _again(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+    """A phantom that is registered says it once more, and keeps what it is."""
+    cluster_id = client.memory.get("cluster_id")
+    registered = [p for p in client.memory.get("phantoms", ()) if p.epoch != NO_EPOCH]
+    if cluster_id is None or not registered:
+        return None
+    phantom = registered[choose(len(registered), "phantom")]
+    body = registration(client, phantom, phantom.incarnation, NO_EPOCH, cluster_id)
+    return "BrokerRegistration", 4, body
+
+
+def _newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+    """A broker that may not be registered as it is."""
+    cluster_id = client.memory.get("cluster_id")
+    if cluster_id is None:
+        return None
+    features = [{"name": "metadata.version", "min_supported_version": 7,
+                 "max_supported_version": 27}]  # fmt: skip
+    body: Body = {
+        "broker_id": 888,
+        "cluster_id": cluster_id,
+        "incarnation_id": bytes(range(1, 17)),
+        "listeners": [
+            {"name": "PLAINTEXT", "host": "probe", "port": 20_888, "security_protocol": 0}
+        ],
+        "features": features,
+        "rack": None,
+        "is_migrating_zk_broker": False,
+        "log_dirs": [bytes([16] * 16)],
+        "previous_broker_epoch": -1,
+    }
+    wrong: tuple[Body, ...] = (
+        {"cluster_id": "another"},
+        {"log_dirs": []},
+        {"log_dirs": [bytes(15) + b"\x01"]},
+        {"log_dirs": [bytes([16] * 16)] * 2},
+        {"features": []},
+        {"features": [features[0] | {"max_supported_version": 24}]},
+        {"features": [features[0] | {"min_supported_version": 26}]},
+        {"is_migrating_zk_broker": True},
+    )
+    directories = client.memory.get("phantoms")
+    if directories:
+        wrong = (*wrong, {"log_dirs": [directories[0].directory]})
+    return "BrokerRegistration", 4, body | wrong[choose(len(wrong), "wrong")]
+
+
+PROBES: Final[dict[str, Callable[[str, Choose, ClientState, int], Request | None]]] = {
+    "create-configured": _create_configured,
+    "create-dry": _create_dry,
+    "create-manual": _create_manual,
+    "create-named": _create_named,
+    "create-plain": _create_plain,
+    "create-wrong": _create_wrong,
+    "delete": _delete,
+    "grow": _grow,
+    "configure": _configure,
+    "splice": _splice,
+    "replace": _replace,
+    "elect": _elect,
+    "reassign": _reassign,
+    "features": _features,
+    "metadata": _metadata,
+    "cluster": _cluster,
+    "described": _described,
+    "moves": _moves,
+    "configs": _configs,
+    "versions": _versions,
+    "stranger": _stranger,
+    "newcomer": _newcomer,
+    "again": _again,
+}
