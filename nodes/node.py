@@ -142,7 +142,9 @@ class Node:
         replica = self.replica
         replica.now = self._now = now
         replica.wall_ms = wall_ms
-        if isinstance(event, RequestReceived):
+        if isinstance(event, Tick):
+            pass
+        elif isinstance(event, RequestReceived):
             handle_request(replica, event.token, event.message)
         elif isinstance(event, ResponseReceived):
             handle_response(replica, event.source, event.correlation, event.message)
@@ -161,7 +163,7 @@ class Node:
                 self.broker.stop(now)
             else:
                 replica.stop()
-        elif not isinstance(event, Tick):
+        else:
             raise TypeError(f"unknown event {event!r}")
         return self._settle(now, wall_ms)
 

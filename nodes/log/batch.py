@@ -25,6 +25,7 @@ CONTROL: Final = 0x20
 _CODEC_MASK: Final = 0x07
 _MAGIC: Final = 2
 _SMALLEST_RECORD: Final = 7
+_LARGE: Final = 4096
 
 _HEAD = Struct(">qiibI")
 _TAIL = Struct(">hiqqqhii")
@@ -153,8 +154,9 @@ def verify_crc(batch: Buffer) -> bool:
     if len(batch) < HEADER_SIZE:
         return False
     (crc,) = _CRC.unpack_from(batch, 17)
-    # A view, so that no large batch is copied.
-    return bool(crc32c(memoryview(batch)[CRC_START:]) == crc)
+    if len(batch) > _LARGE:
+        batch = memoryview(batch)  # no copy of a large one
+    return bool(crc32c(batch[CRC_START:]) == crc)
 
 
 def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | None, bytes | None]]]:
@@ -164,6 +166,13 @@ def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | No
     are compressed or not exactly one batch.
     """
     header = parse_header(batch)
+    return header, decode_records(batch, header)
+
+
+def decode_records(
+    batch: Buffer, header: BatchHeader
+) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Return the records of :func:`decode_batch` of a batch whose header is known already."""
     if header.length != len(batch):
         raise BatchError(f"batch has {len(batch)} bytes but says {header.length}")
     if header.attributes & _CODEC_MASK:
@@ -202,7 +211,7 @@ def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | No
         raise BatchError("a record ends outside of its batch") from None
     if position != len(batch):
         raise BatchError(f"{len(batch) - position} bytes after the last record")
-    return header, records
+    return records
 
 
 def _length_and(part: bytes | None) -> tuple[bytes, bytes]:

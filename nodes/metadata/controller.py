@@ -149,8 +149,9 @@ class Controller:
     def applied(self, offset: int, epoch: int, now: int) -> None:
         """The stable layer of the image now holds everything up to ``offset``, the end of a
         batch of ``epoch`` (``nodes.metadata.loader``): answer what waited for that."""
-        self._touched = True
         self._unregistered = None
+        if self.is_active or self._pending:
+            self._touched = True
         while self._pending and self._pending[0].offset <= offset:
             if self._pending[0].epoch != epoch:
                 # Another leader's batch has taken the place of ours.

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from nodes.consensus.effects import FatalError
-from nodes.metadata.image_digest import MODULUS, change_of, hash_of
+from nodes.metadata.image_digest import MODULUS, hash_of, is_same
 from nodes.metadata.image_records import apply_record
 from nodes.metadata.image_values import (
     BROKER,
@@ -60,6 +60,9 @@ Records = Sequence[tuple[str, Fields]]
 _BEGIN: Final = "BeginTransactionRecord"
 _END: Final = "EndTransactionRecord"
 _ABORT: Final = "AbortTransactionRecord"
+_MARKS: Final = frozenset((_BEGIN, _END, _ABORT))
+_MOST_HASHES: Final = 4096
+"""Hashes of entries that are remembered: what has just changed often changes again."""
 
 
 class Layer:
@@ -173,6 +176,7 @@ class MetadataImage:
         self._begun: int | None = None
         self._open: list[tuple[int, Records]] = []
         self._sum: int | None = None
+        self._hashes: dict[tuple[str, Any], int] = {}
 
     # --- reading ------------------------------------------------------------------------
 
@@ -375,6 +379,7 @@ class MetadataImage:
         self.revert()
         old = self._take(other)
         self._sum = None if self._sum is None else other._checksum()
+        self._hashes = {}
         self.last_offset = self.committed_offset = self.stable_offset = end - 1
         self.last_epoch = self.committed_epoch = self.stable_epoch = epoch
         return old
@@ -417,10 +422,22 @@ class MetadataImage:
         return self._sum
 
     def _keep(self, name: str, key: Any, old: Any, new: Any) -> None:
-        if self._sum is not None:
-            self._sum = (self._sum + change_of(name, key, old, new)) % MODULUS
+        if self._sum is None or is_same(old, new):
+            return
+        hashes = self._hashes
+        before = hashes.pop((name, key), None)
+        if before is None:
+            before = hash_of(name, key, old)
+        after = hash_of(name, key, new)
+        if after:
+            if len(hashes) >= _MOST_HASHES:
+                hashes.clear()
+            hashes[name, key] = after
+        self._sum = (self._sum + after - before) % MODULUS
 
 
 def _marked(records: Records) -> bool:
     """Tell whether a metadata transaction begins or ends within the records."""
-    return any(name in (_BEGIN, _END, _ABORT) for name, _ in records)
+    if len(records) == 1:
+        return records[0][0] in _MARKS
+    return any(name in _MARKS for name, _ in records)

@@ -36,12 +36,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nodes.consensus.effects import FatalError
-from nodes.log.batch import BatchError, decode_batch, parse_header
+from nodes.log.batch import BatchError, BatchHeader, decode_records, parse_header
 from nodes.log.snapshots import data_records
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.image_values import Fields
@@ -57,8 +56,7 @@ _FREED_PER_RECORD: Final = 10
 _MICROSECONDS: Final = 1000
 
 
-@dataclass(slots=True, frozen=True)
-class Applied:
+class Applied(NamedTuple):
     """The image now contains everything up to ``offset``, the end of a batch of ``epoch``.
 
     ``loaded``: by a snapshot that ends there.
@@ -204,7 +202,7 @@ class Loader:
             )
         records: list[tuple[str, Fields]] = []
         if not header.is_control and not image.is_proposed(header.last_offset, header.epoch):
-            records = _decoded(batch, header.base_offset)
+            records = _decoded(batch, header)
         image.commit(header.last_offset, header.epoch, records)
         self._bytes += len(batch)
         self._applied.append(Applied(header.last_offset, header.epoch, header.is_control))
@@ -263,10 +261,11 @@ class Loader:
             self._builder = None
 
 
-def _decoded(batch: bytes, offset: int) -> list[tuple[str, Fields]]:
+def _decoded(batch: bytes, header: BatchHeader) -> list[tuple[str, Fields]]:
     records: list[tuple[str, Fields]] = []
+    offset = header.base_offset
     try:
-        for _, _, value in decode_batch(batch)[1]:
+        for _, _, value in decode_records(batch, header):
             if value is None:
                 raise FatalError(f"empty metadata record in the batch at offset {offset}")
             name, _, fields = decode_record(value)

@@ -66,8 +66,13 @@ def put_tags(out: bytearray, tags: list[tuple[int, bytearray]]) -> None:
     """Append a tag section; ``tags`` are in ascending order."""
     put_uvarint(out, len(tags))
     for tag, value in tags:
-        put_uvarint(out, tag)
-        put_uvarint(out, len(value))
+        size = len(value)
+        if tag < 128 and size < 128:
+            out.append(tag)
+            out.append(size)
+        else:
+            put_uvarint(out, tag)
+            put_uvarint(out, size)
         out += value
 
 

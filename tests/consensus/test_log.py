@@ -92,7 +92,7 @@ def test_cleaning_and_truncating_forget_neither_offsets_nor_epochs(
     """S12: a log that is emptied above its snapshot still ends in the snapshot's epoch."""
     log, epochs = build(shape)
     whole, _ = build(shape)
-    ends = [parse_header(b).last_offset + 1 for b in whole.batches_between(0, whole.end_offset)]
+    ends = [h.last_offset + 1 for _, h in whole.batches_between(0, whole.end_offset)]
     if not ends:
         return
     start = ends[min(clean, len(ends) - 1)]

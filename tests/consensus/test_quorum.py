@@ -217,7 +217,7 @@ def test_kills_and_restarts_never_lose_what_was_committed(cluster_of: Make, seed
         cluster.run(draw_below(60, seed, step, "run"))
         high = max(r.high_watermark for r in cluster.replicas.values())
         for replica in cluster.replicas.values():
-            for batch in replica.log.batches_between(0, min(high, replica.high_watermark)):
+            for batch, _ in replica.log.batches_between(0, min(high, replica.high_watermark)):
                 base = int.from_bytes(batch[:8], "big")
                 assert committed.setdefault(base, batch) == batch
         victim = draw_below(5, seed, step, "victim") + 1
@@ -231,7 +231,8 @@ def test_kills_and_restarts_never_lose_what_was_committed(cluster_of: Make, seed
     cluster.run(5000)
     assert len(set(logs(cluster))) == 1
     final = {
-        int.from_bytes(b[:8], "big"): b for b in cluster.replicas[1].log.batches_between(0, 10**9)
+        int.from_bytes(b[:8], "big"): b
+        for b, _ in cluster.replicas[1].log.batches_between(0, 10**9)
     }
     assert committed.items() <= final.items()
 

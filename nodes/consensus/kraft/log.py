@@ -31,6 +31,7 @@ class ReplicatedLog:
         "_batches",
         "_epoch_starts",
         "_epochs",
+        "_headers",
         "base",
         "end_offset",
         "size",
@@ -45,6 +46,7 @@ class ReplicatedLog:
     ) -> None:
         self._batches: list[bytes] = []
         self._bases: list[int] = []
+        self._headers: list[BatchHeader] = []
         self._epochs: list[int] = []
         self._epoch_starts: list[int] = []
         self.start_offset = start_offset
@@ -72,18 +74,20 @@ class ReplicatedLog:
             self._epoch_starts.append(header.base_offset)
         self._batches.append(batch)
         self._bases.append(header.base_offset)
+        self._headers.append(header)
         self.size += len(batch)
         self.end_offset = header.last_offset + 1
 
     def truncate(self, end_offset: int) -> None:
         """Drop every batch that reaches past ``end_offset``."""
         keep = bisect_left(self._bases, end_offset)
-        if keep and parse_header(self._batches[keep - 1]).last_offset >= end_offset:
+        if keep and self._headers[keep - 1].last_offset >= end_offset:
             keep -= 1
         self.size -= sum(map(len, self._batches[keep:]))
         del self._batches[keep:]
         del self._bases[keep:]
-        last = parse_header(self._batches[-1]).last_offset + 1 if self._batches else 0
+        del self._headers[keep:]
+        last = self._headers[-1].last_offset + 1 if self._headers else 0
         self.end_offset = max(last, self.start_offset)
         epochs = bisect_left(self._epoch_starts, self.end_offset)
         del self._epochs[epochs:]
@@ -101,6 +105,7 @@ class ReplicatedLog:
         self.size -= sum(map(len, self._batches[:drop]))
         del self._batches[:drop]
         del self._bases[:drop]
+        del self._headers[:drop]
         self.start_offset = start_offset
         self.base = snapshot
         first = bisect_right(self._epoch_starts, start_offset) - 1
@@ -114,6 +119,7 @@ class ReplicatedLog:
         """Forget everything; the log begins anew at ``start_offset``, after snapshot ``base``."""
         self._batches.clear()
         self._bases.clear()
+        self._headers.clear()
         self._epochs.clear()
         self._epoch_starts.clear()
         self.start_offset = start_offset
@@ -130,32 +136,31 @@ class ReplicatedLog:
     def batch_ending_at(self, end_offset: int) -> bytes | None:
         """Return the batch whose last record is the one before ``end_offset``, if one is."""
         index = bisect_left(self._bases, end_offset) - 1
-        if index < 0 or parse_header(self._batches[index]).last_offset + 1 != end_offset:
+        if index < 0 or self._headers[index].last_offset + 1 != end_offset:
             return None
         return self._batches[index]
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole batches from the one holding ``offset`` on, at least one if any."""
-        if offset >= self.end_offset:
-            return b""
+        batches = self._batches
         first = bisect_right(self._bases, offset) - 1
-        size = 0
-        last = first
-        for batch in self._batches[first:]:
-            if size and size + len(batch) > max_bytes:
+        if first < 0 or offset >= self.end_offset:
+            return b""
+        last = first + 1
+        size = len(batches[first])
+        while last < len(batches):
+            size += len(batches[last])
+            if size > max_bytes:
                 break
-            size += len(batch)
             last += 1
-        return b"".join(self._batches[first:last])
+        return b"".join(batches[first:last]) if last > first + 1 else batches[first]
 
-    def batches_between(self, start: int, end: int) -> Iterator[bytes]:
+    def batches_between(self, start: int, end: int) -> Iterator[tuple[bytes, BatchHeader]]:
         """Yield the batches that lie wholly in ``[start, end)``; ``start`` is a boundary."""
+        batches, headers = self._batches, self._headers
         index = bisect_left(self._bases, start)
-        while index < len(self._batches):
-            following = self._bases[index + 1 : index + 2]
-            if (following[0] if following else self.end_offset) > end:
-                return
-            yield self._batches[index]
+        while index < len(batches) and headers[index].last_offset < end:
+            yield batches[index], headers[index]
             index += 1
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

@@ -98,8 +98,10 @@ def _leader(replica: Replica, leader: Leader) -> None:
     if leader.observers:
         leader.forget_silent_observers(now - OBSERVER_SESSION_US)
     period = replica.config.fetch_timeout_ms * _MS // 2
+    silent = now - period
     for voter in replica.other_voters:
-        if now >= _begin_due(leader, voter, period):
+        # Most have fetched a moment ago.
+        if leader.voters[voter].last_fetch <= silent and now >= _begin_due(leader, voter, period):
             request = BeginQuorumEpochRequest(
                 replica.config.cluster_id,
                 voter,

@@ -79,8 +79,8 @@ class Replication(Member):
             self.effects.append(InstallSnapshot(*base))
             self.log.restart(base[0], base)
             self.snapshots = self.snapshots[-1:]
-        for batch in self.log.batches_between(base[0], self.log.end_offset):
-            if parse_header(batch).is_control:
+        for batch, of_batch in self.log.batches_between(base[0], self.log.end_offset):
+            if of_batch.is_control:
                 self.read_control(batch)
         self.note_voters()
 
@@ -236,8 +236,7 @@ class Replication(Member):
         self._deliver()
 
     def _deliver(self) -> None:
-        for batch in self.log.batches_between(self._delivered, self.high_watermark):
-            header = parse_header(batch)
+        for batch, header in self.log.batches_between(self._delivered, self.high_watermark):
             self.committed.append(batch)
             self._delivered = header.last_offset + 1
             self.trace(
