@@ -111,6 +111,9 @@ class _Judge:
     ) -> bool:
         """C18: ``code`` is right in a state of the exchange, or, if given, in ``at``; return
         whether it says that something was done."""
+        if code == errors.NOT_CONTROLLER and self._is_broker(exchange.message):
+            # It is the broker that must look for another controller; clients know none of them.
+            self._report.broken("C18", f"{exchange.where}: {what} with {_name(code)}, as a broker.")
         if code in UNTOLD:
             return False
         states = self._history.states(exchange.low, exchange.high) if at is None else iter((at,))
