@@ -376,7 +376,7 @@ def _again(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> R
     if cluster_id is None or not registered:
         return None
     phantom = registered[choose(len(registered), "phantom")]
-    body = registration(client, phantom, phantom.incarnation, NO_EPOCH, cluster_id)
+    body = registration(client, phantom, phantom.incarnation, phantom.previous, cluster_id)
     return "BrokerRegistration", 4, body
 
 
