@@ -106,7 +106,7 @@ class CommittedLog:
         self.missing = 0
         """Committed batches whose bytes no image has any more."""
         stored = {
-            (batch.base, batch.epoch, batch.crc): batch for log in logs for batch in log.batches
+            (batch.base, batch.epoch, batch.crc): batch for log in logs for batch in log.fresh
         }
         lacking = {
             (base, entry.id[1], entry.crc) for base, entry in committed.items()

@@ -24,11 +24,20 @@ class StoredBatch(NamedTuple):
 
 
 class StoredLog(NamedTuple):
-    """A log as an image holds it. ``damage`` says where the readable part ends early."""
+    """A log as an image holds it. ``damage`` says where the readable part ends early.
+
+    The first ``shared`` batches are those that the node's image before this one begins with.
+    """
 
     image: DiskImage
     batches: list[StoredBatch]
     damage: str | None
+    shared: int = 0
+
+    @property
+    def fresh(self) -> list[StoredBatch]:
+        """The batches that the node's image before this one did not show."""
+        return self.batches[self.shared :]
 
     @property
     def start(self) -> int:
@@ -47,28 +56,63 @@ def disk_logs(run: RunData) -> list[StoredLog]:
 
 
 def read_logs(images: Iterable[DiskImage]) -> list[StoredLog]:
-    """Decode the logs of ``images``; a batch that several of them hold is decoded once."""
+    """Decode the logs of ``images``; a batch that several of them hold is decoded once.
+
+    Of a node's next image only what differs from the one before is read.
+    """
     known: dict[bytes, StoredBatch] = {}
-    return [read_log(image, known) for image in images]
+    seen: dict[str, _Seen] = {}
+    logs = []
+    for image in images:
+        data = image.log
+        before = seen.get(image.node)
+        shared, position = (0, 0) if before is None else before.common(data)
+        batches = before.batches[:shared] if before is not None else []
+        damage = _read(memoryview(data)[position:], batches, known)
+        logs.append(StoredLog(image, batches, damage, shared))
+        read = position + sum(len(batch.data) for batch in batches[shared:])
+        seen[image.node] = _Seen(data, batches, read)
+    return logs
 
 
-def read_log(image: DiskImage, known: dict[bytes, StoredBatch] | None = None) -> StoredLog:
-    """Decode ``image``'s log up to its end, its torn tail, or its first damaged batch."""
-    known = {} if known is None else known
-    batches: list[StoredBatch] = []
+class _Seen(NamedTuple):
+    """The last image of a node: its bytes, the batches in them, and how long those are."""
+
+    data: bytes
+    batches: list[StoredBatch]
+    read: int
+
+    def common(self, data: bytes) -> tuple[int, int]:
+        """Return how many batches ``data`` begins with too, and how long they are."""
+        count, position, drop = len(self.batches), self.read, 1
+        while count and not data.startswith(self.data[:position]):
+            # A log was cut: by little, most often.
+            cut = self.batches[max(count - drop, 0) : count]
+            position -= sum(len(batch.data) for batch in cut)
+            count -= len(cut)
+            drop *= 2
+        return count, position
+
+
+def _read(
+    data: memoryview, batches: list[StoredBatch], known: dict[bytes, StoredBatch]
+) -> str | None:
+    """Add the batches of ``data`` up to its end, its torn tail, or its first damaged one.
+
+    Returns what is wrong with that, None for nothing.
+    """
     try:
-        for data in split_batches(image.log):
-            batch = known.get(data)
+        for content in split_batches(data):
+            batch = known.get(content)
             if batch is None:
-                batch = _read_batch(data)
+                batch = _read_batch(content)
                 if batch is None:
-                    base = parse_header(data).base_offset
-                    return StoredLog(image, batches, f"wrong CRC at offset {base}")
-                known[data] = batch
+                    return f"wrong CRC at offset {parse_header(content).base_offset}"
+                known[content] = batch
             batches.append(batch)
     except (BatchError, ProtocolError) as error:
-        return StoredLog(image, batches, str(error))
-    return StoredLog(image, batches, None)
+        return str(error)
+    return None
 
 
 def read_batches(

@@ -49,7 +49,14 @@ class DiskPass:
         final_hw = track.max_hw if track is not None and log.image.label == FINAL else -1
         before: tuple[int, int] | None = (-1, -1)
         last_epoch, end = -1, 0
-        for batch in log.batches:
+        batches = log.batches
+        if log.shared and log.image.label != FINAL:
+            # What was there in the image before was judged there.
+            known_to = batches[log.shared - 1]
+            before = known_to.base, known_to.epoch
+            last_epoch, end = known_to.epoch, known_to.last + 1
+            batches = log.fresh
+        for batch in batches:
             base, epoch = batch.base, batch.epoch
             if base != end and before != (-1, -1):
                 add("I8", f"{where}: offset {base} follows offset {end - 1} in the log.")

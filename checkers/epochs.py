@@ -54,7 +54,7 @@ def check(run: RunData) -> CheckerResult:
         seats.seat(claim.epoch, claim.leader, asked, None, claim.call.indices)
     for log in disk_logs(run):
         where = f"LeaderChange record on {log.image.node}'s disk, {log.image.label}"
-        for batch in log.batches:
+        for batch in log.fresh:
             if batch.leader is not None:
                 seats.seat(batch.epoch, batch.leader, where)
     by_trace, by_client = stale_leaders(run, facts, told)

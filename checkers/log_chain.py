@@ -8,11 +8,15 @@ LogMatching, I9 LeaderCompleteness, I10 CommittedStable, I11 CommittedOnMajority
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from checkers.findings import Findings
 from histories.trace import TraceEvent
 
+T = TypeVar("T")
 BatchId = tuple[int, int]
 """(base offset, epoch)."""
 
@@ -56,6 +60,24 @@ class Election:
 
 START: BatchId = (-1, -1)
 """What precedes the first batch of a log."""
+
+
+class _Highest(Generic[T]):
+    """The highest of some offsets in all epochs below one, with what tells it."""
+
+    def __init__(self, told: Iterable[tuple[int, int, T]]) -> None:
+        """``told`` are (epoch, offset, what tells it)."""
+        self._epochs: list[int] = []
+        self._best: list[tuple[int, T]] = []
+        for epoch, offset, what in sorted(told, key=lambda each: each[:2]):
+            if not self._best or offset > self._best[-1][0]:
+                self._epochs.append(epoch)
+                self._best.append((offset, what))
+
+    def below(self, epoch: int) -> tuple[int, T | None]:
+        """Return the highest offset of lower epochs, of equal ones the first; -1 for none."""
+        place = bisect_left(self._epochs, epoch)
+        return self._best[place - 1] if place else (-1, None)
 
 
 class LogChain:
@@ -138,17 +160,12 @@ class LogChain:
 
     def check_leader_completeness(self) -> None:
         """I9: a leader's log holds everything that was committed in lower epochs."""
-        by_epoch = sorted(self.high_watermarks.items())
-        tips: dict[int, Committed] = {}
-        for entry in self.committed.values():
-            tip = tips.get(entry.at_epoch)
-            if tip is None or entry.id[0] > tip.id[0]:
-                tips[entry.at_epoch] = entry
+        heights = _Highest(
+            (epoch, value, event) for epoch, (value, event) in self.high_watermarks.items()
+        )
+        tips = _Highest((e.at_epoch, e.id[0], e) for e in self.committed.values())
         for election in self.elections:
-            highest, witness = -1, None
-            for epoch, (value, event) in by_epoch:
-                if epoch < election.epoch and value > highest:
-                    highest, witness = value, event
+            highest, witness = heights.below(election.epoch)
             self.completeness_checked += witness is not None
             if witness is not None and highest > election.epoch_start:
                 self.findings.add(
@@ -159,9 +176,9 @@ class LogChain:
                     [witness, election.event],
                 )
                 continue
-            lower = [tip for epoch, tip in tips.items() if epoch < election.epoch]
-            if lower:
-                self._check_tip(election, max(lower, key=lambda tip: tip.id[0]))
+            _, tip = tips.below(election.epoch)
+            if tip is not None:
+                self._check_tip(election, tip)
 
     def _check_tip(self, election: Election, committed: Committed) -> None:
         at = election.tip

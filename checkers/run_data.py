@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
+from msgspec import structs
 
 from checkers.calls import Call, pair
 from checkers.capture import Capture, read_messages
@@ -42,10 +43,11 @@ EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 Result = TypeVar("Result")
 
 
-class DiskImage(msgspec.Struct, kw_only=True):
+class DiskImage(msgspec.Struct, kw_only=True, eq=False):
     """What one node's disk held: at a kill (``label`` "kill-<k>") or at the end ("final").
 
-    ``log`` is the metadata log from ``start_offset`` on, segments joined, as bytes;
+    ``pieces`` are the metadata log from ``start_offset`` on, segments joined, as bytes in
+    pieces: images of one disk may share those that they have in common (:func:`share`);
     ``quorum_state`` the decoded quorum-state file, None if there was none; ``snapshots`` are
     (file name, content) of the complete ones, in order of name; ``directory`` is the
     directory id in ``meta.properties``, None where it is not known; ``epochs`` the (epoch,
@@ -54,12 +56,45 @@ class DiskImage(msgspec.Struct, kw_only=True):
 
     node: str
     label: str
-    log: bytes
+    pieces: tuple[bytes, ...]
     quorum_state: dict[str, Any] | None = None
     start_offset: int = 0
     snapshots: tuple[tuple[str, bytes], ...] = ()
     directory: str | None = None
     epochs: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def log(self) -> bytes:
+        """The metadata log from ``start_offset`` on, put together anew each time."""
+        return b"".join(self.pieces)
+
+    @log.setter
+    def log(self, content: bytes) -> None:
+        self.pieces = (content,)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal disks are equal in whatever pieces their logs are kept."""
+        if not isinstance(other, DiskImage):
+            return NotImplemented
+        one, two = (structs.replace(image, pieces=(image.log,)) for image in (self, other))
+        return structs.astuple(one) == structs.astuple(two)
+
+
+def share(log: bytes, before: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Return ``log`` in pieces, with those of an older image that it begins with as they are.
+
+    Of a disk that is killed a thousand times its log is then kept once, not a thousand times.
+    """
+    pieces: list[bytes] = []
+    position = 0
+    for piece in before:
+        if not log.startswith(piece, position):
+            break
+        pieces.append(piece)
+        position += len(piece)
+    if position < len(log):
+        pieces.append(log[position:])
+    return tuple(pieces)
 
 
 class RunData:
@@ -206,7 +241,7 @@ def read_images(run: Path) -> list[DiskImage]:
                 DiskImage(
                     node=node,
                     label=folder.name,
-                    log=log,
+                    pieces=(log,),
                     quorum_state=state,
                     start_offset=start,
                     snapshots=snapshots,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from checkers.run_data import DiskImage, parse_checkpoint
+from checkers.run_data import DiskImage, parse_checkpoint, share
 from harness.environment import ClockSetting, DiskTrouble, Environment, Evidence, Grudge
 from harness.simulated_admin import VirtualAdmin
 from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
@@ -26,6 +26,7 @@ class SimulatedEnvironment(Environment):
     def __init__(self, world: World, cluster: SimulatedCluster) -> None:
         self._nodes = cluster.names
         self.images: list[DiskImage] = []
+        self._pieces: dict[str, tuple[bytes, ...]] = {}
         self._world = world
         self._cluster = cluster
         self._kills = 0
@@ -152,11 +153,19 @@ class SimulatedEnvironment(Environment):
 
     def take_image(self, node: str, label: str) -> None:
         """Keep what the node's disk holds now."""
-        self.images.append(disk_image(node, label, self._world.content(node)))
+        before = self._pieces.get(node, ())
+        image = disk_image(node, label, self._world.content(node), before)
+        self._pieces[node] = image.pieces
+        self.images.append(image)
 
 
-def disk_image(node: str, label: str, content: DiskContent) -> DiskImage:
-    """Return ``content`` as the files of a real node would hold it."""
+def disk_image(
+    node: str, label: str, content: DiskContent, before: Sequence[bytes] = ()
+) -> DiskImage:
+    """Return ``content`` as the files of a real node would hold it.
+
+    ``before`` are the pieces of the log in an older image of the disk.
+    """
     try:
         saved = json.loads(content.quorum_state or b"null")
     except ValueError:  # damaged: no node starts from it
@@ -164,7 +173,7 @@ def disk_image(node: str, label: str, content: DiskContent) -> DiskImage:
     return DiskImage(
         node=node,
         label=label,
-        log=content.log,
+        pieces=share(content.log, before),
         quorum_state=saved,
         start_offset=content.start,
         snapshots=tuple(

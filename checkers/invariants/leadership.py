@@ -48,7 +48,7 @@ def _one_leader(evidence: Evidence, report: Report) -> None:
             )
 
     for log in disk_logs(evidence.run):
-        for batch in log.batches:
+        for batch in log.fresh:
             if batch.leader is not None:
                 claim(batch.epoch, batch.leader, f"LeaderChange on {log.image.node}'s disk")
     told: set[tuple[int, int, str]] = set()

@@ -218,7 +218,8 @@ class Quorum:
     def image(self, node: str, label: str = "final") -> DiskImage:
         at = self.at[node]
         state = {"leaderEpoch": at["epoch"], "leaderId": at["leader"], "votedId": at["voted"]}
-        return DiskImage(node=node, label=label, log=b"".join(self.logs[node]), quorum_state=state)
+        log = b"".join(self.logs[node])
+        return DiskImage(node=node, label=label, pieces=(log,), quorum_state=state)
 
     def write(self, *records: bytes, control: bool = False) -> int:
         """n1, which leads epoch 1, commits one batch of ``records`` on all; return its offset."""
