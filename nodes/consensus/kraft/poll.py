@@ -98,7 +98,7 @@ def _leader(replica: Replica, leader: Leader) -> None:
     if leader.observers:
         leader.forget_silent_observers(now - OBSERVER_SESSION_US)
     period = replica.config.fetch_timeout_ms * _MS // 2
-    silent = now - period
+    silent = max(now - period, -1)  # who has never fetched is silent, also right after a boot
     for voter in replica.other_voters:
         # Most have fetched a moment ago.
         if leader.voters[voter].last_fetch <= silent and now >= _begin_due(leader, voter, period):
