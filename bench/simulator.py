@@ -1,46 +1,158 @@
-"""Simulated seconds per CPU second, checking included: ``python bench/simulator.py``.
+"""Simulated seconds per CPU second, checking included: ``python -m bench.simulator``.
 
-Five nodes, all fault families, thirty virtual seconds a run, rate and clients as given.
-Each round simulates and judges the same seeds; the median of the rounds is what counts.
+Five controllers without brokers, ten operations a second of five clients, every fault family,
+all invariants and checkers: each workload for itself and all together, by seed. A round
+simulates and judges the same seeds of every workload; the medians of the rounds count.
+``--jobs 2`` measures worker processes instead, as ``kraftwreck sim`` starts them, by the wall
+clock, ``--flat`` what an event costs in runs of different length. ``--brokers seed`` and
+``--rate 0`` take the broker and load that each seed draws.
 """
 
 from __future__ import annotations
 
+import os
 import platform
+import resource
 import statistics
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 
 import click
 
-from kraftwreck.campaign import Campaign, run_seed
+from harness.simulated import simulate
+from kraftwreck.campaign import ALL, BY_SEED, Campaign, Tested, judge, make_injector, run_seed
+from workloads.registry import find, workloads
+
+LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True)
-@click.option("--seeds", default=20, show_default=True, help="Runs in a round.")
-@click.option("--rate", default=10.0, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--seeds", default=10, show_default=True, help="Runs of each workload in a round.")
+@click.option("-t", "--time-limit", default=30.0, show_default=True, help="Virtual seconds.")
+@click.option("--rate", default=10.0, show_default=True, help="Operations a second; 0: by seed.")
 @click.option("--concurrency", default=5, show_default=True)
 @click.option("--nodes", default=5, show_default=True)
-def main(rounds: int, seeds: int, rate: float, concurrency: int, nodes: int) -> None:
-    """Measure and print one line a round, then the medians."""
-    campaign = Campaign(nodes=nodes, rate=rate, concurrency=concurrency)
-    run_seed(campaign, 0, keep=False)  # Imports and compiles everything.
-    speeds = []
-    for number in range(rounds):
-        begun = time.process_time()
-        tested = [run_seed(campaign, seed, keep=False) for seed in range(seeds)]
-        cpu_s = time.process_time() - begun
-        sim_s = sum(each.sim_s for each in tested)
-        speeds.append(sim_s / cpu_s)
-        failed = sum(1 for each in tested if each.found)
-        click.echo(
-            f"round {number + 1}: {sim_s:.0f} simulated s in {cpu_s:.2f} CPU s:"
-            f" {speeds[-1]:.0f} per CPU s, {failed} failed"
-        )
+@click.option("--brokers", default="0", show_default=True, metavar="N|seed")
+@click.option("--jobs", default=0, help="Measure so many worker processes by the wall clock.")
+@click.option(
+    "--flat", is_flag=True, help="Measure the cost of an event in longer and longer runs."
+)
+def main(
+    rounds: int,
+    seeds: int,
+    time_limit: float,
+    rate: float,
+    concurrency: int,
+    nodes: int,
+    brokers: str,
+    jobs: int,
+    flat: bool,
+) -> None:
+    """Measure, and print Markdown."""
+    make = partial(
+        Campaign,
+        nodes=nodes,
+        rate=rate,
+        concurrency=concurrency,
+        brokers=None if brokers == BY_SEED else int(brokers),
+    )
+    load = os.getloadavg()[0]
     click.echo(
-        f"median {statistics.median(speeds):.0f} simulated s per CPU s"
-        f" ({min(speeds):.0f}-{max(speeds):.0f}); {nodes} nodes, {rate:g} operations/s,"
-        f" Python {platform.python_version()}"
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f} at the start;"
+        f" {nodes} controllers, brokers: {brokers}, {rate:g} operations/s of {concurrency} clients,"
+        f" faults: {', '.join(make().faults)}.\n"
+    )
+    run_seed(make(time_limit_s=5.0), 0, keep=False)  # Imports and compiles everything.
+    if flat:
+        _flat(make, seeds)
+    elif jobs:
+        _workers(make(time_limit_s=time_limit), seeds * len(workloads()), jobs, rounds)
+    else:
+        _speeds(make, time_limit, seeds, rounds)
+
+
+def _speeds(make: Callable[..., Campaign], limit: float, seeds: int, rounds: int) -> None:
+    """Simulated seconds per CPU second, each workload for itself and all together."""
+    names = sorted(workloads())
+    speeds: dict[str, list[float]] = {name: [] for name in [*names, ALL]}
+    steps: dict[str, float] = {}
+    failed = 0
+    for _ in range(rounds):
+        total_sim = total_cpu = 0.0
+        for name in names:
+            campaign = make(workload=name, time_limit_s=limit)
+            tested = [run_seed(campaign, seed, keep=False) for seed in range(seeds)]
+            sim_s, cpu_s = sum(t.sim_s for t in tested), sum(t.cpu_s for t in tested)
+            speeds[name].append(sim_s / cpu_s)
+            steps[name] = sum(t.events for t in tested) / sim_s
+            failed += sum(1 for t in tested if t.found)
+            total_sim, total_cpu = total_sim + sim_s, total_cpu + cpu_s
+        speeds[ALL].append(total_sim / total_cpu)
+    click.echo(
+        f"{rounds} rounds of {seeds} runs of {limit:g} s of each workload, {failed} failed:\n"
+    )
+    click.echo("| workload | simulated s per CPU s | lowest to highest | events per simulated s |")
+    click.echo("|---|---|---|---|")
+    for name, measured in speeds.items():
+        events = f"{steps[name]:.0f}" if name in steps else ""
+        click.echo(
+            f"| {name} | {statistics.median(measured):.0f} | {min(measured):.0f} to"
+            f" {max(measured):.0f} | {events} |"
+        )
+
+
+def _workers(campaign: Campaign, runs: int, jobs: int, rounds: int) -> None:
+    """Simulated seconds per second of ``jobs`` worker processes that have all seeds."""
+    click.echo("| processes | simulated s per s | per CPU s |\n|---|---|---|")
+    for count in dict.fromkeys((1, jobs)):
+        by_wall, by_cpu = [], []
+        with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+            list(pool.map(partial(_run, campaign), range(count)))  # Starts and warms them up.
+            for _ in range(rounds):
+                begun = time.monotonic()
+                tested = list(pool.map(partial(_run, campaign), range(runs)))
+                took = time.monotonic() - begun
+                sim_s = sum(t.sim_s for t in tested)
+                by_wall.append(sim_s / took)
+                by_cpu.append(sim_s / sum(t.cpu_s for t in tested))
+        wall, cpu = statistics.median(by_wall), statistics.median(by_cpu)
+        click.echo(f"| {count} | {wall:.0f} | {cpu:.0f} |")
+
+
+def _run(campaign: Campaign, seed: int) -> Tested:
+    return run_seed(campaign, seed, keep=False)
+
+
+def _flat(make: Callable[..., Campaign], seeds: int) -> None:
+    """CPU microseconds that an event costs: to simulate, and to judge."""
+    click.echo(
+        "| workload, seed | snapshots | length (s) | events | simulated, µs per event | judged |"
+        " peak memory (MB) |\n|---|---|---|---|---|---|---|"
+    )
+    for seed in range(seeds):
+        for name in sorted(workloads()):
+            for length in LENGTHS_S:
+                _flat_row(make(workload=name, time_limit_s=length), seed)
+
+
+def _flat_row(campaign: Campaign, seed: int) -> None:
+    options, knobs, faults = campaign.options(seed), campaign.knobs(seed), campaign.schedule(seed)
+    workload = find(options.workload)
+    begun = time.process_time()
+    result = simulate(options, workload, faults, make_injector, knobs=knobs)
+    simulated = time.process_time()
+    judge(result, workload)
+    judged = time.process_time()
+    each = 1e6 / result.processed
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    click.echo(
+        f"| {options.workload}, {seed} | {'yes' if 'snapshot_bytes' in knobs.node else 'no'}"
+        f" | {campaign.time_limit_s:g} | {result.processed} | {(simulated - begun) * each:.1f}"
+        f" | {(judged - simulated) * each:.2f} | {memory} |"
     )
 
 

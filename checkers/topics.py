@@ -126,12 +126,15 @@ def _ends_of_run(reads: Reads, seen: NDArray[np.bool_], begin: int, end: int) ->
     before = int(reads.latest_end[begin - 1]) if begin else -1
     after = int(starts[end]) if end < len(starts) else OPEN
     clean_from = begin + int(np.searchsorted(starts[begin:end], before, side="right"))
-    clean = [i for i in range(clean_from, end) if ends[i] < after]
+    clean = clean_from + np.flatnonzero(ends[clean_from:end] < after)
     if len(clean) <= 2:
         return list(range(begin, end))
-    first = min(clean, key=lambda i: int(ends[i]))
-    dropped = set(clean) - {first, clean[-1]}
-    return [i for i in range(begin, end) if i not in dropped]
+    dropped = np.zeros(end - begin, dtype=np.bool_)
+    dropped[clean - begin] = True
+    first = clean[np.argmin(ends[clean])]
+    dropped[[first - begin, clean[-1] - begin]] = False
+    kept: list[int] = (begin + np.flatnonzero(~dropped)).tolist()
+    return kept
 
 
 def _observation(call: Call, present: bool) -> Call:

@@ -9,6 +9,7 @@ of a follower that is at fault most are. Whoever is sent elsewhere must be told 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import accumulate
 from typing import Any
 
 from checkers.invariants.evidence import NO_TRACE, Evidence
@@ -129,12 +130,16 @@ class _Calm:
     """When nothing was wrong: no fault, no restart, no change of leader or voters."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self._spans: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         begun = {f.id: f.time for f in evidence.run.faults if f.phase == "start"}
         for fault in evidence.run.faults:
             if fault.phase == "stop":
-                self._spans.append((begun.pop(fault.id, fault.time), fault.done))
-        self._spans += [(time, 1 << 62) for time in begun.values()]
+                spans.append((begun.pop(fault.id, fault.time), fault.done))
+        spans.extend((time, 1 << 62) for time in begun.values())
+        spans.sort()
+        self._begins = [begin for begin, _ in spans]
+        # Up to when any fault that began no later was active.
+        self._until = list(accumulate((end for _, end in spans), max))
         self._moments = sorted(
             moment
             for event in evidence.run.events
@@ -144,7 +149,8 @@ class _Calm:
 
     def undisturbed(self, begin: int, end: int) -> bool:
         """Whether no fault is active at any time from ``begin`` to ``end``."""
-        return begin >= 0 and not any(a <= end and b >= begin for a, b in self._spans)
+        place = bisect_right(self._begins, end)
+        return begin >= 0 and (place == 0 or self._until[place - 1] < begin)
 
     def around(self, begin: int, end: int) -> bool:
         """Whether nothing at all is wrong or changes from ``begin`` to ``end``."""
