@@ -11,10 +11,16 @@ from simulation.host import Host
 
 
 def last_words(host: Host, kind: str, detail: dict[str, Any]) -> Trace:
-    """Return what a process that ends tells of itself: its position is the last one told."""
+    """Return what a process that ends tells of itself: its position is the last one told.
+
+    One that ends before it has told anything does not know where it stands: what it was told
+    of the process before is no state of its own.
+    """
     last = host.last_trace
     if last is None:
         return Trace(kind, "unattached", 0, -1, -1, 0, -1, detail)
+    if not host.trace_seq:
+        return Trace(kind, "unattached", last.epoch, -1, last.voted, last.leo, -1, detail)
     position = (last.state, last.epoch, last.leader, last.voted, last.leo, last.hw)
     return Trace(kind, *position, detail)
 

@@ -412,7 +412,8 @@ class World(Timeline):
                 return
             # What was to be promised is not on disk: the process says so and stops.
             reason = {"reason": f"the disk failed: {error}"}
-            self._trace(host, last_words(host, "stop", reason))
+            if host.trace_seq:
+                self._trace(host, last_words(host, "stop", reason))
             self._end(host)
             return
         if self.now - work.begun > _STALL:

@@ -111,8 +111,12 @@ def _create_configured(name: str, choose: Choose, client: ClientState, timeout_m
 
 
 def _create_named(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """Two in one request: one of them may be there, have no name, or be the other again."""
-    other = ("", ".", "..", "__cluster_metadata", name, _known(name, choose, client))
+    """Two in one request: one of them may be there, have no name, or be the other again.
+
+    The one that is there is a probe's: if it is gone by now, it comes back by this.
+    """
+    known = _known(name, choose, client, own=True)
+    other = ("", ".", "..", "__cluster_metadata", name, known)
     topics = [_topic(name), _topic(other[choose(len(other), "other")])]
     return _create(topics[:: 1 - 2 * choose(2, "order")], timeout_ms)
 

@@ -60,6 +60,9 @@ def _assignment(state: State, replicas: Sequence[int], factor: int | None = None
 
 
 def _placement(state: State, factor: int) -> set[int]:
+    if not state.brokers():
+        # The voters stand in for brokers, and there may be too few of them.
+        return {-errors.INVALID_REPLICATION_FACTOR}
     may = candidates(state)
     if not 0 < factor <= len(may) or all(state.brokers()[i].fenced for i in may):
         return {errors.INVALID_REPLICATION_FACTOR}
@@ -118,7 +121,7 @@ def _new_partitions(state: State, topic: Body, defaults: Body) -> set[int]:
         return found
     if factor == 0 or factor < -1:
         found.add(errors.INVALID_REPLICATION_FACTOR)
-    elif state.brokers():
+    else:
         found |= _placement(state, defaults["factor"] if factor == -1 else factor)
     if count == 0 or count < -1:
         found.add(errors.INVALID_PARTITIONS)
@@ -159,7 +162,7 @@ def grow_topic(state: State, topic: Body, names: Sequence[str]) -> Codes:
     factor = len(partitions[0].replicas) - len(partitions[0].removing)
     manual = topic["assignments"]
     if manual is None:
-        return found | (_placement(state, factor) if state.brokers() else set())
+        return found | _placement(state, factor)
     lists = [list(each["broker_ids"]) for each in manual]
     if len(lists) != more or any(
         not _assignment(state, each, factor) or not any(map(state.is_active, each))

@@ -13,6 +13,7 @@ from typing import Any
 from checkers.answers import effects, reads, refusals
 from checkers.answers.exchanges import Commits, Exchange
 from checkers.answers.state import State, StateHistory
+from checkers.clocks import slowest
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
@@ -312,7 +313,10 @@ class _Judge:
             claims = self._evidence.trace.claims
             self._heard[NOBODY] = [t for c in claims if (t := self._evidence.moment(c)) is not None]
         broker_id = exchange.request["broker_id"]
-        since = exchange.message.sent - session_ns(self._evidence) * 5 // 4 - LAG_NS // 2
+        if self._evidence.pauses:
+            return  # Who is stopped hears what was sent before only afterwards.
+        session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
+        since = exchange.message.sent - session * 5 // 4 - LAG_NS // 2
         contacts = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
         if not any(since <= time <= exchange.message.time for time in contacts):
             self._report.broken(

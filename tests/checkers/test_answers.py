@@ -196,3 +196,14 @@ def test_i30_an_image_that_all_nodes_have_wrong(
     for node in ("n1", "n2", "n3"):
         cluster.event(node, "image", detail | {"offset": end - 2})
     assert broken(make_run(None, cluster)) == {"I30"}
+
+
+def test_c18_without_brokers_voters_stand_in_and_may_be_too_few(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    tell(capture, quorum, "CreateTopics", create(replication_factor=3), done(38))
+    assert broken(make_run(None, quorum, capture=capture)) == set()
+    tell(capture, quorum, "CreateTopics", create(replication_factor=3), done(37))
+    assert broken(make_run(None, quorum, capture=capture)) == {"C18"}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import pytest
 
-from checkers.clocks import NodeClock, after, fastest, node_clocks, slowest
+from checkers.clocks import NodeClock, after, fastest, node_clocks, pauses, slowest
 from checkers.deposed import bound_ns, slack_ns
+from histories.fault import FaultEvent
+
+PHASES: Final[tuple[tuple[Literal["start", "stop"], int], ...]] = (("start", 5), ("stop", 9))
 
 DRIFTED = {
     "n1": {"offset_us": 500, "samples": [[1_000, 1_500], [3_000, 2_500], [5_000, 6_500]]},
@@ -71,3 +76,19 @@ def test_what_a_fault_delays_is_not_held_against_a_deposed_leader() -> None:
 def test_runs_without_measured_clocks_have_none() -> None:
     assert node_clocks({}) == {}
     assert node_clocks({"clock": {"n1": {}}}) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "stopped"),
+    [("pause", "one", True), ("disk", "slow-leader", True), ("disk", "full", False)],
+)
+def test_who_waits_for_a_slow_disk_is_as_good_as_stopped(
+    kind: str, shape: str, stopped: bool
+) -> None:
+    faults = [
+        FaultEvent(
+            id=0, phase=phase, kind=kind, shape=shape, targets=["n1"], time=time, done=time
+        )
+        for phase, time in PHASES
+    ]  # fmt: skip
+    assert pauses(faults) == ({"n1": [(5, 9)]} if stopped else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from histories.trace import TraceEvent
 from nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
@@ -22,9 +23,12 @@ from nodes.log.layout import segment_name
 from nodes.log.quorum_state import QuorumStateError
 from nodes.log.recovery import LogCorruptError
 from nodes.log.snapshots import footer_batch, header_batch
+from simulation.clocks import Clock
+from simulation.deaths import last_words
 from simulation.disk import LOG, RECOVERY_STEPS, Disk, DiskError
 from simulation.disk_index import Durable
 from simulation.filesystem import SECTOR
+from simulation.host import Host
 
 
 def batch(base: int, epoch: int = 1, size: int = 8) -> bytes:
@@ -380,3 +384,17 @@ def test_a_formatted_disk_has_its_bootstrap_snapshot_and_identity() -> None:
     assert [f.id for f in recovered.snapshots] == [(0, 0)]
     assert recovered.start_offset == 0
     assert disk.findings == []
+
+
+def test_who_ends_before_it_has_told_anything_does_not_know_where_it_stands() -> None:
+    host = Host(id=1, name="n1", clock=Clock(0, 0))
+    assert last_words(host, "fatal", {}).state == "unattached"
+    host.last_trace = TraceEvent(
+        node="n1", incarnation=1, seq=9, mono=0, wall=0, kind="hw", state="leader",
+        epoch=7, leader=1, voted=-1, leo=5, hw=5,
+    )  # fmt: skip
+    told = last_words(host, "fatal", {})
+    assert (told.state, told.epoch, told.leader, told.hw) == ("unattached", 7, -1, -1)
+    host.trace_seq = 3
+    told = last_words(host, "fatal", {})
+    assert (told.state, told.epoch, told.leader, told.hw) == ("leader", 7, 1, 5)
