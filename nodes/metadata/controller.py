@@ -107,8 +107,6 @@ class Controller:
         # Before when a tick has nothing to do, unless something has happened meanwhile.
         self._tick_at = 0
         self._touched = True
-        # Whether the committed image lacks this controller's registration, None: not looked.
-        self._unregistered: bool | None = None
         self._answers = Answers(quorum, image)
         self._notes: list[tuple[str, dict[str, Any]]] = []
 
@@ -121,7 +119,11 @@ class Controller:
     def deadline(self) -> int:
         """When the next :meth:`tick` is due; a far future if never."""
         due = self._next_tick() if self._touched else self._tick_at
-        if self._claimed == NOT_CLAIMED and self._is_unregistered() and self._knows_another():
+        if (
+            self._claimed == NOT_CLAIMED
+            and self._own.is_missing_in_log(self.image)
+            and self._knows_another()
+        ):
             due = min(due, self._own.next)
         return due
 
@@ -149,7 +151,7 @@ class Controller:
     def applied(self, offset: int, epoch: int, now: int) -> None:
         """The stable layer of the image now holds everything up to ``offset``, the end of a
         batch of ``epoch`` (``nodes.metadata.loader``): answer what waited for that."""
-        self._unregistered = None
+        self._own.log_has_changed()
         if self.is_active or self._pending:
             self._touched = True
         while self._pending and self._pending[0].offset <= offset:
@@ -201,7 +203,7 @@ class Controller:
         for each in waiting:
             self._lost(each)
 
-    def _do(self, what: str, write: Callable[[], None], now: int) -> int:
+    def _do(self, what: str, write: Callable[[], object], now: int) -> int:
         """Carry out ``write``; return NONE, or why this is not the active controller any more.
 
         Raises :class:`FatalError` for records that cannot be applied.
@@ -230,18 +232,14 @@ class Controller:
 
         Tell :meth:`registration_answered` what came of it.
         """
-        if not self._is_unregistered() or self.is_active or not self._knows_another():
+        missing = self._own.is_missing_in_log(self.image)
+        if not missing or self.is_active or not self._knows_another():
             return None
         return self._own.due(now)
 
     def registration_answered(self, body: Body | None, now: int) -> None:
         """Take the answer to :meth:`registration_due` in; None if there was none."""
         self._own.answered(body, now)
-
-    def _is_unregistered(self) -> bool:
-        if self._unregistered is None:
-            self._unregistered = self._own.is_missing(self.image.stable)
-        return self._unregistered
 
     def _knows_another(self) -> bool:
         return self._quorum.leader_id not in (-1, self._quorum.node_id)
@@ -289,18 +287,13 @@ class Controller:
             self._do("registration", lambda: self._register_self(now), now)
         if self.is_active and now >= min(self._barrier_due, self._idle_since + self._max_idle):
             self._barrier_due = NEVER
-            self._do("no-op", lambda: self._append_no_op(now), now)
+            self._do("no-op", lambda: self._append([("NoOpRecord", 0, {})], now), now)
 
     def _time_out(self, now: int) -> None:
-        for waiting in [w for w in (*self._pending, *self._unbarred) if w.deadline <= now]:
-            if waiting in self._pending:
-                self._pending.remove(waiting)
-            else:
-                self._unbarred.remove(waiting)
-            self._answers.refuse(waiting.request, REQUEST_TIMED_OUT)
-
-    def _append_no_op(self, now: int) -> None:
-        self._append([("NoOpRecord", 0, {})], now)
+        for some in (self._pending, self._unbarred):
+            for waiting in [waiting for waiting in some if waiting.deadline <= now]:
+                some.remove(waiting)
+                self._answers.refuse(waiting.request, REQUEST_TIMED_OUT)
 
     def _run_tasks(self, now: int) -> None:
         for task in self._schedule.take_due(now):
@@ -439,8 +432,6 @@ class Controller:
             sessions=self._sessions,
             quorum=self._quorum,
         )
-
-    # --- answers ------------------------------------------------------------------------
 
     def _answer(self, waiting: Waiting) -> None:
         request = waiting.request

@@ -16,6 +16,7 @@ from nodes.metadata.features import (
     SUPPORTED_FEATURES,
     unsupported_finalized,
 )
+from nodes.metadata.image import MetadataImage
 from nodes.metadata.image_values import ControllerRegistration, ImageView, Listener
 from nodes.metadata.operation import Body, Context, Outcome, Record
 from nodes.protocol.errors import (
@@ -133,6 +134,7 @@ class OwnRegistration:
         self.next = 0
         """Before when there is nothing to send."""
         self._good: ControllerRegistration | None = None
+        self._missing: bool | None = None  # In the log; None: not looked since it changed.
 
     def is_known(self, image: ImageView) -> bool:
         """Tell whether ``image`` still holds the registration that :meth:`is_missing` found.
@@ -158,6 +160,16 @@ class OwnRegistration:
             return True
         self._good = image.controllers.get(identity.controller_id)
         return False
+
+    def log_has_changed(self) -> None:
+        """The committed image has: what :meth:`is_missing_in_log` knows of it is old."""
+        self._missing = None
+
+    def is_missing_in_log(self, image: MetadataImage) -> bool:
+        """Tell whether the stable layer of ``image`` lacks the registration."""
+        if self._missing is None:
+            self._missing = self.is_missing(image.stable)
+        return self._missing
 
     def due(self, now: int) -> Body | None:
         """Return the request to send now, while :meth:`is_missing`; None: wait.
