@@ -83,12 +83,15 @@ def encode_batch(
     if not records:
         raise ValueError("a batch needs at least one record")
     parts: list[bytes] = []
+    short = _SHORT
     for delta, (key, value) in enumerate(records):
-        place = _varint(delta)
+        place = short[delta] if delta < _MANY else _varint(delta)
         # Without a key, as nearly all are; 4: attributes, timestamp delta, key and headers.
         if key is None and value is not None:
-            length = _varint(len(value))
-            size = _varint(len(place) + len(length) + len(value) + 4)
+            count = len(value)
+            length = short[count] if count < _MANY else _varint(count)
+            count += len(place) + len(length) + 4
+            size = short[count] if count < _MANY else _varint(count)
             parts += (size, b"\0\0", place, b"\1", length, value, b"\0")
         else:
             inside = b"".join((b"\0\0", place, *_length_and(key), *_length_and(value), b"\0"))
@@ -229,11 +232,12 @@ def _long_varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SHORT: Final = tuple(map(_long_varint, range(2048)))
+_MANY: Final = 2048
+_SHORT: Final = tuple(map(_long_varint, range(_MANY)))
 
 
 def _varint(value: int) -> bytes:
-    return _SHORT[value] if value < 2048 else _long_varint(value)
+    return _SHORT[value] if value < _MANY else _long_varint(value)
 
 
 def _get_varint(data: Buffer, position: int) -> tuple[int, int]:

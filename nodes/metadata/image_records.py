@@ -101,10 +101,15 @@ def _topic(image: MetadataImage, fields: Fields) -> None:
     image.names[topic_id] = name
 
 
-def _directories(where: str, told: Iterable[bytes], replicas: tuple[int, ...]) -> tuple[bytes, ...]:
+def _directories(
+    topic: str, number: int, told: Iterable[bytes], replicas: tuple[int, ...]
+) -> tuple[bytes, ...]:
     directories = _shared(map(bytes, told)) or _shared((MIGRATING_DIRECTORY,) * len(replicas))
     if len(directories) != len(replicas):
-        raise FatalError(f"{where} has {len(replicas)} replicas in {len(directories)} directories")
+        raise FatalError(
+            f"partition {topic}-{number} has {len(replicas)} replicas "
+            f"in {len(directories)} directories"
+        )
     return directories
 
 
@@ -130,7 +135,7 @@ def _partition(image: MetadataImage, fields: Fields) -> None:
         fields["leader_epoch"],
         fields["partition_epoch"],
         fields.get("leader_recovery_state", 0),
-        _directories(f"partition {topic.name}-{number}", told, replicas),
+        _directories(topic.name, number, told, replicas),
         _shared(elr) if elr else (),
         _shared(last_known) if last_known else (),
     )
@@ -143,32 +148,32 @@ def _partition_change(image: MetadataImage, fields: Fields) -> None:
     if old is None:
         raise FatalError(f"change of unknown partition {topic.name}-{number}")
 
-    def changed(field_name: str, current: tuple[Any, ...]) -> tuple[Any, ...]:
-        value = fields.get(field_name)
-        return current if value is None else _shared(value)
-
     leader = fields.get("leader", UNCHANGED_LEADER)
     leads = leader != UNCHANGED_LEADER
     recovery = fields.get("leader_recovery_state", UNCHANGED_RECOVERY)
-    replicas = changed("replicas", old.replicas)
+    replicas = _changed(fields.get("replicas"), old.replicas)
     told = fields.get("directories")
     if told is None:
         untold = all(directory == MIGRATING_DIRECTORY for directory in old.directories)
         told = () if untold else old.directories
     image.partitions[topic.topic_id, number] = Partition(
         replicas=replicas,
-        isr=changed("isr", old.isr),
-        removing=changed("removing_replicas", old.removing),
-        adding=changed("adding_replicas", old.adding),
+        isr=_changed(fields.get("isr"), old.isr),
+        removing=_changed(fields.get("removing_replicas"), old.removing),
+        adding=_changed(fields.get("adding_replicas"), old.adding),
         leader=leader if leads else old.leader,
         # The epoch moves with every record that names a leader, the same one included.
         leader_epoch=old.leader_epoch + leads,
         partition_epoch=old.partition_epoch + 1,
         recovery_state=old.recovery_state if recovery == UNCHANGED_RECOVERY else recovery,
-        directories=_directories(f"partition {topic.name}-{number}", told, replicas),
-        elr=changed("eligible_leader_replicas", old.elr),
-        last_known_elr=changed("last_known_elr", old.last_known_elr),
+        directories=_directories(topic.name, number, told, replicas),
+        elr=_changed(fields.get("eligible_leader_replicas"), old.elr),
+        last_known_elr=_changed(fields.get("last_known_elr"), old.last_known_elr),
     )
+
+
+def _changed(told: Iterable[Any] | None, current: tuple[Any, ...]) -> tuple[Any, ...]:
+    return current if told is None else _shared(told)
 
 
 def _clear_elr(image: MetadataImage, fields: Fields) -> None:

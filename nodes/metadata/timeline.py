@@ -295,6 +295,9 @@ class FrozenMap(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: V | T) -> V | T: ...
     def get(self, key: K, /, default: Any = None) -> Any:
+        of = self._map
+        if not self._changed and not of._versions:
+            return of._head.get(key, default)
         value = self._value(key)
         return default if isinstance(value, Absent) else value
 
