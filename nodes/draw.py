@@ -15,7 +15,9 @@ def draw(seed: int, *key: object) -> int:
 
     Keys are compared by their text form, so use ints and strs.
     """
-    text = "\x1f".join(map(str, (seed, *key)))
+    text = f"{seed!s}"
+    for part in key:
+        text += f"\x1f{part!s}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

@@ -7,6 +7,7 @@ be in every later read. A few shared names are created and deleted by everybody.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from harness.workload import Call, ClientState, Completion, Invocation, Planned
@@ -28,6 +29,7 @@ CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6
 
 SHARED_NAMES: Final = 5
+_REMEMBERED: Final = 1 << 14
 _LOOK_BACK: Final = 8
 
 
@@ -123,6 +125,7 @@ def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     return Completion("ok", names, node=node)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _kind(seed: int, thread: int, count: int) -> str:
     percent = draw_below(100, seed, "kind", thread, count)
     if percent < 45:
@@ -130,6 +133,7 @@ def _kind(seed: int, thread: int, count: int) -> str:
     return "delete" if percent < 75 else "read"
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _creates_unique(seed: int, thread: int, count: int) -> bool:
     """Whether the operation ``count`` certainly created its own unique name."""
     shared = draw_below(100, seed, "shared", thread, count) < 15

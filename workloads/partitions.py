@@ -8,6 +8,7 @@ grow, reassign, elect and configure. Brokers that are real hold replicas beside 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from harness.workload import ClientState, Completion, Invocation, Planned
@@ -59,6 +60,7 @@ LOOSE_PERCENT: Final = 20
 """Topics of which records may be lost: only there unclean elections are asked for."""
 
 _LOOK_BACK: Final = 12
+_REMEMBERED: Final = 1 << 14
 _BROKER_OPS: Final = ("beat", "isr", "ids", "twin", "restart", "unregister")
 _OF_BROKERS: Final = {"beat": 46, "isr": 22, "ids": 3, "twin": 2, "restart": 2, "unregister": 1}
 _OF_OPERATORS: Final = {
@@ -96,6 +98,8 @@ class PartitionsWorkload:
 
     def __init__(self, timeout_ms: int = 5000) -> None:
         self.timeout_ms = timeout_ms
+        # What came before is asked for again and again.
+        self._kind = lru_cache(maxsize=_REMEMBERED)(self._draw_kind)
 
     def plan(self, seed: int, thread: int, count: int) -> Planned:
         """Return the ``count``-th operation of ``thread``."""
@@ -117,7 +121,7 @@ class PartitionsWorkload:
         value = OPERATIONS[f].value(victim, lambda n, *k: draw_below(n, seed, f, *k, *key))
         return Planned(f, victim, value)
 
-    def _kind(self, seed: int, thread: int, count: int) -> str:
+    def _draw_kind(self, seed: int, thread: int, count: int) -> str:
         if thread < THREADS:
             percent = draw_below(100, seed, "kind", thread, count)
             for f, share in self.of_brokers.items():
