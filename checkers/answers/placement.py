@@ -22,6 +22,7 @@ def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:
     racks: dict[str, list[int]] = {}
     for broker_id in may:
         racks.setdefault(brokers[broker_id].rack or "", []).append(broker_id)
+    alive = [r for r, members in racks.items() if any(not brokers[b].fenced for b in members)]
     for number, replicas in enumerate(placed):
         told = f"partition {number} on {list(replicas)}"
         if len(set(replicas)) != len(replicas):
@@ -32,8 +33,9 @@ def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:
         if brokers[replicas[0]].fenced:
             return f"{told}: the preferred leader is fenced"
         used = {brokers[replica].rack or "" for replica in replicas}
-        if len(used) < min(len(replicas), len(racks)):
-            return f"{told}: only racks {sorted(used)} of {sorted(racks)} are used"
+        # Fenced brokers come last of all: a rack that has no others may stay without.
+        if len(used) < min(len(replicas), len(alive)):
+            return f"{told}: only racks {sorted(used)} of {sorted(alive)} are used"
         for rack in used:
             taken = [replica for replica in replicas if replica in racks[rack]]
             idle = [b for b in racks[rack] if not brokers[b].fenced and b not in taken]

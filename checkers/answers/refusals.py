@@ -185,8 +185,11 @@ def resource(state: State, kind: int, name: str, nodes: Sequence[int]) -> set[in
         return set()
     if not _NODE_ID.fullmatch(name):
         return {errors.INVALID_REQUEST}
-    known = int(name) in nodes or state.broker(int(name)) is not None
-    return set() if known else {errors.BROKER_ID_NOT_REGISTERED}
+    if state.broker(int(name)) is not None:
+        return set()
+    # A controller needs no registration, but it may have been voted out for a while.
+    may = int(name) in nodes
+    return {-errors.BROKER_ID_NOT_REGISTERED if may else errors.BROKER_ID_NOT_REGISTERED}
 
 
 def alter_configs(

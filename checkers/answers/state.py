@@ -16,6 +16,7 @@ from checkers.replay import Step
 T = TypeVar("T")
 TOPIC: Final = 2
 BROKER: Final = 4
+_FOREVER: Final = 1 << 62
 NEXT_PRODUCER_ID: Final = "next producer id"
 
 
@@ -157,6 +158,18 @@ class StateHistory:
         for place in range(bisect_right(self.ends, high) - 1, bisect_right(self.ends, low) - 1, -1):
             yield State(self, self.ends[place])
         yield State(self, low)
+
+    def as_made(self, topic_id: bytes, low: int) -> list[Partition]:
+        """Return the partitions of a topic that was created after ``low``, as they were then."""
+        made: list[Partition] = []
+        created = -1
+        while (versions := self.partitions.get((topic_id, len(made)))) is not None:
+            end, _, partition = next(versions.since(low, _FOREVER), (-1, None, None))
+            if partition is None or created not in (-1, end):
+                break  # The others were added later.
+            created = end
+            made.append(partition)
+        return made
 
     def before(self, end: int) -> State:
         """Return the state that the batch ending at ``end`` was applied to."""

@@ -158,15 +158,9 @@ class _Judge:
                 )
                 self._done(exchange, wrong)
                 if before is not None and not topic["assignments"]:
-                    after = next(self._history.states(before.end + 1, exchange.high), before)
-                    placed = after.partitions(bytes(result["topic_id"])) or [
-                        p
-                        for (topic_id, _), v in self._history.partitions.items()
-                        if topic_id == bytes(result["topic_id"])
-                        for _, _, p in v.since(before.end, exchange.high)
-                        if p is not None
-                    ]
-                    self._placed(exchange, before, [list(p.replicas) for p in placed])
+                    # As it was created: somebody may have moved it at once.
+                    made = self._history.as_made(bytes(result["topic_id"]), before.end)
+                    self._placed(exchange, before, [list(p.replicas) for p in made])
             self._judge(exchange, what, code, lambda s, c=codes: c(s), before)  # type: ignore[misc]
 
     def _placed(self, exchange: Exchange, before: State, placed: list[list[int]]) -> None:

@@ -3,16 +3,13 @@ C7 ElrDisjoint and C14 ReassignmentSane, as every change record must keep them."
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from checkers.calls import Call
 from checkers.disk_log import StoredBatch
+from checkers.invariants.asked_reassignments import AskedReassignments
 from checkers.invariants.broker_rules import LARGEST_BATCH
 from checkers.invariants.report import Report
 from checkers.metadata_model import NO_LEADER, MetadataModel, Partition, PartitionKey
 from checkers.replay import Step
 from checkers.run_data import RunData
-from histories.operation import FAIL
 from nodes.log.uuids import LOST
 
 SAME_LEADER = -2
@@ -30,7 +27,7 @@ class PartitionRules:
         self._report = report
         # Topics in which somebody asked for an unclean election, which is leave enough.
         self._unclean = {c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN}
-        self._wanted = _reassignments(run.calls)
+        self._asked = AskedReassignments(run)
         self._touched: set[PartitionKey] = set()
         self._leaderless: set[PartitionKey] = set()
         self._unfenced = False
@@ -211,14 +208,15 @@ class PartitionRules:
         target = set(old.replicas) - set(old.removing)
         back = set(old.replicas) - set(old.adding)
         if len(new.replicas) < min(len(target), len(back)):
-            wanted = self._wanted.get(topic, ())
-            if None in wanted or frozenset(new.replicas) in wanted:
+            if self._asked.times(topic, new.replicas) >= 1:
                 return
             report.broken(
                 "C14",
                 f"{name}: the reassignment to {sorted(target)} ends with {list(new.replicas)}.",
             )
         elif old.adding and set(new.replicas) == target and not set(old.adding) <= set(new.isr):
+            if self._asked.times(topic, new.replicas) >= 2:
+                return  # The second starts from all the replicas that the first has left.
             report.broken(
                 "C14",
                 f"{name}: the reassignment to {sorted(target)} is complete although "
@@ -250,19 +248,6 @@ class PartitionRules:
                     f"After the batch at offset {batch.base}, {model.names.get(key[0])}-{key[1]} "
                     f"has no leader although {able} could lead.",
                 )
-
-
-def _reassignments(calls: Iterable[Call]) -> dict[str | None, set[frozenset[int] | None]]:
-    """Return the replicas that somebody asked for, by topic; None among them where it is not
-    known which."""
-    wanted: dict[str | None, set[frozenset[int] | None]] = {}
-    for call in calls:
-        if call.f == "reassign" and call.type != FAIL:
-            value = call.value
-            known = isinstance(value, dict) and "replicas" in value
-            target = frozenset(value["replicas"]) if known else None
-            wanted.setdefault(call.key, set()).add(target)
-    return wanted
 
 
 def _acceptable(model: MetadataModel, partition: Partition, broker_id: int) -> bool:

@@ -392,3 +392,26 @@ def test_i23_bytes_that_are_no_record(
 ) -> None:
     cluster.write(b"\x01\x7f\x00rubbish")
     assert broken(make_run(None, cluster)) == {"I23"}
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1, {"C14"}), (2, set())], ids=["once", "twice"])
+def test_c14_a_second_reassignment_takes_the_added_for_old_ones(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    times: int,
+    verdict: set[str],
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    for _ in range(times):
+        history.did(0, "reassign", saw={"partition": 0, "replicas": [1, 2, 4]}, key="t")
+    cluster.write(
+        records.change(
+            replicas=[1, 2, 4], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(history, cluster)) == verdict

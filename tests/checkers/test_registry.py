@@ -35,7 +35,7 @@ def test_a_checker_that_raises_is_unknown_and_hides_no_other(
 def test_an_unknown_name_is_unknown(make_run: Callable[..., Any]) -> None:
     verdict = check(make_run(), ["nonsense"])
     assert verdict.valid == "unknown"
-    assert "no checker 'nonsense'; there are committed, epochs" in str(
+    assert "no checker 'nonsense'; there are committed, conformance, epochs" in str(
         verdict.checkers["nonsense"].error
     )
 

@@ -1,0 +1,56 @@
+"""Which reassignments clients asked for: a second one may take the place of the first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from checkers.run_data import RunData
+from histories.operation import FAIL, INFO, OK
+
+MANY = 1 << 30
+
+
+class AskedReassignments:
+    """Counts requests by topic and replicas, from the history and from captured answers."""
+
+    def __init__(self, run: RunData) -> None:
+        self._known: Counter[tuple[str | None, frozenset[int]]] = Counter()
+        self._unsure: set[str | None] = set()
+        self._any = False
+        captured = run.capture is not None and self._count_answers(run)
+        for call in run.calls:
+            if call.f == "reassign" and call.type != FAIL:
+                value = call.value
+                if call.type == INFO or not isinstance(value, dict) or "replicas" not in value:
+                    self._unsure.add(call.key)
+                elif not captured:
+                    self._known[call.key, frozenset(value["replicas"])] += 1
+            elif call.f == "ask" and call.type != OK:
+                self._any = True  # It may have asked for anything.
+
+    def _count_answers(self, run: RunData) -> bool:
+        """Count what was granted; return whether any answer was captured."""
+        answered = False
+        for message in run.capture.messages if run.capture is not None else ():
+            if message.api != "AlterPartitionReassignments" or not message.response:
+                continue
+            answered = True
+            granted = {
+                (topic["name"], part["partition_index"])
+                for topic in message.response.get("responses", ())
+                for part in topic["partitions"]
+                if part["error_code"] == 0
+            }
+            for topic in message.request["topics"] if message.request else ():
+                for part in topic["partitions"]:
+                    replicas = part["replicas"]
+                    if replicas and (topic["name"], part["partition_index"]) in granted:
+                        self._known[topic["name"], frozenset(replicas)] += 1
+        return answered
+
+    def times(self, topic: str | None, replicas: Iterable[int]) -> int:
+        """Return how often these ``replicas`` may have been asked for, of any partition."""
+        if self._any or topic in self._unsure:
+            return MANY
+        return self._known[topic, frozenset(replicas)]
