@@ -148,6 +148,7 @@ class World:
         self.judge = Judge()
         self.judged = 0
         self.process = dict.fromkeys(BROKERS, 1)
+        self.stopping: set[tuple[int, int]] = set()  # (broker, process)
         self.contact: dict[int, int] = {}
         self.claimed_at = 0
         self.asked: dict[int, tuple[str, Body, int]] = {}
@@ -211,6 +212,10 @@ class World:
         self.contact[broker] = self.leader.now
 
     def heartbeat(self, broker: int, stale: bool, fence: bool, stop: bool, behind: bool) -> None:
+        # A process that wants to shut down never thinks better of it.
+        this = broker, self.process[broker]
+        if stop:
+            self.stopping.add(this)
         known = self.judge.brokers.get(broker)
         epoch = -1 if known is None else known.epoch - stale
         if known is not None and not stale:
@@ -221,7 +226,7 @@ class World:
             "broker_epoch": epoch,
             "current_metadata_offset": offset,
             "want_fence": fence,
-            "want_shut_down": stop,
+            "want_shut_down": this in self.stopping,
         }
         self.ask("BrokerHeartbeat", 1, body)
 
