@@ -138,7 +138,7 @@ class FakeSystem:
             if names and self.lost_on.get(node, 0) > 0:
                 self.lost_on[node] -= 1
                 names = []
-            found = [{"name": name, "error_code": 0} for name in names]
+            found = [{"name": name, "error_code": 0, "partitions": []} for name in names]
             return Answer("ok", {"controller_id": 1, "brokers": [], "topics": found})
 
 

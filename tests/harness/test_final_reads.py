@@ -85,7 +85,8 @@ def test_a_node_that_never_agrees_is_recorded_as_it_is(
 
 def test_without_a_controller_nodes_are_still_asked(tmp_path: Path, fake: Any, time: Time) -> None:
     fake.topics = {"a"}
-    unled = Answer("ok", {"controller_id": -1, "topics": [{"name": "a", "error_code": 0}]})
+    topic = {"name": "a", "error_code": 0, "partitions": []}
+    unled = Answer("ok", {"controller_id": -1, "brokers": [], "topics": [topic]})
     fake.answers = lambda node, api: unled
     ops = run(tmp_path, fake, time)
     ends = [(op.type, op.node) for op in ops if op.type != "invoke"]
