@@ -121,7 +121,8 @@ def brought_in_twice(quorum: Quorum, newcomer: int, leader: int) -> list[str]:
     quorum.start(newcomer)
     wait_for_snapshot(quorum, newcomer, 0)
     fetched = oldest(quorum, newcomer)
-    assert first_offset(log_of(quorum, newcomer)) == fetched
+    # The file is there a moment before the log is begun anew.
+    wait_until("a log from there", lambda: first_offset(log_of(quorum, newcomer)) == fetched)
 
     quorum.wait_for_log(newcomer)
 
