@@ -32,6 +32,7 @@ LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
 @click.command()
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--seeds", default=10, show_default=True, help="Runs of each workload in a round.")
+@click.option("--first-seed", default=0, show_default=True)
 @click.option("-t", "--time-limit", default=30.0, show_default=True, help="Virtual seconds.")
 @click.option("--rate", default=10.0, show_default=True, help="Operations a second; 0: by seed.")
 @click.option("--concurrency", default=5, show_default=True)
@@ -44,6 +45,7 @@ LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
 def main(
     rounds: int,
     seeds: int,
+    first_seed: int,
     time_limit: float,
     rate: float,
     concurrency: int,
@@ -68,14 +70,19 @@ def main(
     )
     run_seed(make(time_limit_s=5.0), 0, keep=False)  # Imports and compiles everything.
     if flat:
-        _flat(make, seeds)
+        _flat(make, range(first_seed, first_seed + seeds))
     elif jobs:
-        _workers(make(time_limit_s=time_limit), seeds * len(workloads()), jobs, rounds)
+        _workers(
+            make(time_limit_s=time_limit),
+            range(first_seed, first_seed + seeds * len(workloads())),
+            jobs,
+            rounds,
+        )
     else:
-        _speeds(make, time_limit, seeds, rounds)
+        _speeds(make, time_limit, range(first_seed, first_seed + seeds), rounds)
 
 
-def _speeds(make: Callable[..., Campaign], limit: float, seeds: int, rounds: int) -> None:
+def _speeds(make: Callable[..., Campaign], limit: float, seeds: range, rounds: int) -> None:
     """Simulated seconds per CPU second, each workload for itself and all together."""
     names = sorted(workloads())
     speeds: dict[str, list[float]] = {name: [] for name in [*names, ALL]}
@@ -85,7 +92,7 @@ def _speeds(make: Callable[..., Campaign], limit: float, seeds: int, rounds: int
         total_sim = total_cpu = 0.0
         for name in names:
             campaign = make(workload=name, time_limit_s=limit)
-            tested = [run_seed(campaign, seed, keep=False) for seed in range(seeds)]
+            tested = [run_seed(campaign, seed, keep=False) for seed in seeds]
             sim_s, cpu_s = sum(t.sim_s for t in tested), sum(t.cpu_s for t in tested)
             speeds[name].append(sim_s / cpu_s)
             steps[name] = sum(t.events for t in tested) / sim_s
@@ -93,7 +100,7 @@ def _speeds(make: Callable[..., Campaign], limit: float, seeds: int, rounds: int
             total_sim, total_cpu = total_sim + sim_s, total_cpu + cpu_s
         speeds[ALL].append(total_sim / total_cpu)
     click.echo(
-        f"{rounds} rounds of {seeds} runs of {limit:g} s of each workload, {failed} failed:\n"
+        f"{rounds} rounds of {len(seeds)} runs of {limit:g} s of each workload, {failed} failed:\n"
     )
     click.echo("| workload | simulated s per CPU s | lowest to highest | events per simulated s |")
     click.echo("|---|---|---|---|")
@@ -105,7 +112,7 @@ def _speeds(make: Callable[..., Campaign], limit: float, seeds: int, rounds: int
         )
 
 
-def _workers(campaign: Campaign, runs: int, jobs: int, rounds: int) -> None:
+def _workers(campaign: Campaign, seeds: range, jobs: int, rounds: int) -> None:
     """Simulated seconds per second of ``jobs`` worker processes that have all seeds."""
     click.echo("| processes | simulated s per s | per CPU s |\n|---|---|---|")
     for count in dict.fromkeys((1, jobs)):
@@ -114,7 +121,7 @@ def _workers(campaign: Campaign, runs: int, jobs: int, rounds: int) -> None:
             list(pool.map(partial(_run, campaign), range(count)))  # Starts and warms them up.
             for _ in range(rounds):
                 begun = time.monotonic()
-                tested = list(pool.map(partial(_run, campaign), range(runs)))
+                tested = list(pool.map(partial(_run, campaign), seeds))
                 took = time.monotonic() - begun
                 sim_s = sum(t.sim_s for t in tested)
                 by_wall.append(sim_s / took)
@@ -127,13 +134,13 @@ def _run(campaign: Campaign, seed: int) -> Tested:
     return run_seed(campaign, seed, keep=False)
 
 
-def _flat(make: Callable[..., Campaign], seeds: int) -> None:
+def _flat(make: Callable[..., Campaign], seeds: range) -> None:
     """CPU microseconds that an event costs: to simulate, and to judge."""
     click.echo(
         "| workload, seed | snapshots | length (s) | events | simulated, µs per event | judged |"
         " peak memory (MB) |\n|---|---|---|---|---|---|---|"
     )
-    for seed in range(seeds):
+    for seed in seeds:
         for name in sorted(workloads()):
             for length in LENGTHS_S:
                 _flat_row(make(workload=name, time_limit_s=length), seed)

@@ -6,6 +6,7 @@ What is kept is bounded: bytes of records and of snapshots are left out, and aft
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from operator import attrgetter
@@ -43,6 +44,8 @@ _ASKERS = {
 _NAMES: dict[type, str] = {}
 _ON_THE_WAY = 64
 """Answers that were kept as they were given, and that their askers have yet to hear of."""
+_MANY = 20_000
+"""Messages of a run that is long enough for its memory to matter."""
 
 Extent = tuple[int, int, int] | None
 
@@ -57,6 +60,7 @@ class Capture:
         """Batches of the log that were written anywhere, where somebody kept them all."""
         self._limit = limit
         self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
+        self._topics: dict[bytes, Any] = {}
 
     def request(self, time: int, replier: int, request: Any) -> None:
         """A quorum request reached ``replier`` at ``time`` (ns since the start of the test)."""
@@ -106,7 +110,22 @@ class Capture:
         """A request that is none of the quorum's, its answer, or both; as decoded bodies."""
         if asker < 0 and request is not None:
             asker = request.get("broker_id", -1)
+        if api == "Metadata" and response is not None and len(self.messages) >= _MANY:
+            response = self._share_topics(response)
         self._keep(Message(time, asker, replier, api, request, response, sent=sent))
+
+    def _share_topics(self, response: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer to Metadata whose topics are those of older ones, where they equal.
+
+        Each answer lists all topics there are: a long run would hold them a thousand times.
+        """
+        known = self._topics
+        try:
+            # Version 2 is the last that writes equal values as equal bytes.
+            shared = [known.setdefault(marshal.dumps(t, 2), t) for t in response["topics"]]
+        except (KeyError, TypeError, ValueError):
+            return response  # None of ours; it is kept as it is.
+        return {**response, "topics": shared}
 
     def _keep(self, message: Message) -> None:
         if len(self.messages) < self._limit:

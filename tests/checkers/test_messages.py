@@ -318,3 +318,24 @@ def test_an_input_log_that_means_nothing_is_one_clear_line(tmp_path: Path) -> No
     write_log(tmp_path / "nodes" / "n1" / "inputs.log", {"now": 1, "event": {"$": "Miracle"}})
     with pytest.raises(HistoryError, match=r"inputs\.log:1: unknown kind of event 'Miracle'"):
         read_messages(tmp_path, {"n1": 1}, {"n1": NodeClock([(0, 0)])})
+
+
+def test_a_long_run_keeps_equal_topics_of_answers_once() -> None:
+    capture = Capture()
+    for number in range(20_003):
+        topics = [{"name": "a", "partitions": [{"leader_id": number // 20_002}]}, {"name": "b"}]
+        capture.api(number, 1, 2, "Metadata", {}, {"error_code": 0, "topics": topics})
+        assert capture.messages[-1].response == {"error_code": 0, "topics": topics}
+    before, after, last = (message.response["topics"] for message in capture.messages[-3:])
+    assert after[0] is before[0]
+    assert last[1] is before[1]
+    assert last[0] is not before[0]
+
+
+def test_an_answer_of_unknown_shape_is_kept_as_it_is() -> None:
+    capture = Capture(limit=30_000)
+    odd: list[dict[str, Any]] = [{"topics": None}, {"topics": [object()]}, {"error_code": 1}]
+    many: list[dict[str, Any]] = [{}] * 20_000
+    for response in many + odd:
+        capture.api(0, 1, 2, "Metadata", {}, response)
+        assert capture.messages[-1].response is response
