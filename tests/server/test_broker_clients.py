@@ -84,9 +84,10 @@ def done(futures: dict[Any, Any]) -> list[Any]:
 
 
 def test_confluent_administers_topics(shared_brokers: Any, wait_until: Any) -> None:
-    client = admin.AdminClient(
-        {"bootstrap.servers": bootstrap(shared_brokers), "socket.timeout.ms": 10_000}
-    )
+    servers = bootstrap(shared_brokers)
+    # Silent: it goes on in the background until it is collected, long after the cluster is gone.
+    values = {"bootstrap.servers": servers, "socket.timeout.ms": 10_000, "log_level": 0}
+    client = admin.AdminClient(values)
     name = "by-confluent"
     done(client.create_topics([admin.NewTopic(name, 2, 3)]))
     wait_until(lambda: name in client.list_topics(timeout=20).topics, "the brokers know it")

@@ -98,7 +98,9 @@ def test_kafka_python_describes_cluster_and_quorum(shared: Any, kafka_python: An
 
 @pytest.fixture
 def confluent(shared: Any) -> Any:
-    return admin.AdminClient({"bootstrap.servers": bootstrap(shared), "socket.timeout.ms": 10_000})
+    # Silent: it goes on in the background until it is collected, long after the cluster is gone.
+    values = {"bootstrap.servers": bootstrap(shared), "socket.timeout.ms": 10_000, "log_level": 0}
+    return admin.AdminClient(values)
 
 
 def done(futures: dict[Any, Any]) -> list[Any]:
