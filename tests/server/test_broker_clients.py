@@ -56,7 +56,8 @@ def test_kafka_python_administers_topics(shared_brokers: Any, wait_until: Any) -
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
 
     def config(key: str) -> Any:
-        return client.describe_configs([resource])["topic"][name][key]["value"]
+        told = client.describe_configs([resource])["topic"][name]
+        return told.get(key, {}).get("value")
 
     try:
         client.create_topics([NewTopic(name, num_partitions=2, replication_factor=3)])
