@@ -107,20 +107,32 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
     Raises :class:`OptionError`, one line, when it is not the folder of such a run.
     """
     path = folder / "test.json"
+    test = read_test(folder)
     try:
-        test = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         if not test.get("simulated"):
             raise OptionError(f"{path}: not a simulated run")
         schedule = msgspec.convert(test["schedule"], list[Fault])
         knobs = msgspec.convert(test["knobs"], Knobs, str_keys=True)
         return options_of(test["options"]), schedule, knobs, str(test["digest"])
-    except OSError as error:
-        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
     except KeyError as error:
         raise OptionError(
             f"{path}: {error.args[0]} is missing, so it cannot be run again"
         ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def read_test(folder: Path) -> dict[str, Any]:
+    """Return ``test.json`` of the run in ``folder``, simulated or not.
+
+    Raises :class:`OptionError`, one line, when it is no run folder.
+    """
+    path = folder / "test.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
 

@@ -8,15 +8,12 @@ line, a :class:`Hunted`.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import click
 import msgspec
@@ -24,6 +21,7 @@ import msgspec
 import nodes
 from harness.archive import PROJECT_TREE
 from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Style, Tested, run_seed
+from kraftwreck.case_run import cpu_limit
 from nodes.consensus.effects import FatalError
 
 RUN_LIMIT_S = 60
@@ -57,22 +55,6 @@ def environment(tree: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
-@contextmanager
-def _cpu_limit() -> Iterator[None]:
-    """Make a step that never ends fatal to its node: a run takes a second, not a minute."""
-
-    def expired(*_: object) -> NoReturn:
-        raise FatalError(f"a simulated run has taken {RUN_LIMIT_S} CPU seconds: something loops")
-
-    before = signal.signal(signal.SIGVTALRM, expired)
-    signal.setitimer(signal.ITIMER_VIRTUAL, RUN_LIMIT_S, RUN_LIMIT_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
 def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None) -> Hunted:
     """Run tests from ``first_seed`` upward until one fails, the CPU budget or ``runs`` end."""
     begun = time.process_time()
@@ -82,7 +64,7 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
         seed = first_seed + done
         done += 1
         try:
-            with _cpu_limit():
+            with cpu_limit(RUN_LIMIT_S):
                 tested = run_seed(campaign, seed, keep=False, eager=True)
         except FatalError as error:
             # Raised by the limit outside of any node: the world as a whole goes in circles.

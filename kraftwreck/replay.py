@@ -24,7 +24,7 @@ from harness.deployment import SUMS
 from harness.options import OptionError, RunOptions
 from harness.patched_nodes import patch_of, patched_tree
 from harness.simulated import simulate
-from harness.simulated_store import load
+from harness.simulated_store import load, read_test
 from histories.verdict import Anomaly, CheckerResult, Validity
 from kraftwreck.campaign import make_injector
 from kraftwreck.hunt import environment
@@ -102,16 +102,6 @@ def _changed(folder: Path) -> str | None:
     return None
 
 
-def _test_of(folder: Path) -> dict[str, Any]:
-    path = folder / "test.json"
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
-
-
 def _patch(test: dict[str, Any]) -> Path | None:
     """Return the patch that was planted in the run, None for our own node code."""
     options = RunOptions(mutant=test.get("mutant"), patch=_path(test.get("patch")))
@@ -145,7 +135,7 @@ def cli(run: Path, node: str | None, json_output: bool) -> None:
             from kraftwreck.case_replay import replay_case
 
             sys.exit(replay_case(run, json_output))
-        test = _test_of(run)
+        test = read_test(run)
         patch = _patch(test)
         ours = Path(nodes.__file__ or "").resolve().parent == PROJECT_TREE.resolve()
         if patch is not None and ours:

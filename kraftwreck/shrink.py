@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from harness.options import DYNAMIC, OptionError
-from harness.simulated_store import load, options_of
+from harness.simulated_store import load, options_of, read_test
 from histories.fault import Fault
 from kraftwreck.campaign import EVERYTHING
 from kraftwreck.case_run import run_case
@@ -148,7 +148,7 @@ def _given(
     assert run is not None
     if run.is_file():
         return msgspec.structs.replace(read_case(run), **planted)
-    test = _test_of(run)
+    test = read_test(run)
     if test.get("simulated"):
         return msgspec.structs.replace(case_of_run(run), **planted)
     say(f"{run} is of real hosts: trying its schedule in the simulator, {SEEDS} seeds")
@@ -163,16 +163,6 @@ def _given(
         f"{run}: only simulated runs can be shrunk, and its schedule does not fail in the"
         f" simulator ({SEEDS} seeds)"
     )
-
-
-def _test_of(folder: Path) -> dict[str, Any]:
-    path = folder / "test.json"
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
 
 def _passes_without(shrunk: SavedCase) -> bool | None:
