@@ -1,0 +1,1 @@
+"""How each kind of fault is carried out and undone, one file per kind."""

@@ -1,0 +1,76 @@
+"""Voters that are removed and added, machines that come back with an empty disk."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from nemesis.active import Active
+from nemesis.injection.ground import Detail, Evidence, Ground, Means
+from nemesis.membership import MembershipShape
+
+
+class Members(Means):
+    """Changes voters; one change at a time is open."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
+        self._ended: list[dict[str, Any]] = []
+
+    def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
+        """Take votes away, or a machine; not while an earlier change is not complete.
+
+        With two changes at once a quorum could be left with a majority that is gone for good.
+        """
+        ground = self.ground
+        env = ground.env
+        shape = _shape(entry)
+        entry.targets = tuple(n for n in entry.targets if n in env.controllers)
+        why = self.no_change(entry)
+        if why is None and shape.start == "wipe":
+            held = [node for node in entry.targets if node in ground.down | ground.stopped]
+            why = f"{held[0]} is held by another fault" if held else None
+        if why is not None:
+            entry.targets = ()
+            detail["skipped"] = why
+            return
+        if shape.start == "wipe":
+            for node in entry.targets:
+                ground.down.add(node)
+                if ground.call(entry, node, partial(env.kill, node), evidence):
+                    ground.call(entry, node, partial(env.wipe, node), evidence)
+        changes = shape.first(entry.targets)
+        if changes:
+            ground.call(entry, "voters", partial(env.change_voters, changes), evidence)
+
+    def no_change(self, entry: Active) -> str | None:
+        """Return why voters cannot be changed now on behalf of ``entry``, None if they can."""
+        ground = self.ground
+        if not ground.env.dynamic_quorum:
+            return "the quorum is static"
+        if not entry.targets:
+            return "no controller is aimed at"
+        others = (a for a in ground.others(entry) if a.targets)
+        if any(other.family.action == "members" for other in others):
+            return "another change is in force"
+        changes = ground.env.voter_changes()
+        self._ended.extend(changes["ended"])
+        return "an earlier change is not complete" if changes["open"] else None
+
+    def stopped(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
+        """Let the targets vote again."""
+        ground = self.ground
+        changes = _shape(entry).last(entry.targets)
+        if changes:
+            again = partial(ground.env.change_voters, changes)
+            ground.call(entry, "voters", again, evidence)
+        if entry.targets or self._ended:
+            known = ground.env.voter_changes()
+            ended, self._ended = self._ended + known["ended"], []
+            detail["changes"] = {"ended": ended, "open": known["open"]}
+
+
+def _shape(entry: Active) -> MembershipShape:
+    shape = entry.family.shapes[entry.fault.shape]
+    assert isinstance(shape, MembershipShape)
+    return shape

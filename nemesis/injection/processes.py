@@ -1,0 +1,84 @@
+"""Kills, pauses and power cuts: a node stays down as long as one fault wants it down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nemesis.active import Active
+from nemesis.injection.ground import Detail, Evidence, Ground, Means
+
+
+class Processes(Means):
+    """Ends or pauses processes. That they come back is up to :class:`Relief`."""
+
+    def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
+        ground = self.ground
+        action = entry.family.action
+        kill = action != "pause"
+        end = ground.env.cut_power if action == "power" else ground.env.kill
+        struck = []
+        for node in entry.targets:
+            if node in ground.down or (not kill and node in ground.stopped):
+                why = "down already" if node in ground.down else "paused already"
+                detail.setdefault("skipped", {})[node] = why
+            elif kill:
+                ground.down.add(node)
+                ground.stopped.discard(node)
+                struck.append(node)
+            else:
+                ground.stopped.add(node)
+                struck.append(node)
+        ground.each(entry, struck, end if kill else ground.env.pause, evidence)
+
+
+class Relief:
+    """Starts and resumes nodes that no fault holds any more, whatever kind of fault did."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def held_by(self, entry: Active, detail: Detail) -> list[str]:
+        """Return the nodes that nothing but this fault, which ends, keeps down or paused."""
+        ground = self._ground
+        kill = not entry.keeps_paused
+        affected = ground.down if kill else ground.stopped
+        wanted_elsewhere = {
+            node
+            for other in ground.others(entry)
+            if (other.keeps_down if kill else other.keeps_paused)
+            for node in other.targets
+        }
+        held = []
+        for node in entry.targets:
+            if node not in affected:
+                detail.setdefault("skipped", {})[node] = "not down" if kill else "not paused"
+            elif node in wanted_elsewhere:
+                detail.setdefault("skipped", {})[node] = "held by another fault"
+            elif node in ground.rising:
+                detail.setdefault("skipped", {})[node] = "on its way up already"
+            else:
+                held.append(node)
+        ground.rising.update(held)
+        return held
+
+    def relieve(self, entry: Active, held: Sequence[str], evidence: Evidence) -> set[str]:
+        """Start or resume ``held`` and return those that are up; may be called without the lock,
+        since they count as down until :meth:`relieved`."""
+        env = self._ground.env
+        action = env.resume if entry.keeps_paused else env.start
+        return self._ground.each(entry, held, action, evidence)
+
+    def relieved(self, entry: Active, held: Sequence[str], up: set[str]) -> None:
+        """Take note that of ``held`` those in ``up`` are back."""
+        ground = self._ground
+        (ground.stopped if entry.keeps_paused else ground.down).difference_update(up)
+        ground.rising.difference_update(held)
+
+    def heal(self, entry: Active, evidence: Evidence) -> None:
+        """Resume and start whoever an earlier attempt could not."""
+        ground = self._ground
+        for affected, undo in (
+            (ground.stopped, ground.env.resume),
+            (ground.down, ground.env.start),
+        ):
+            affected -= ground.each(entry, sorted(affected), undo, evidence)
