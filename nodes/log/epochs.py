@@ -33,13 +33,16 @@ class EpochCheckpoint:
         while self.entries and self.entries[-1][1] >= end_offset:
             self.entries.pop()
 
-    def forget_below(self, start_offset: int) -> int | None:
+    def forget_below(self, start_offset: int, end_offset: int) -> int | None:
         """Let the entries begin at ``start_offset``: the log was cleaned up to there.
 
-        Returns the epoch of the record before ``start_offset``, None if no entry tells.
+        No entry is left where it ends there, at ``end_offset``, too: the next record may be the
+        first of a newer epoch. Returns the epoch of the record before ``start_offset``, None if no
+        entry tells.
         """
         before = [epoch for epoch, start in self.entries if start < start_offset]
-        covering = [epoch for epoch, start in self.entries if start <= start_offset]
+        empty = start_offset == end_offset
+        covering = [e for e, start in self.entries if start <= start_offset and not empty]
         later = [entry for entry in self.entries if entry[1] > start_offset]
         self.entries = [(epoch, start_offset) for epoch in covering[-1:]] + later
         return before[-1] if before else None

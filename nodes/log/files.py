@@ -226,7 +226,7 @@ class MetadataLogFiles:
                 self._remove_segments(gone)
                 self._segments = kept
                 self.start_offset = kept[0]
-                before = self._epochs.forget_below(kept[0])
+                before = self._epochs.forget_below(kept[0], self.end_offset)
                 self._epoch_before = self._epoch_before if before is None else before
                 self._epochs.write()
             self.snapshots.remove_below(start_offset)

@@ -224,6 +224,26 @@ def test_the_epochs_are_cut_at_both_ends(
     assert checkpoint(tmp_path) == "\n".join(["0", str(len(lines)), *lines, ""])
 
 
+def test_a_log_cleaned_up_to_its_end_lets_the_next_record_begin_its_own_epoch(
+    log: MetadataLogFiles, tmp_path: Path, batch_at: MakeBatch
+) -> None:
+    """A segment was begun just before a crash, so no record is left where the log begins."""
+    fill(log, batch_at, 6, epoch=1)
+    end = log.end_offset
+    snapshot(log, end, 1)
+    log.close()
+    (tmp_path / METADATA_DIRECTORY / f"{end:020d}.log").touch()
+    log, _ = start_again(log, tmp_path)
+    log.clean(end)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (end, end, 1)
+    assert log.epochs == ()
+    with pytest.raises(ValueError, match="goes back from 1 to 0"):
+        log.append(batch_at(end, 0))
+    fill(log, batch_at, 1, epoch=2)
+    assert checkpoint(tmp_path) == f"0\n1\n2 {end}\n"
+    log.close()
+
+
 def test_cleaning_needs_a_snapshot_and_a_log_up_to_there(
     log: MetadataLogFiles, batch_at: MakeBatch
 ) -> None:
