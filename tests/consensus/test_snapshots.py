@@ -97,6 +97,40 @@ def test_a_follower_behind_the_log_start_is_brought_in_by_the_snapshot(cluster_o
     assert len(pieces) > 3, "it came in pieces"
 
 
+def test_a_snapshot_that_is_being_fetched_stays_until_the_fetcher_has_caught_up(
+    cluster_of: Make,
+) -> None:
+    """New ones come faster than a single one travels; still the follower gets there."""
+    cluster = filled(cluster_of, fetch_snapshot_max_bytes=20, fetch_timeout_ms=2000)
+    leader = cluster.leader()
+    behind = others(cluster)[0]
+    cluster.kill(behind)
+    for _ in range(2):
+        cluster.append(leader, b"while away")
+        cluster.run(1500)
+        cluster.snapshot(leader.node_id)
+    cluster.clean(leader.node_id)
+    replica = cluster.start(behind)
+    wanted = leader.snapshots[0].id
+
+    def fetching() -> bool:
+        return wanted in leader.served
+
+    assert cluster.run(1000, fetching)
+    while "install" not in cluster.kinds(behind):
+        cluster.append(leader, b"goes on")
+        cluster.run(20)
+        cluster.snapshot(leader.node_id)
+        cluster.clean(leader.node_id)
+    assert cluster.kinds(behind).count("download") == 1
+    assert cluster.run(3000, lambda: replica.high_watermark == leader.high_watermark)
+    assert cluster.kinds(behind).count("download") == 1, "the log after it was still there"
+    cluster.run(2500)
+    cluster.clean(leader.node_id)
+    assert len(leader.snapshots) == 1
+    assert not leader.served
+
+
 def test_a_new_node_starts_from_the_snapshot_even_if_the_log_is_whole(cluster_of: Make) -> None:
     cluster = filled(cluster_of)
     leader = cluster.leader()

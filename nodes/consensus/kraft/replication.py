@@ -42,7 +42,8 @@ class Replication(Member):
 
     ``committed`` holds what a listener has to take next, in order: batches newly below the
     high watermark, and snapshots that replace all it has; ``announcements`` the (leader id,
-    epoch) changes it has not seen yet. Whoever embeds the replica takes both.
+    epoch) changes it has not seen yet. Whoever embeds the replica takes both. ``served`` says when
+    somebody was last sent a piece of a snapshot.
     """
 
     def __init__(self, config: QuorumConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
@@ -57,6 +58,7 @@ class Replication(Member):
         self._announced = (-1, -1)
         self._recovered = recovered.quorum_state
         self.snapshots = list(recovered.snapshots)
+        self.served: dict[tuple[int, int], int] = {}
         self._load(recovered)
 
     def _load(self, recovered: Recovered) -> None:

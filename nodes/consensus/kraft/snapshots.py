@@ -93,13 +93,21 @@ def finish(
 
 
 def clean(replica: Replication) -> None:
-    """Remove the oldest snapshots, and the log below the ones that stay, as retention allows."""
+    """Remove the oldest snapshots, and the log below the ones that stay, as retention allows.
+
+    One that is being fetched stays, and the log after it: where snapshots come and go faster than
+    they travel, nobody would ever catch up otherwise.
+    """
     config = replica.config
+    silent_since = replica.now - config.fetch_timeout_ms * MS
+    replica.served = {s: at for s, at in replica.served.items() if at > silent_since}
     files = replica.snapshots
     start = -1
     total = replica.log.size + sum(file.size for file in files)
     oldest = replica.wall_ms - config.retention_ms
     while len(files) >= 2 and (total > config.retention_bytes or files[0].timestamp < oldest):
+        if files[0].id in replica.served:
+            break
         total -= files[0].size
         del files[0]
         start = files[0].end_offset
@@ -151,6 +159,7 @@ def serve(
     if not 0 <= request.position < size:
         return reply(errors.POSITION_OUT_OF_RANGE), None
     leader.heard_from(request.replica_id, request.directory, replica.now)
+    replica.served[wanted] = replica.now
     response = reply(errors.NONE)
     response.size = size
     response.position = request.position
