@@ -30,7 +30,7 @@ from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
 from harness.system import Deployed, Disturbed, Followed, System
-from harness.workload import ClientState, Workload
+from harness.workload import ClientState, Workload, owed
 from histories.fault import Fault
 from histories.parquet import convert_run
 from histories.store import JsonLines, RunFolder, StoreError
@@ -344,6 +344,7 @@ class TestRun:
             "started_wall": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "schedule": msgspec.to_builtins(list(self._schedule)),
             "checkers": list(dict.fromkeys([*self._workload.checkers, *self._system.checkers])),
+            "owed": owed(self._workload),
             "versions": {
                 "kraftwreck": version("kraftwreck"),
                 "python": platform.python_version(),

@@ -15,7 +15,7 @@ from harness.options import OptionError, RunOptions
 from harness.simulated import SimResult, simulate
 from harness.simulated_cluster import CLUSTER_ID
 from harness.simulated_schedule import InjectorFactory
-from harness.workload import Workload
+from harness.workload import Workload, owed
 from histories.fault import Fault
 from histories.parquet import convert_run
 from histories.store import RunFolder, write_json
@@ -66,6 +66,7 @@ def save(
         "digest": result.digest,
         "sim_s": result.sim_s,
         "checkers": list(workload.checkers),
+        "owed": owed(workload),
         "errors": [],
         "interrupted": False,
         "simulator_failures": msgspec.to_builtins(result.failures),

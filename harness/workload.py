@@ -88,7 +88,10 @@ class ClientState:
 
 
 class Workload(Protocol):
-    """What clients do. Stateless between calls except through what it is given."""
+    """What clients do. Stateless between calls except through what it is given.
+
+    It may have an attribute ``owed``: :func:`owed`.
+    """
 
     name: str
     checkers: Sequence[str]
@@ -105,3 +108,10 @@ class Workload(Protocol):
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
         """Return the operations to run, in order, after the last heal (final reads)."""
         ...
+
+
+def owed(workload: Workload) -> list[str] | None:
+    """Return the kinds of operations of which some must succeed for a run to have tested what
+    ``workload`` is about; None: all that it invokes."""
+    kinds: Sequence[str] | None = getattr(workload, "owed", None)
+    return None if kinds is None else list(kinds)

@@ -88,6 +88,7 @@ class PartitionsWorkload:
     name = "partitions"
     about = "play brokers and operators: sessions, ISRs, elections, reassignments"
     checkers: Sequence[str] = ("stats", "epochs", "committed", "partitions", "invariants")
+    owed = ("beat", "create", "read")
     clients = (4, 6, 8)
     """How many there may be where the seed decides: few enough for sessions to be kept alive."""
 

@@ -118,6 +118,22 @@ def test_a_kind_that_never_succeeded_was_not_tested(
     assert stats.check(make_run()).valid == "unknown"
 
 
+def test_what_a_workload_does_not_owe_may_be_refused_every_time(
+    history: Any, make_run: Callable[..., Any]
+) -> None:
+    history.did(0, "read", saw=1)
+    history.did(0, "cancel", 1, kind="fail")
+    result = stats.check(make_run(history, owed=["read", "create"]))
+    assert (result.valid, result.error) == (True, None)
+    assert result.stats["never"] == ["cancel"]
+    history.did(0, "create", 1, kind="fail")
+    result = stats.check(make_run(history, owed=["read", "create"]))
+    assert (result.valid, result.error) == (
+        "unknown",
+        "never succeeded, so not tested: create",
+    )
+
+
 # --- recovery -----------------------------------------------------------------------------
 
 
