@@ -90,6 +90,8 @@ class LockService:
             else:
                 answer({"ok": False, "error": "no such session"})
         elif kind in ("open", "close", "acquire", "release"):
+            if not self.quorum.leads:
+                raise NotLeaderError  # Which sessions there are is known to the leader alone.
             if kind in ("acquire", "release") and session not in self.locks.sessions:
                 answer({"ok": False, "error": "no such session"})
                 return

@@ -198,6 +198,12 @@ def test_a_follower_says_whom_to_ask(ensemble: Ensemble) -> None:
     assert answers == [{"ok": False, "error": "not leader", "leader": ensemble.leader}]
 
 
+def test_a_follower_does_not_say_which_sessions_there_are(ensemble: Ensemble) -> None:
+    follower = next(i for i in ensemble.members if i != ensemble.leader)
+    answers = ensemble.later(follower, do="acquire", session="opened a moment ago", lock="l")
+    assert answers == [{"ok": False, "error": "not leader", "leader": ensemble.leader}]
+
+
 def test_a_lost_leadership_leaves_the_outcome_unknown(ensemble: Ensemble) -> None:
     old = ensemble.leader
     for other in [i for i in ensemble.members if i != old]:
