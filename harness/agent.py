@@ -24,6 +24,8 @@ module.main()
 """
 """Runs modules that are sent to it. It reads no further than they go: what follows is theirs."""
 ANSWER_TIMEOUT_S = 30.0
+AGENT = ("node_clock", "node_files", "node_disk", "node_agent")
+"""The modules an agent is made of, those that others import first."""
 
 
 def open_module(remote: Remote, *names: str) -> paramiko.Channel:
@@ -80,7 +82,7 @@ class Agent:
         if channel is not None and not channel.closed and not channel.exit_status_ready():
             return channel
         self._drop_channel()
-        channel = self._channel = open_module(self.remote, "node_clock", "node_files", "node_agent")
+        channel = self._channel = open_module(self.remote, *AGENT)
         return channel
 
     def _read_line(self, channel: paramiko.Channel, timeout_s: float) -> bytes:

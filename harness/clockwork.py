@@ -1,6 +1,7 @@
-"""The library that gives a node clocks of its own, made from ``clockwork.c`` by gcc.
+"""The libraries that give a node clocks and disks of its own, made from C sources by gcc.
 
-``python -m harness.clockwork`` makes it, which the set-up does; it is made again when the
+``clockwork.c`` is that of the fault ``clock``, ``diskwork.c`` that of ``disk``.
+``python -m harness.clockwork`` makes them, which the set-up does; one is made again when its
 source has changed.
 """
 
@@ -15,8 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).with_suffix(".c")
-BUILD = SOURCE.parents[1] / "build"
+SOURCES = Path(__file__).parent
+BUILD = SOURCES.parent / "build"
+FAULTS = {"clockwork": "clock", "diskwork": "disk"}
+"""The libraries, and what each is for."""
 COMPILER = "gcc"
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 _TIMEOUT_S = 60
@@ -26,13 +29,14 @@ class ClockworkError(Exception):
     """The library cannot be made; one line says why and what to do."""
 
 
-def library(build: Path = BUILD) -> bytes:
-    """Return the shared library, made in ``build`` if it is not there yet.
+def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
+    """Return the shared library ``name``, made in ``build`` if it is not there yet.
 
     Raises :class:`ClockworkError`.
     """
-    digest = hashlib.sha256(SOURCE.read_bytes() + repr(_FLAGS).encode()).hexdigest()[:16]
-    path = build / f"clockwork-{digest}-{platform.machine()}.so"
+    source = SOURCES / f"{name}.c"
+    digest = hashlib.sha256(source.read_bytes() + repr(_FLAGS).encode()).hexdigest()[:16]
+    path = build / f"{name}-{digest}-{platform.machine()}.so"
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -40,17 +44,20 @@ def library(build: Path = BUILD) -> bytes:
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise ClockworkError(
-            f"the fault 'clock' needs {COMPILER}, which is not there: apt-get install gcc libc6-dev"
+            f"the fault {FAULTS[name]!r} needs {COMPILER}, which is not there: "
+            "apt-get install gcc libc6-dev"
         )
     with tempfile.TemporaryDirectory(prefix="kraftwreck-") as folder:
         made = Path(folder) / path.name
-        command = [compiler, *_FLAGS, "-o", str(made), str(SOURCE), "-ldl", "-pthread"]
+        command = [compiler, *_FLAGS, "-o", str(made), str(source), "-ldl", "-pthread"]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
         )
         if done.returncode != 0:
             said = (done.stderr.strip().splitlines() or ["no message"])[0]
-            raise ClockworkError(f"{COMPILER} cannot make the library of the fault 'clock': {said}")
+            raise ClockworkError(
+                f"{COMPILER} cannot make the library of the fault {FAULTS[name]!r}: {said}"
+            )
         content = made.read_bytes()
         try:
             build.mkdir(exist_ok=True)
@@ -63,9 +70,10 @@ def library(build: Path = BUILD) -> bytes:
 
 
 def main() -> int:
-    """Make the library; say in one line why that cannot be."""
+    """Make the libraries; say in one line why that cannot be."""
     try:
-        library()
+        for name in FAULTS:
+            library(name=name)
     except ClockworkError as error:
         sys.stderr.write(f"setup: {error}\n")
         return 1

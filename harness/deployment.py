@@ -24,41 +24,19 @@ import invoke.exceptions
 
 from harness.agent import Agent
 from harness.archive import PROJECT_TREE, build_archive, digest
-from harness.clockwork import library
 from harness.clusters.cluster import Host
 from harness.environment import ClockSetting, Evidence
 from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from harness.remote import Remote, RemoteError, on_all
+from harness.service import CODE, CONFIG, DATA, LOGS, PYTHON, libraries, service
 from nodes.draw import draw, draw_below
 from nodes.log.uuids import to_text
 
 PORT = 9093
 BROKER_PORT = 9092
-CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
-CONFIG = "/etc/kraftwreck/controller.properties"
-DATA = "/var/lib/kraftwreck"
-LOGS = "/var/log/kraftwreck"
-CLOCKWORK = "/opt/kraftwreck/clockwork.so"
-CLOCK = "/run/kraftwreck-clock"
-PYTHON = "/usr/bin/python3"
 RECORDED = ("inputs.log", "trace.jsonl")
 SUMS = "sums.json"
 """In the run folder: size and SHA-256 of what the node recorded, as its host had it."""
-SERVICE: dict[str, Any] = {
-    "pid_file": "/run/kraftwreck-controller.pid",
-    "argv": [PYTHON, CODE, "--config", CONFIG],
-    "log": f"{LOGS}/stdout.log",
-    "data": DATA,
-    "trace": f"{LOGS}/trace.jsonl",
-    "images": f"{LOGS}/images",
-}
-"""The service as :mod:`harness.node_agent` wants it described."""
-CLOCKED: dict[str, Any] = {
-    **SERVICE,
-    "clock": CLOCK,
-    "env": {"LD_PRELOAD": CLOCKWORK, "KRAFTWRECK_CLOCK": CLOCK},
-}
-"""The same with clocks of its own: see ``clockwork.c``."""
 
 FEW_VOTERS = 3
 """How many controllers vote at first in half of all dynamic quorums that have more."""
@@ -77,8 +55,9 @@ class Settings:
     ``broker_port`` that of brokers. In a ``dynamic`` quorum (KIP-853) voters can be changed,
     and some controllers may have to join. With ``write_loss`` a kill loses what a node has
     not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
-    nobody else's being touched. ``tree`` is the folder of the node code, a mutated copy
-    for planted bugs. ``extra`` are further properties, which win over the ones written here.
+    nobody else's being touched. With ``own_disks`` their disks can be made to fail, likewise.
+    ``tree`` is the folder of the node code, a mutated copy for planted bugs. ``extra`` are
+    further properties, which win over the ones written here.
     """
 
     seed: int
@@ -90,6 +69,7 @@ class Settings:
     dynamic: bool = False
     write_loss: bool = False
     own_clocks: bool = False
+    own_disks: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -178,8 +158,9 @@ class Deployment:
         self._starters = {name: Agent(remote) for name, remote in self.remotes.items()}
         """For what takes seconds: no fault has to wait for it."""
         self.archive = build_archive(settings.tree)
-        self.service = CLOCKED if settings.own_clocks else SERVICE
-        self._clockwork = library() if settings.own_clocks else b""
+        own = {"own_clocks": settings.own_clocks, "own_disks": settings.own_disks}
+        self.service = service(**own)
+        self._libraries = libraries(**own)
         self.code_digest = digest(self.archive)
         self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
         self.directories: dict[str, str] = {}
@@ -260,8 +241,7 @@ class Deployment:
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())
         files = {CODE: self.archive, CONFIG: config.encode()}
-        if self.settings.own_clocks:
-            files[CLOCKWORK] = self._clockwork
+        files |= self._libraries
         bundle = _tar(files)
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
         unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
@@ -279,18 +259,21 @@ class Deployment:
             raise RemoteError(
                 name, f"the code could not be installed: {_why(failure)}"
             ) from failure
-        if self.settings.own_clocks:
-            self._check_clock(name)
+        if self._libraries:
+            self._check_libraries(name)
 
-    def _check_clock(self, name: str) -> None:
-        """Let the clocks be the host's, and make sure that the library works there."""
-        self.agents[name].ask("create_clock", service=self.service)
+    def _check_libraries(self, name: str) -> None:
+        """Let clocks be the host's and disks well, and make sure that the libraries work there."""
+        if self.settings.own_clocks:
+            self.agents[name].ask("create_clock", service=self.service)
+        if self.settings.own_disks:
+            self.agents[name].ask("create_disk", service=self.service)
         program = "import sys, time; sys.stdout.write(str(time.monotonic_ns()))"
         env = [f"{key}={value}" for key, value in self.service["env"].items()]
         done = self.remotes[name].run(["env", *env, PYTHON, "-c", program])
         if done.stderr:
             said = done.stderr.decode(errors="replace").strip().splitlines()[-1]
-            raise RemoteError(name, f"the library of the fault 'clock' does not load: {said}")
+            raise RemoteError(name, f"a preloaded library does not load: {said}")
 
     def start(self, name: str) -> Evidence:
         """Start the node and wait for its port; a no-op when it runs."""
@@ -360,6 +343,10 @@ class Deployment:
         """Return what the host's monotonic clock and the node's read at one moment, in µs."""
         read = self.agents[name].ask("read_clock", service=self.service)
         return int(read["since_us"]), int(read["mono_us"])
+
+    def ask_disk(self, name: str, do: str, **fields: Any) -> Evidence:
+        """Have something done to the node's disk: an action of :mod:`harness.node_disk`."""
+        return self.agents[name].ask(do, service=self.service, **fields)
 
     def status(self, name: str) -> Evidence:
         """Tell whether the node runs, its pid and state."""

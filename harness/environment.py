@@ -18,7 +18,7 @@ Grudge = Mapping[str, frozenset[str]]
 
 Evidence = dict[str, Any]
 
-DiskTrouble = Literal["slow", "full", "error"]
+DiskTrouble = Literal["slow", "full", "error", "readonly"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ class Environment(Protocol):
 
         ``slow``: fsync takes 10 to 100 times longer. ``full``: some bytes more can be written,
         the last of them in the middle of a write. ``error``: writes, reads or fsyncs fail.
+        ``readonly``: it can be read and nothing else, as after a remount because of errors.
         A process that cannot keep its promises ends, and one may be unable to start.
         """
         ...
@@ -123,8 +124,13 @@ class Environment(Protocol):
         """Change one bit in a file of the node, which is down; the evidence says which."""
         ...
 
+    def tear_log(self, node: str, draw: int) -> Evidence:
+        """Add the beginning of a batch to the log of the node, which is down, as a write does
+        that a loss of power cuts short; the evidence says how much of it."""
+        ...
+
     def disk_damaged(self, node: str) -> bool:
-        """Whether a bit of the node's disk is changed, and no process has repaired it since."""
+        """Whether the node's disk is still as a damage left it: no process has repaired it."""
         ...
 
     def mend_disk(self, node: str) -> Evidence:

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from harness import node_disk
 from harness.node_clock import create_clock, read_clock, right_clock, set_clock
 from harness.node_files import disk_log_end, sums, told_log_end
 
@@ -397,7 +398,7 @@ ACTIONS = {
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
         sums,
     )
-}  # fmt: skip
+} | node_disk.ACTIONS  # fmt: skip
 
 
 def answer(line: bytes) -> Evidence:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from checkers.clocks import NodeClock
-from harness.deployment import LOGS, Deployment
+from harness.deployment import Deployment
 from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge
 from harness.follow import TraceFollowers
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
 from harness.remote_admin import RemoteAdmin
+from harness.remote_disks import RemoteDisks
+from harness.service import LOGS
 from harness.system import Seen
 from harness.voter_changes import Members, VoterChange
 from harness.workload import Answer, Call
@@ -38,6 +40,7 @@ class RemoteEnvironment:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self.nodes = tuple(deployment.nodes)
+        self.disks = RemoteDisks(deployment)
         self._kills = dict.fromkeys(self.nodes, 0)
         self._claim: tuple[int, str] | None = None
         self._clients = {
@@ -150,23 +153,44 @@ class RemoteEnvironment:
         return dict(on_all(self.nodes, function))
 
     def kill(self, node: str) -> Evidence:
-        """kill -9; the data directory as it was left becomes image ``kill-<k>``."""
+        """kill -9; the data directory as it was left becomes image ``kill-<k>``.
+
+        Nothing happens to a process that has ended of its disk.
+        """
+        if self._has_ended(node):
+            return {node: {"killed": False, "ended": "by itself"}}
         return {node: self.deployment.kill(node, self._label(node))}
+
+    def _has_ended(self, node: str) -> bool:
+        """Whether the process has ended because of a disk that fails, as it should."""
+        return node in self.disks.bad and not self.deployment.status(node)["running"]
 
     def _label(self, node: str) -> str:
         self._kills[node] += 1
         return f"kill-{self._kills[node]}"
 
     def start(self, node: str) -> Evidence:
-        """Start the node again and wait until its port is open."""
-        return {node: self.deployment.start(node)}
+        """Start the node again and wait until its port is open.
+
+        One whose disk is bad may refuse to start; then the evidence says why.
+        """
+        try:
+            return {node: self.deployment.start(node)}
+        except RemoteError as error:
+            if not self._has_ended(node):
+                raise
+            return {node: {"started": False, "refused": str(error)}}
 
     def pause(self, node: str) -> Evidence:
         """SIGSTOP; evidence: the state letter before and after (T)."""
+        if self._has_ended(node):
+            return {node: {"paused": False, "ended": "by itself"}}
         return {node: self.deployment.pause(node)}
 
     def resume(self, node: str) -> Evidence:
         """SIGCONT; evidence: the state letter before (T) and after."""
+        if self._has_ended(node):
+            return {node: {"resumed": False, "ended": "by itself"}}
         return {node: self.deployment.resume(node)}
 
     def cut_power(self, node: str) -> Evidence:
@@ -178,11 +202,15 @@ class RemoteEnvironment:
         """
         if not self.deployment.settings.write_loss:
             raise RemoteError(node, "the nodes were deployed without write loss: add -n power")
+        if self._has_ended(node):
+            return {node: {"killed": False, "ended": "by itself"}}
         return {node: self.deployment.cut_power(node, self._label(node))}
 
     def wipe(self, node: str) -> Evidence:
         """Remove the data directory and format a new one; evidence: both directory ids."""
-        return {node: self.deployment.replace_disk(node)}
+        evidence = self.deployment.replace_disk(node)
+        self.disks.mend(node)
+        return {node: evidence}
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
         """Refused (RemoteError) unless nothing is wanted: only the simulator can."""
@@ -249,16 +277,24 @@ class RemoteEnvironment:
         return min(happened, host_us) - self._offsets.get(event.node, 0)
 
     def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
-        raise RemoteError(node, "its disk cannot be made to fail here: use -c sim for -n disk")
+        """Let the node's files suffer what is drawn, and nobody else's.
+
+        Refused (RemoteError) where the nodes were deployed without disks of their own.
+        """
+        return {node: self.disks.trouble(node, trouble, draw)}
 
     def damage_disk(self, node: str, draw: int) -> Evidence:
-        raise RemoteError(node, "its disk cannot be damaged here: use -c sim for -n disk")
+        """Change a bit that is drawn in a file of the node."""
+        return {node: self.disks.flip(node, draw)}
+
+    def tear_log(self, node: str, draw: int) -> Evidence:
+        return {node: self.disks.tear(node, draw)}
 
     def disk_damaged(self, node: str) -> bool:
-        return False
+        return self.disks.damaged(node)
 
     def mend_disk(self, node: str) -> Evidence:
-        return {node: {}}  # Nothing was ever wrong with it.
+        return {node: self.disks.mend(node)}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         """Hand ``changes`` to the operator; RemoteError for a static quorum."""
@@ -281,6 +317,7 @@ class RemoteEnvironment:
             steps: list[Callable[[], object]] = [
                 lambda: self.deployment.agents[name].ask("heal"),
                 lambda: self._resume_if_paused(name),
+                lambda: self.disks.mend(name),
                 lambda: self.deployment.start(name),
             ]
             for step in steps:

@@ -133,6 +133,11 @@ class SimulatedEnvironment(Environment):
         self._world.fact(f"flip {node} {done}")
         return {node: done}
 
+    def tear_log(self, node: str, draw: int) -> Evidence:
+        done = self._world.host(node).disk.tear(draw)
+        self._world.fact(f"tear {node} {done}")
+        return {node: done}
+
     def disk_damaged(self, node: str) -> bool:
         return self._world.host(node).disk.damaged
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one
 
-DiskFault = Literal["slow", "full", "error", "flip"]
+DiskFault = Literal["slow", "full", "error", "flip", "readonly", "torn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +40,12 @@ DISKS: dict[str, DiskShape] = {
     "flip-leader": DiskShape(5, 3, pick_leader, "flip"),
 }
 """One disk at a time is damaged: with two, a majority might be gone."""
+
+STORAGE: dict[str, DiskShape] = {
+    "readonly": DiskShape(30, 1, pick_one, "readonly"),
+    "readonly-leader": DiskShape(20, 1, pick_leader, "readonly"),
+    "torn": DiskShape(20, 1, pick_one, "torn"),
+    "torn-leader": DiskShape(15, 1, pick_leader, "torn"),
+    "torn-minority": DiskShape(15, 3, pick_minority, "torn"),
+}
+"""A family of its own, so that what seeds mean with ``disk`` stays as it is."""

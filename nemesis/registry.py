@@ -15,7 +15,7 @@ from typing import Literal
 from harness.environment import Grudge
 from harness.options import OptionError
 from nemesis.clocks import CLOCKS, ClockShape
-from nemesis.disks import DISKS, DiskShape
+from nemesis.disks import DISKS, STORAGE, DiskShape
 from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
@@ -75,6 +75,7 @@ _OURS = (
     Family("network", "slow, lose, repeat and reorder messages", "disturb", NETWORKS),
     Family("clock", "put clocks ahead or back, let them drift", "clock", CLOCKS),
     Family("disk", "disks that are slow, full, broken, or change a bit", "disk", DISKS),
+    Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),
 )
 
 
@@ -115,5 +116,5 @@ def check_static(names: Sequence[str]) -> None:
 def check_hosts(names: Sequence[str]) -> None:
     """Raise :class:`OptionError` for a family among ``names`` that real hosts cannot do."""
     for name in names:
-        if families()[name].action in ("disturb", "disk"):
+        if families()[name].action == "disturb":
             raise OptionError(f"the fault {name!r} works in the simulator only: add -c sim")

@@ -348,6 +348,31 @@ class Disk(DiskIndex):
             return {"flipped": True, "file": name, "byte": position, "bit": damage.bit}
         return {"flipped": False}
 
+    def tear(self, draw: int) -> dict[str, Any]:
+        """Add the beginning of a batch to the log, as a write does that a loss of power cuts
+        short, while no process runs; return how much of it.
+
+        The bytes are those of the last batch there, under the offset that comes next. Nothing
+        is added to a log that is torn or damaged already.
+        """
+        segments = offsets_of(self.files.names(LOG)) if self.files.exists(LOG) else []
+        if not segments or self._torn or self._damage is not None:
+            return {"torn": False}
+        name = segment_name(segments[-1])
+        inode = self.files.inode(LOG / name)
+        try:
+            batches = list(split_batches(bytes(inode.data)))
+        except BatchError:
+            batches = []
+        length = len(inode.data)
+        if not batches or sum(map(len, batches)) != length:
+            return {"torn": False}
+        batch = batch_range(batches[-1])[1].to_bytes(8, "big") + batches[-1][8:]
+        part = batch[: 1 + draw_below(len(batch) - 1, draw, "part")]
+        inode.data += part
+        self._torn = True
+        return {"torn": True, "file": name, "byte": length, "bytes": len(part), "of": len(batch)}
+
     @property
     def damaged(self) -> bool:
         """Whether a bit is flipped that no start has repaired."""

@@ -1,4 +1,5 @@
-"""What a disk that fails does to its node: slow, full, or with errors; and what it has done."""
+"""What a disk that fails does to its node: slow, full, with errors or read-only; and what it has
+done."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from typing import Literal
 
 from nodes.draw import draw_below
 
-Kind = Literal["slow", "full", "error"]
+Kind = Literal["slow", "full", "error", "readonly"]
+
+_NUMBERS: dict[Kind, int] = {
+    "slow": errno.EIO,
+    "full": errno.ENOSPC,
+    "error": errno.EIO,
+    "readonly": errno.EROFS,
+}
 
 SLOWEST = 1_000_000
 """Microseconds that one fsync of a slow disk takes at most: a cluster of them gets on yet."""
@@ -23,6 +31,7 @@ class DiskTrouble:
     ``slow``: fsync takes ``factor`` (10 to 100) times longer. ``full``: ``space`` more bytes can
     be written, and then part of a write, ENOSPC. ``error``: from the ``after``-th one on every
     ``failing`` operation (write, fsync or read) ends in EIO; nothing of it is carried out.
+    ``readonly``: everything but reading ends in EROFS.
     """
 
     def __init__(self, kind: Kind, number: int) -> None:
@@ -50,6 +59,9 @@ class DiskTrouble:
         """Return how many of ``size`` bytes may be written."""
         if self.kind == "error":
             return 0 if self._fails("write") else size
+        if self.kind == "readonly":
+            self.refused_calls += 1
+            return 0
         if self.kind != "full":
             return size
         allowed = min(size, self.space)
@@ -61,15 +73,18 @@ class DiskTrouble:
 
     def refuse(self) -> OSError:
         """Return the error of a write that landed in part."""
-        number = errno.ENOSPC if self.kind == "full" else errno.EIO
+        number = _NUMBERS[self.kind]
         return OSError(number, os.strerror(number))
 
     def check(self, operation: str) -> None:
-        """Called before ``read`` and ``fsync``. Raises OSError."""
+        """Called before ``read``, ``fsync`` and any other ``change``. Raises OSError."""
         if self._fails(operation):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise self.refuse()
 
     def _fails(self, operation: str) -> bool:
+        if self.kind == "readonly" and operation != "read":
+            self.refused_calls += 1
+            return True
         if operation != self.failing:
             return False
         if self.after > 0:

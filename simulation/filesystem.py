@@ -49,7 +49,7 @@ class Trouble(Protocol):
         ...
 
     def check(self, operation: str) -> None:
-        """Called before ``read`` and ``fsync``."""
+        """Called before ``read``, ``fsync``, and any other ``change`` of files or names."""
         ...
 
     def refuse(self) -> OSError:
@@ -307,6 +307,8 @@ class Filesystem(Media):
         if self._dead or self._left == 0:
             self._dead = True
             raise Crash
+        if self.trouble is not None:
+            self.trouble.check("change")
         if self._left is not None:
             self._left -= 1
 

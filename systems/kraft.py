@@ -190,6 +190,7 @@ class Kraft:
             dynamic=options.quorum == DYNAMIC,
             write_loss="power" in options.faults,
             own_clocks="clock" in options.faults,
+            own_disks=not {"disk", "storage"}.isdisjoint(options.faults),
             extra=SNAPSHOTS if options.snapshots else {},
         )
         deployment = Deployment(hosts, settings)

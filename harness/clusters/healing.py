@@ -1,4 +1,4 @@
-"""Healing hosts from outside a run: drops, stopped controllers and wrong clocks are undone."""
+"""Healing hosts from outside a run: drops, stopped nodes, wrong clocks, bad disks are undone."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from harness.agent import Agent
 from harness.clusters.cluster import Host
-from harness.deployment import CLOCK, SERVICE
 from harness.remote import Remote, RemoteError, on_all
+from harness.service import CLOCK, DISK, SERVICE
 
 
 def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
-    """Undo every drop, pause and wrong clock; return, by host name, what was undone.
+    """Undo every drop, pause, wrong clock and bad disk; return, by host name, what was undone.
 
     A host that cannot be healed has ``error`` (one line) in its place; the others are
     healed all the same.
@@ -27,6 +27,8 @@ def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
                 evidence["resumed"] = agent.ask("resume", service=SERVICE)
             if agent.ask("right_clock", path=CLOCK)["wrong"]:
                 evidence["clock"] = "right again"
+            if disk := agent.ask("heal_disk", service=SERVICE, disk=DISK)["healed"]:
+                evidence["disk"] = disk
             return evidence
         except RemoteError as error:
             return {"error": str(error)}

@@ -31,7 +31,7 @@ class Disks(Means):
         for node in entry.targets:
             if node in broken:
                 detail.setdefault("skipped", {})[node] = "its disk is in trouble already"
-            elif shape.fault == "flip" and (
+            elif shape.fault in ("flip", "torn") and (
                 node in ground.down | ground.stopped or any(other.keeps_down for other in others)
             ):
                 detail.setdefault("skipped", {})[node] = "it is held, or another disk is damaged"
@@ -39,14 +39,16 @@ class Disks(Means):
                 struck.append(node)
         entry.targets = tuple(struck)
         for node in struck:
-            if shape.fault != "flip":
-                number = draw(entry.fault.draw, node)
+            number = draw(entry.fault.draw, node)
+            damage = partial(env.damage_disk, node, entry.fault.draw)
+            if shape.fault == "torn":
+                damage = partial(env.tear_log, node, number)
+            elif shape.fault != "flip":
                 trouble = partial(env.trouble_disk, node, shape.fault, number)
                 ground.call(entry, node, trouble, evidence)
                 continue
             ground.down.add(node)
             if ground.call(entry, node, partial(env.kill, node), evidence):
-                damage = partial(env.damage_disk, node, entry.fault.draw)
                 ground.call(entry, node, damage, evidence)
             started = ground.call(entry, node, partial(env.start, node), evidence)
             if started and "refused" not in evidence[node]:

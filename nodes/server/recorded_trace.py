@@ -12,7 +12,8 @@ from nodes.server.line_file import DamagedError
 from nodes.server.trace_file import TraceLines
 
 _LOG_REFUSED: Final = "the log cannot take this: "
-"""Begins the reason of a shell that stops, which no step of the node gives."""
+"""Begins the reason of a shell that stops, which no step of the node gives; so is any reason of
+a ``stop``: the disk failed."""
 
 
 class _Line(NamedTuple):
@@ -27,6 +28,14 @@ class _Line(NamedTuple):
         except ValueError:
             return None
         return value.get(name) if isinstance(value, dict) else None
+
+    @property
+    def of_shell(self) -> bool:
+        """Whether this is why the shell stopped, and not the node."""
+        if self.get("kind") == "stop":
+            detail = self.get("detail")
+            return isinstance(detail, dict) and "reason" in detail
+        return self.reason.startswith(_LOG_REFUSED)
 
     @property
     def reason(self) -> str:
@@ -108,12 +117,12 @@ class RecordedTrace:
             return found.whole == (self._next is not None)
         incarnation = found.get("incarnation")
         later = isinstance(incarnation, int) and incarnation > self._incarnation
-        return later or found.reason.startswith(_LOG_REFUSED)
+        return later or found.of_shell
 
     def _leave(self) -> None:
         """Pass over what the process that ended may have left besides."""
         self._lacking = 0
-        if self._next is not None and self._next.reason.startswith(_LOG_REFUSED):
+        if self._next is not None and self._next.of_shell:
             self._advance()
         if self._next is not None and self._next.get("incarnation") == self._incarnation:
             self._surplus(self._next)

@@ -105,7 +105,7 @@ class Shell:
         try:
             self._inputs.step(event, now, wall_us, effects)
         except OSError as error:
-            self._disk_failed(error)
+            self._disk_failed(error, now, wall_us)
             return
         if effects is None:
             self.fatal(reason, now, wall_us)
@@ -140,7 +140,7 @@ class Shell:
             self._storage.carry_out(effects)
             self._traces.write(effects, now, wall_us)
         except OSError as error:
-            self._disk_failed(error)
+            self._disk_failed(error, now, wall_us)
             return
         except ValueError as error:  # the log refuses what does not continue it
             self.fatal(f"the log cannot take this: {error}", now, wall_us)
@@ -172,9 +172,14 @@ class Shell:
             message = replace(message, partition_error=SNAPSHOT_NOT_FOUND)
         self.reply(Reply(effect.token, message))
 
-    def _disk_failed(self, error: OSError) -> None:
+    def _disk_failed(self, error: OSError, now: int, wall_us: int) -> None:
         # What was to be promised is not on disk; the only honest thing left is to stop.
-        say(f"the disk failed: {error}")
+        reason = f"the disk failed: {error}"
+        say(reason)
+        try:
+            self._traces.stop(reason, now, wall_us)
+        except OSError as failure:
+            say(f"cannot write the trace: {failure}")
         self._stop(DISK_FAILED)
 
     def _give_up(self) -> None:

@@ -31,9 +31,17 @@ class TraceLines:
 
     def fatal(self, reason: str, mono: int, wall: int) -> list[bytes]:
         """Return the line why the node stops; its position is the last one told."""
+        return self._last_words("fatal", reason, mono, wall)
+
+    def stop(self, reason: str, mono: int, wall: int) -> list[bytes]:
+        """Return the line why the process ends although nothing is wrong with the node; none of
+        one that has told nothing of itself yet."""
+        return self._last_words("stop", reason, mono, wall) if self._sequence else []
+
+    def _last_words(self, kind: str, reason: str, mono: int, wall: int) -> list[bytes]:
         last = self._last
         position = (last.state, last.epoch, last.leader, last.voted, last.leo, last.hw)
-        return self.of([Trace("fatal", *position, {"reason": reason})], mono, wall)
+        return self.of([Trace(kind, *position, {"reason": reason})], mono, wall)
 
     def _line(self, trace: Trace, mono: int, wall: int) -> dict[str, Any]:
         line = {
@@ -69,6 +77,10 @@ class TraceFile:
     def fatal(self, reason: str, mono: int, wall: int) -> None:
         """Append why the node stops. Raises OSError."""
         self._append(self._lines.fatal(reason, mono, wall))
+
+    def stop(self, reason: str, mono: int, wall: int) -> None:
+        """Append why the process ends. Raises OSError."""
+        self._append(self._lines.stop(reason, mono, wall))
 
     def _append(self, lines: list[bytes]) -> None:
         if self._file is not None:

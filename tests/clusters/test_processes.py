@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.deployment import DATA, LOGS, SERVICE, Deployment, Settings, properties
+from harness.deployment import Deployment, Settings, properties
 from harness.remote import Remote, RemoteError
 from harness.remote_environment import RemoteEnvironment
+from harness.service import DATA, LOGS, SERVICE
 
 pytestmark = pytest.mark.cluster
 

@@ -198,10 +198,9 @@ def test_a_missing_compiler_is_said_in_one_line(
 def test_what_the_compiler_refuses_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = tmp_path / "broken.c"
-    broken.write_text("this is no C")
-    monkeypatch.setattr(clockwork, "SOURCE", broken)
-    with pytest.raises(ClockworkError, match=r"broken\.c") as raised:
+    (tmp_path / "clockwork.c").write_text("this is no C")
+    monkeypatch.setattr(clockwork, "SOURCES", tmp_path)
+    with pytest.raises(ClockworkError, match=r"clockwork\.c") as raised:
         library(tmp_path)
     assert "\n" not in str(raised.value)
 

@@ -110,6 +110,11 @@ class FakeEnvironment:
         self.damaged.add(node)
         return {node: {"flipped": True}}
 
+    def tear_log(self, node: str, draw: int) -> dict[str, Any]:
+        self._did("tear_log", node)
+        assert node in self.down, "its disk is in use"
+        return {node: {"torn": True}}
+
     def disk_damaged(self, node: str) -> bool:
         return node in self.damaged
 

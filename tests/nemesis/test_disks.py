@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
 from histories.fault import Fault
 from nemesis import schedule, triggers
 from nemesis.disks import DISKS
@@ -116,13 +115,30 @@ def test_a_kill_of_a_damaged_node_does_not_start_it_before_it_is_mended(
     assert not env.down
 
 
-def test_both_kinds_of_schedules_have_disks_and_hosts_refuse_them() -> None:
+@pytest.mark.parametrize("kind", ["disk", "storage"])
+def test_both_kinds_of_schedules_have_disks_and_hosts_take_them(kind: str) -> None:
     nodes = ("n1", "n2", "n3")
     for planned in (
-        schedule.plan(("disk",), 1, 200, nodes),
-        triggers.plan(("disk",), 1, 99, nodes),
+        schedule.plan((kind,), 1, 200, nodes),
+        triggers.plan((kind,), 1, 99, nodes),
     ):
-        assert {each.shape for each in planned} <= set(families()["disk"].shapes)
+        assert {each.shape for each in planned} <= set(families()[kind].shapes)
         assert len(planned) > 5
-    with pytest.raises(OptionError, match="the fault 'disk' works in the simulator only"):
-        check_hosts(("kill", "disk"))
+    check_hosts(("kill", kind))
+
+
+@pytest.mark.parametrize("shape", ["torn", "torn-leader", "torn-minority"])
+def test_a_log_is_torn_while_its_node_is_down(env: Any, injector: Injector, shape: str) -> None:
+    started = injector.start(0, fault(shape, kind="storage"))
+    assert all(started.evidence[node]["torn"] for node in started.targets)
+    assert done(env, started.targets[0]) == ["kill", "tear_log", "start"]
+    assert not env.down, "what was never acknowledged may be cut"
+    injector.stop(0)
+    assert not env.down
+
+
+def test_a_read_only_disk_is_mended_and_its_node_started(env: Any, injector: Injector) -> None:
+    injector.start(0, fault("readonly", "n2", kind="storage"))
+    assert ("trouble_disk", ("n2", "readonly")) in env.calls
+    injector.stop(0)
+    assert done(env) == ["trouble_disk", "mend_disk", "start"]

@@ -84,7 +84,8 @@ class Bench:
         self.diary: list[str] = []
         self.trace = directory / "trace.jsonl"
         traces = TraceFile(self.trace, "n1", 4)
-        storage = cast(Storage, FakeStorage(self.diary, error))
+        self.storage = FakeStorage(self.diary, error)
+        storage = cast(Storage, self.storage)
         self.replies: list[Reply | ApiReply] = []
         self.shell = Shell(cast(Node, node), storage, traces, InputLog(None), shutdown_limit_s)
         self.shell.reply = self._reply
@@ -186,6 +187,23 @@ def test_a_node_that_cannot_persist_says_nothing_and_dies(
 
     run(scenario)
     assert capfd.readouterr().err == "the disk failed: [Errno 28] No space left on device\n"
+
+
+def test_a_node_that_cannot_persist_tells_why_where_it_stood(tmp_path: Path) -> None:
+    def scenario() -> None:
+        told = Trace("state", "follower", 3, 2, -1, 9, 8)
+        bench = Bench(tmp_path, FakeNode([told]))
+        bench.shell.submit(Tick())
+        bench.storage.error = OSError(28, "No space left on device")
+        bench.shell.submit(Tick())
+        lines = [json.loads(line) for line in bench.trace.read_text().splitlines()]
+        assert [line["kind"] for line in lines] == ["state", "stop"]
+        assert lines[1]["detail"] == {
+            "reason": "the disk failed: [Errno 28] No space left on device"
+        }
+        assert (lines[1]["state"], lines[1]["epoch"], lines[1]["leo"]) == ("follower", 3, 9)
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("error", [FatalError("two leaders"), KeyError("two leaders")])

@@ -398,3 +398,35 @@ def test_who_ends_before_it_has_told_anything_does_not_know_where_it_stands() ->
     host.trace_seq = 3
     told = last_words(host, "fatal", {})
     assert (told.state, told.epoch, told.leader, told.hw) == ("leader", 7, 1, 5)
+
+
+def test_a_torn_log_is_cut_where_it_was_whole() -> None:
+    for number in range(40):
+        disk = disk_with()
+        disk.process_ended()
+        before = disk.content().log
+        done = disk.tear(number)
+        assert done["torn"]
+        assert 0 < done["bytes"] < done["of"]
+        assert len(disk.content().log) == len(before) + done["bytes"]
+        assert disk.tear(number) == {"torn": False}, "one tear at a time"
+        disk.recover()
+        assert disk.findings == []
+        assert disk.content().log == before
+
+
+def test_a_read_only_disk_can_be_read_and_nothing_else() -> None:
+    disk = disk_with()
+    disk.begin_trouble("readonly", 1)
+    with pytest.raises(OSError, match="Read-only"):
+        disk.write(AppendLog(batch(10)))
+    disk.process_ended()
+    assert disk.content().log
+    with pytest.raises(OSError, match="Read-only"):
+        disk.recover()
+    told = disk.end_trouble()
+    assert told["trouble"] == "readonly"
+    assert isinstance(told["refused_calls"], int)
+    assert told["refused_calls"] >= 2
+    disk.recover()
+    assert disk.findings == []
