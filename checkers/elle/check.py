@@ -1,0 +1,229 @@
+"""Checks histories of transactions: ``list-append`` and ``rw-register``.
+
+Source: Kingsbury, Alvaro, "Elle: Inferring Isolation Anomalies from Experimental
+Observations" (VLDB 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+
+from checkers.elle import models
+from checkers.elle.append_anomalies import append_anomalies
+from checkers.elle.append_graph import AppendGraph
+from checkers.elle.component import Budget, Component
+from checkers.elle.cycles import Search, search
+from checkers.elle.explain import Explainer, cycle_map, operations_of, text_of
+from checkers.elle.graph import Graph, joined, process_edges, realtime_edges
+from checkers.elle.reading import WRITES, read_transactions
+from checkers.elle.transactions import Ints, TransactionError, Transactions
+from histories.operation import Op
+from histories.verdict import Anomaly, CheckerResult, Validity
+
+MODELS = tuple(WRITES)
+"""What :func:`check_transactions` can check."""
+SEARCH_SECONDS = 10.0
+STRICT = ("strict-serializable",)
+Parts = list[tuple[Ints, Ints, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked, as Elle's options.
+
+    No anomaly that breaks one of ``consistency_models`` or shows one of ``anomalies`` may be
+    there. For registers, ``sequential_keys``, ``linearizable_keys`` and ``wfr_keys`` say what
+    may be assumed of each key alone: that it is sequentially consistent, that it is
+    linearizable, that a transaction's write of it follows its read.
+    """
+
+    consistency_models: Sequence[str] = STRICT
+    anomalies: Sequence[str] = ()
+    sequential_keys: bool = False
+    linearizable_keys: bool = False
+    wfr_keys: bool = False
+    cycle_search_seconds: float = SEARCH_SECONDS
+
+    def forbidden(self) -> frozenset[str]:
+        """Return every anomaly that must not be. Raises :class:`models.UnknownModelError`."""
+        return models.forbidden(self.consistency_models, self.anomalies)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Elle's result map, what can explain it, and how much was looked at."""
+
+    result: dict[str, Any]
+    explainer: Explainer | None
+    stats: dict[str, Any]
+
+
+def check_transactions(
+    history: Sequence[Op] | pa.Table,
+    model: str,
+    *,
+    consistency_models: Sequence[str] = STRICT,
+    anomalies: Sequence[str] = (),
+    sequential_keys: bool = False,
+    linearizable_keys: bool = False,
+    wfr_keys: bool = False,
+    cycle_search_seconds: float = SEARCH_SECONDS,
+) -> CheckerResult:
+    """Judge a history of transactions.
+
+    ``history`` is a list of operations, or a table of
+    :data:`histories.reading.HISTORY_SCHEMA`, which is far faster. ``stats["elle"]`` of the
+    result is Elle's result map (``valid?``, ``anomaly-types``, ``anomalies``, ``not``,
+    ``also-not``). Raises :class:`~checkers.elle.transactions.TransactionError` for what is no
+    history of the model, :class:`~checkers.elle.models.UnknownModelError` for a name of a
+    consistency model or anomaly that means nothing.
+    """
+    options = Options(
+        consistency_models=consistency_models,
+        anomalies=anomalies,
+        sequential_keys=sequential_keys,
+        linearizable_keys=linearizable_keys,
+        wfr_keys=wfr_keys,
+        cycle_search_seconds=cycle_search_seconds,
+    )
+    return as_checker_result(analyze(history, model, options))
+
+
+def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> Analysis:
+    """Return Elle's result map for a history; see :func:`check_transactions`."""
+    if model not in WRITES:
+        raise TransactionError(f"no model {model!r}; there are {', '.join(MODELS)}")
+    wanted = options.forbidden()
+    transactions = read_transactions(history, model)
+    found: dict[str, Any] = {}
+    explainer: Explainer
+    if model == "list-append":
+        orders, append_found = append_anomalies(transactions)
+        found.update(append_found)
+        appends = AppendGraph(transactions, orders)
+        explainer, parts = appends, appends.edges()
+    else:
+        from checkers.elle.register_graph import register_graph
+
+        explainer, parts, register_found = register_graph(
+            transactions, options.wfr_keys, options.sequential_keys, options.linearizable_keys
+        )
+        found.update(register_found)
+    graph = _with_orders(transactions, parts, wanted)
+    if graph.empty:
+        found["empty-transaction-graph"] = True
+    else:
+        _add_cycles(transactions, graph, explainer, options.cycle_search_seconds, found)
+    stats = {
+        "transactions": int((transactions.possible).sum()),
+        "micro_operations": len(transactions.mops),
+        "edges": len(graph.source),
+    }
+    return Analysis(result_map(found, wanted), explainer, stats)
+
+
+def _with_orders(transactions: Transactions, parts: Parts, wanted: frozenset[str]) -> Graph:
+    """Return the graph of data, with the order the wanted anomalies speak of."""
+    total = size = len(transactions.events)
+    if any(name.endswith("-realtime") for name in wanted):
+        more, size = realtime_edges(transactions)
+        parts = [*parts, *more]
+    elif any(name.endswith("-process") for name in wanted):
+        parts = [*parts, process_edges(transactions)]
+    return joined(total, parts, size)
+
+
+def _add_cycles(
+    transactions: Transactions,
+    graph: Graph,
+    explainer: Explainer,
+    seconds: float,
+    found: dict[str, Any],
+) -> None:
+    for edges in graph.components():
+        component = Component(graph, edges, Budget(monotonic() + seconds))
+        result = search(component)
+        for cycle in result.cycles:
+            shown = cycle_map(transactions, explainer, cycle)
+            found.setdefault(cycle.type, []).append(shown)
+        if result.timed_out is not None:
+            _add_unfinished(transactions, component, result, found)
+
+
+def _add_unfinished(
+    transactions: Transactions, component: Component, result: Search, found: dict[str, Any]
+) -> None:
+    known = {cycle.type for cycle in result.cycles}
+    found.setdefault("cycle-search-timeout", []).append(
+        {
+            "type": "cycle-search-timeout",
+            "anomaly-spec-type": result.timed_out,
+            "does-not-contain": [name for name in result.looked[:-1] if name not in known],
+            "scc-size": len(component.events),
+        }
+    )
+    for name, events in result.exists.items():
+        broken, _ = models.boundary([name])
+        indices = sorted(int(transactions.events.index[event]) for event in events)
+        found.setdefault(name, []).append(
+            {"type": name, "not": broken[0], "scc-size": len(indices), "scc": indices}
+        )
+
+
+def result_map(found: dict[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
+    """Return Elle's result map for the anomalies ``found``, where ``wanted`` are forbidden."""
+    wanted = frozenset(wanted)
+    by_others = models.broken(name for name in found if not name.endswith("-cycle-exists"))
+    shown = {
+        name: cases
+        for name, cases in sorted(found.items())
+        if (name in wanted or name in models.UNKNOWN_TYPES) and not _told(name, by_others)
+    }
+    if not shown:
+        return {"valid?": True}
+    weakest, stronger = models.boundary(found)
+    valid: Validity = False if wanted & found.keys() else "unknown"
+    return {
+        "valid?": valid,
+        "anomaly-types": list(shown),
+        "anomalies": shown,
+        "not": weakest,
+        "also-not": stronger,
+    }
+
+
+def _told(name: str, by_others: set[str]) -> bool:
+    """Return whether others break the model that a mere ``-cycle-exists`` breaks."""
+    if not name.endswith("-cycle-exists"):
+        return False
+    return name.removesuffix("-cycle-exists") in by_others
+
+
+def as_checker_result(analysis: Analysis) -> CheckerResult:
+    """Return an analysis as this project's verdict, with an explanation of each anomaly."""
+    result = analysis.result
+    explainer = analysis.explainer
+    explain: Callable[[str, Any], str] = (
+        (lambda name, case: text_of(name, case, explainer)) if explainer else _plain
+    )
+    anomalies = [
+        Anomaly(type=name, explanation=explain(name, case), operations=operations_of(case))
+        for name, cases in result.get("anomalies", {}).items()
+        for case in (cases if isinstance(cases, list) else [cases])
+    ]
+    valid: Validity = result["valid?"]
+    error = None
+    if valid == "unknown":
+        error = "unknown: " + ", ".join(result["anomaly-types"])
+    return CheckerResult(
+        valid=valid, anomalies=anomalies, stats={**analysis.stats, "elle": result}, error=error
+    )
+
+
+def _plain(name: str, case: Any) -> str:
+    return f"{name} was found"

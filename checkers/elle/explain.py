@@ -1,0 +1,179 @@
+"""Anomalies for people: Elle's maps, plain sentences, and graphs to draw.
+
+Source: the maps are those of elle.txn and elle.core (``explain-cycle``), key for key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import networkx as nx
+
+from checkers.elle.cycles import Cycle
+from checkers.elle.graph import NAMES, PROCESS, REALTIME
+from checkers.elle.transactions import Transactions
+
+
+class Explainer(Protocol):
+    """Says why there is a ww, wr or rw edge between two transactions."""
+
+    def explain(self, source: int, target: int, kind: int) -> dict[str, Any] | None:
+        """Return Elle's map of the step."""
+
+    def sentence(self, step: dict[str, Any], a: str, b: str) -> str:
+        """Say the step in words; ``a`` and ``b`` name the transactions."""
+
+
+def cycle_map(transactions: Transactions, explainer: Explainer, cycle: Cycle) -> dict[str, Any]:
+    """Return a cycle as Elle writes it: ``{cycle, steps, type}``."""
+    steps = [_step(transactions, explainer, *step) for step in cycle.steps]
+    ops = [transactions.op(a) for a, _, _ in cycle.steps]
+    return {"cycle": [*ops, ops[0]], "steps": steps, "type": cycle.type}
+
+
+def _step(
+    transactions: Transactions, explainer: Explainer, a: int, b: int, kind: int
+) -> dict[str, Any]:
+    if kind == PROCESS:
+        return {"type": "process", "process": int(transactions.events.process[a])}
+    if kind == REALTIME:
+        begun = int(transactions.invoked[b])
+        invocation = transactions.op(begun if begun >= 0 else b)
+        return {"type": "realtime", "a'": transactions.op(a), "b": invocation}
+    step = explainer.explain(a, b, kind)
+    if step is None:
+        raise AssertionError(f"no {NAMES[kind]} edge from {a} to {b} can be shown")
+    return step
+
+
+def cycle_text(explainer: Explainer, found: dict[str, Any]) -> str:
+    """Return a cycle as a contradiction, step by step."""
+    ops, steps = found["cycle"][:-1], found["steps"]
+    names = [f"T{number}" for number in range(1, len(ops) + 1)]
+    let = "; ".join(f"{name} = {op_text(op)}" for name, op in zip(names, ops, strict=True))
+    reasons = []
+    for at, step in enumerate(steps):
+        a, b = names[at], names[(at + 1) % len(names)]
+        reasons.append(f"{a} < {b}, because {_reason(explainer, step, a, b)}")
+    reasons[-1] = f"however, {reasons[-1]}: a contradiction"
+    return f"Let {let}. Then {'; '.join(reasons)}."
+
+
+def _reason(explainer: Explainer, step: dict[str, Any], a: str, b: str) -> str:
+    if step["type"] == "process":
+        return f"process {step['process']} executed {a} before {b}"
+    if step["type"] == "realtime":
+        ended, begun = step["a'"], step["b"]
+        return (
+            f"{a} had ended (operation {ended['index']}) before {b} was invoked "
+            f"(operation {begun['index']})"
+        )
+    return explainer.sentence(step, a, b)
+
+
+def op_text(op: dict[str, Any]) -> str:
+    """Return an operation shortly: its index, how it ended, and what it did."""
+    mops = " ".join(f"[{f} {key!r} {value!r}]" for f, key, value in op["value"] or ())
+    ended = (
+        "" if op["type"] == "ok" else f" ({'no answer' if op['type'] == 'invoke' else op['type']})"
+    )
+    return f"operation {op['index']}{ended} {mops}"
+
+
+def network(found: dict[str, Any]) -> nx.MultiDiGraph[int]:
+    """Return a cycle's map as a graph: nodes are operations' indices, edges carry steps."""
+    graph: nx.MultiDiGraph[int] = nx.MultiDiGraph(type=found["type"])
+    ops = found["cycle"]
+    for op in ops[:-1]:
+        graph.add_node(op["index"], op=op)
+    for a, b, step in zip(ops, ops[1:], found["steps"], strict=False):
+        graph.add_edge(a["index"], b["index"], key=step["type"], step=step)
+    return graph
+
+
+def _internal(case: dict[str, Any]) -> str:
+    return (
+        f"{op_text(case['op'])} read {case['mop']!r}, which contradicts what it read and wrote "
+        f"before: it should have seen {case['expected']!r}."
+    )
+
+
+def _dirty(case: dict[str, Any]) -> str:
+    aborted, _, committed = case["txns"]
+    return (
+        f"{op_text(committed)} committed on top of {case['values'][0]!r} of key {case['key']!r}, "
+        f"which {op_text(aborted)} wrote and which was aborted."
+    )
+
+
+_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "G1a": lambda case: (
+        f"{op_text(case['op'])} read {case['mop']!r}, and with it a value that "
+        f"{op_text(case['writer'])} wrote, which did not happen."
+    ),
+    "G1b": lambda case: (
+        f"{op_text(case['op'])} read {case['mop']!r}, a state in the middle of "
+        f"{op_text(case['writer'])}, which went on to write the same key."
+    ),
+    "internal": _internal,
+    "future-read": lambda case: (
+        f"{op_text(case['op'])} read {case['mop']!r}, which holds {case['element']!r} before "
+        "the same transaction wrote it."
+    ),
+    "duplicate-elements": lambda case: (
+        f"{op_text(case['op'])} read {case['mop']!r}, in which "
+        + ", ".join(f"{value!r} is {times} times" for value, times in case["duplicates"].items())
+        + ", though it was appended once."
+    ),
+    "garbage-read": lambda case: (
+        f"{op_text(case['op'])} read {case['mop']!r}, in which nobody ever wrote "
+        f"{case['element']!r}."
+    ),
+    "incompatible-order": lambda case: (
+        f"Key {case['key']!r} was read as {case['values'][0]!r} and as {case['values'][1]!r}: "
+        "neither is a beginning of the other."
+    ),
+    "dirty-update": _dirty,
+    "lost-update": lambda case: (
+        f"{len(case['txns'])} transactions read {case['value']!r} from key {case['key']!r} and "
+        "wrote it again, so all but one of the updates are lost: "
+        + "; ".join(op_text(op) for op in case["txns"][:3])
+        + ("; ..." if len(case["txns"]) > 3 else ".")
+    ),
+    "cyclic-versions": lambda case: (
+        f"The versions {case['scc']!r} of key {case['key']!r} come before each other, as "
+        f"inferred from {', '.join(case['sources'])}."
+    ),
+}
+
+
+def text_of(name: str, case: Any, explainer: Explainer) -> str:
+    """Return one anomaly's map in plain sentences."""
+    if isinstance(case, dict):
+        if "steps" in case:
+            return cycle_text(explainer, case)
+        if name in _TEXTS:
+            return _TEXTS[name](case)
+        if name.endswith("-cycle-exists"):
+            return (
+                f"There is a cycle among {case['scc-size']} transactions, so the history is not "
+                f"{case['not']}; which one was not found in time."
+            )
+        if name == "cycle-search-timeout":
+            return (
+                f"The search for {case['anomaly-spec-type']} among {case['scc-size']} "
+                "transactions was given up for lack of time."
+            )
+    return "No transaction depends on another, so nothing can be said about the history."
+
+
+def operations_of(case: Any) -> list[int]:
+    """Return the indices of the operations an anomaly's map shows, without repeats."""
+    if not isinstance(case, dict):
+        return []
+    ops = [case.get("op"), case.get("writer"), *case.get("cycle", ()), *case.get("txns", ())]
+    indices = [op["index"] for op in ops if isinstance(op, dict)]
+    if name := case.get("scc-size"):
+        indices.extend(case.get("scc", ())[: int(name)])
+    return list(dict.fromkeys(indices))

@@ -1,0 +1,92 @@
+"""The dependency graph of transactions as arrays of edges, and its strong components.
+
+Vertices are positions of events; vertices from ``transactions`` on are moments of the time
+chain (:func:`realtime_edges`), which carry real-time order in a number of edges that does not
+grow with concurrency. ``kind`` is one bit of WW, WR, RW, PROCESS, REALTIME.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkers.elle.components import strong_components
+from checkers.elle.transactions import OK, Ints, Transactions
+
+WW, WR, RW, PROCESS, REALTIME = 1, 2, 4, 8, 16
+NAMES = {WW: "ww", WR: "wr", RW: "rw", PROCESS: "process", REALTIME: "realtime"}
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """``source[i] -> target[i]`` is an edge of kind ``kind[i]``.
+
+    ``transactions`` is the number of vertices that are events; ``size`` counts all.
+    """
+
+    transactions: int
+    size: int
+    source: Ints
+    target: Ints
+    kind: NDArray[np.int8]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is known to come before anything."""
+        return not bool((self.source < self.transactions).any())
+
+    def components(self) -> list[Ints]:
+        """Return the edges (their positions) of every strong component that has a cycle."""
+        label = strong_components(self.size, self.source, self.target)
+        inner = np.flatnonzero(label[self.source] == label[self.target])
+        if len(inner) == 0:
+            return []
+        owner = label[self.source[inner]]
+        order = np.argsort(owner, kind="stable")
+        cuts = np.flatnonzero(np.diff(owner[order])) + 1
+        parts: list[Ints] = np.split(inner[order], cuts)
+        return sorted(parts, key=lambda part: int(self.source[part].min()))
+
+
+def joined(transactions: int, parts: list[tuple[Ints, Ints, int]], size: int) -> Graph:
+    """Return the graph of all ``parts`` (sources, targets, kind), without loops."""
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        return Graph(transactions, size, none, none, none.astype(np.int8))
+    source = np.concatenate([part[0] for part in parts])
+    target = np.concatenate([part[1] for part in parts])
+    kind = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
+    keep = source != target
+    return Graph(transactions, size, source[keep], target[keep], kind[keep])
+
+
+def process_edges(transactions: Transactions) -> tuple[Ints, Ints, int]:
+    """Return edges between consecutive committed transactions of each process."""
+    ok = np.flatnonzero(transactions.events.kind == OK)
+    process = transactions.events.process[ok]
+    order = np.argsort(process, kind="stable")
+    same = process[order][1:] == process[order][:-1]
+    return ok[order[:-1][same]], ok[order[1:][same]], PROCESS
+
+
+def realtime_edges(transactions: Transactions) -> tuple[list[tuple[Ints, Ints, int]], int]:
+    """Return edges of real time through a chain of moments, and how many vertices there are.
+
+    Moment i is the i-th commit: its transaction leads to it, it leads to moment i + 1 and to
+    every transaction invoked after it and before the next. So a transaction reaches exactly
+    those invoked after its end.
+    """
+    total = len(transactions.events)
+    ok = np.flatnonzero(transactions.events.kind == OK)
+    moment = total + np.arange(len(ok))
+    parts = [(ok, moment, REALTIME), (moment[:-1], moment[1:], REALTIME)]
+    started = np.flatnonzero(
+        (transactions.possible & (transactions.invoked >= 0)) | transactions.open
+    )
+    at = np.where(transactions.open[started], started, transactions.invoked[started])
+    last = np.searchsorted(ok, at) - 1
+    some = last >= 0
+    parts.append((total + last[some], started[some], REALTIME))
+    return parts, total + len(ok)

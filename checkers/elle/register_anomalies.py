@@ -1,0 +1,91 @@
+"""What is wrong with a register history before any cycle is looked for.
+
+Source: definitions as in :mod:`checkers.elle.append_anomalies`; elle.rw-register.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from checkers.elle.transactions import FAIL, NULL, READ, WRITE, Ints
+
+if TYPE_CHECKING:
+    from checkers.elle.register_graph import Registers
+
+Found = dict[str, list[dict[str, Any]]]
+
+
+class RegisterAnomalies:
+    """Looks for each anomaly in turn; :meth:`all` returns those there are."""
+
+    def __init__(self, registers: Registers) -> None:
+        self._own = registers
+        self._mops = registers.mops
+        self._transactions = registers.transactions
+        self._ok_reads = np.flatnonzero((self._mops.f == READ) & registers.ok)
+
+    def all(self) -> Found:
+        """Return the maps of every anomaly found, by its name."""
+        kind = self._transactions.events.kind[self._mops.event]
+        failed = np.flatnonzero((self._mops.f == WRITE) & (kind == FAIL))
+        passing = np.flatnonzero(self._own.groups.followed(self._mops.f == WRITE))
+        found = {
+            "G1a": list(self._reads_of(failed)),
+            "G1b": list(self._reads_of(passing)),
+            "internal": list(self._internal()),
+            "lost-update": list(self._lost_updates()),
+        }
+        return {name: maps for name, maps in found.items() if maps}
+
+    def _reads_of(self, writes: Ints) -> Iterable[dict[str, Any]]:
+        """Return committed reads of what ``writes`` wrote in other transactions."""
+        own = self._own
+        writer = np.full(own.versions, -1, dtype=np.int64)
+        writer[own.version[writes]] = writes
+        reads = self._ok_reads[self._mops.kind[self._ok_reads] != NULL]
+        wrote = writer[own.version[reads]]
+        bad = (wrote >= 0) & (self._mops.event[wrote] != self._mops.event[reads])
+        for read, write in zip(reads[bad].tolist(), wrote[bad].tolist(), strict=True):
+            yield {
+                "op": self._transactions.op(int(self._mops.event[read])),
+                "mop": self._transactions.mop(read),
+                "writer": self._transactions.op(int(self._mops.event[write])),
+            }
+
+    def _internal(self) -> Iterable[dict[str, Any]]:
+        """A transaction read another value of a key than it just read or wrote itself."""
+        own = self._own
+        order = own.groups.order
+        order = order[own.ok[order]]
+        group, version = own.groups.group[order], own.version[order]
+        bad = (group[1:] == group[:-1]) & (version[1:] != version[:-1])
+        bad &= self._mops.f[order[1:]] == READ
+        told: set[int] = set()
+        pairs = zip(order[1:][bad].tolist(), order[:-1][bad].tolist(), strict=True)
+        for read, before in sorted(pairs):
+            event = int(self._mops.event[read])
+            if event not in told:
+                told.add(event)
+                yield {
+                    "op": self._transactions.op(event),
+                    "mop": self._transactions.mop(read),
+                    "expected": own.name(int(own.version[before])),
+                }
+
+    def _lost_updates(self) -> Iterable[dict[str, Any]]:
+        """Several committed transactions read one version of a key and then wrote it."""
+        own, mops = self._own, self._mops
+        reads = own.groups.read_then_written(mops.f == READ, mops.f == WRITE, own.ok)
+        together: dict[int, list[int]] = {}
+        _, number, times = np.unique(own.version[reads], return_inverse=True, return_counts=True)
+        for read in sorted(reads[times[number] > 1].tolist()):
+            together.setdefault(int(own.version[read]), []).append(read)
+        for version, group in together.items():
+            yield {
+                "key": own.transactions.name_key(int(mops.key[group[0]])),
+                "value": own.name(version),
+                "txns": [own.transactions.op(int(mops.event[read])) for read in group],
+            }

@@ -1,0 +1,219 @@
+"""Dependencies between register transactions, as far as their versions can be ordered.
+
+Nothing in a register's value says what it replaced. What a transaction read first and wrote
+last of a key (its external read and write) is all that others can see. The writer of a
+value comes before its readers (wr). The initial state (null) comes before every value;
+further orders of versions are inferred where the caller says what each key guarantees: writes
+follow reads within a transaction, versions follow each process, versions follow real time. An
+order of versions gives ww edges from writers to writers and rw edges from readers to writers.
+What makes the versions of a key cyclic is reported and not used.
+
+Source: Kingsbury, Alvaro (VLDB 2020), section 5.2; elle.rw-register. Only committed
+transactions are indexed, as there: what an indeterminate one read is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from checkers.elle.graph import RW, WR, WW
+from checkers.elle.grouping import Groups
+from checkers.elle.orders import Pairs, _number_keys
+from checkers.elle.register_anomalies import RegisterAnomalies
+from checkers.elle.register_versions import VersionOrders
+from checkers.elle.transactions import (
+    NULL,
+    OK,
+    READ,
+    WRITE,
+    Ints,
+    TransactionError,
+    Transactions,
+    runs,
+    starts_of,
+)
+
+Parts = list[tuple[Ints, Ints, int]]
+
+
+class Registers:
+    """External reads and writes, with a number for every version.
+
+    ``version`` gives, by micro-operation, the number of the (key, value) it read or wrote;
+    the initial state of key number k is version k. ``reads`` and ``writes`` are the external
+    ones of committed transactions, ``all_writes`` of all that may have happened.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self.transactions = transactions
+        mops = self.mops = transactions.mops
+        self.keys, self.key = _number_keys(mops.key)
+        kind = transactions.events.kind[mops.event]
+        self.ok = kind == OK
+        self.possible = transactions.possible[mops.event]
+        self.version = self._number_versions()
+        self.versions = int(self.version.max(initial=len(self.keys) - 1)) + 1
+        self.groups = Groups(mops.event, self.key)
+        first = np.zeros(len(mops), dtype=bool)
+        first[self.groups.firsts()] = True
+        self.reads = np.flatnonzero(first & (mops.f == READ) & self.ok)
+        last = np.zeros(len(mops), dtype=bool)
+        last[self.groups.lasts_of(mops.f == WRITE)] = True
+        self.writes = np.flatnonzero(last & self.ok)
+        self.all_writes = np.flatnonzero(last & self.possible)
+
+    def _number_versions(self) -> Ints:
+        mops = self.mops
+        version = self.key.copy()
+        full = np.flatnonzero(mops.kind != NULL)
+        value = mops.elements[mops.start[full]]
+        pairs = Pairs(self.key[full], value)
+        last = pairs.find(self.key[full], value)
+        _, number = np.unique(last, return_inverse=True)
+        version[full] = len(self.keys) + number
+        return version
+
+    def name(self, version: int) -> Any:
+        """Return the value of a version; None for the initial state."""
+        if version < len(self.keys):
+            return None
+        at = int(np.flatnonzero(self.version == version)[0])
+        return self.transactions.name_value(self.mops.list_of(at)[0])
+
+    def key_of(self, version: int) -> Any:
+        """Return the key that a version is of."""
+        at = int(np.flatnonzero(self.version == version)[0])
+        return self.transactions.name_key(int(self.mops.key[at]))
+
+
+class RegisterGraph:
+    """Edges of data, and why there is an edge between two transactions."""
+
+    def __init__(self, registers: Registers, before: Ints, after: Ints) -> None:
+        """``before[i]`` and ``after[i]`` are versions of one key, known to be in that order."""
+        self._registers = registers
+        self._before, self._after = before, after
+        self._later: dict[int, set[int]] = {}
+
+    def edges(self) -> Parts:
+        """Return the ww, wr and rw edges."""
+        own = self._registers
+        event, version = own.mops.event, own.version
+        self._refuse_two_writers()
+        writer = np.full(own.versions, -1, dtype=np.int64)
+        writer[version[own.writes]] = own.writes
+        read_from = writer[version[own.reads]]
+        read_from[version[own.reads] < len(own.keys)] = -1
+        have = read_from >= 0
+        parts: Parts = [(event[read_from[have]], event[own.reads[have]], WR)]
+        for users, kind in ((own.writes, WW), (own.reads, RW)):
+            first, second = self._meet(users)
+            parts.append((event[first], event[second], kind))
+        return parts
+
+    def _refuse_two_writers(self) -> None:
+        own = self._registers
+        times = np.bincount(own.version[own.writes], minlength=own.versions)
+        bad = own.reads[(times[own.version[own.reads]] > 1) & (own.mops.kind[own.reads] != NULL)]
+        if len(bad):
+            version = int(own.version[bad[0]])
+            two = own.writes[own.version[own.writes] == version][:2]
+            ops = [str(own.transactions.events.index[own.mops.event[at]]) for at in two]
+            raise TransactionError(
+                f"operations {' and '.join(ops)} both wrote {own.name(version)!r} to key "
+                f"{own.key_of(version)!r}: values of a key must be unique"
+            )
+
+    def _meet(self, users: Ints) -> tuple[Ints, Ints]:
+        """Return each user of a version with each writer of a version right after it."""
+        own = self._registers
+        version = own.version
+        mine, my_starts = _index(version[users], own.versions)
+        theirs, their_starts = _index(version[own.writes], own.versions)
+        size_a = np.diff(my_starts)[self._before]
+        size_b = np.diff(their_starts)[self._after]
+        live = np.flatnonzero((size_a > 0) & (size_b > 0))
+        before, after = self._before[live], self._after[live]
+        size_a, size_b = size_a[live], size_b[live]
+        first = users[mine[runs(my_starts[:-1][before], size_a)]]
+        # Every user of the pair meets every writer of it.
+        begin = np.repeat(their_starts[:-1][after], size_a)
+        size = np.repeat(size_b, size_a)
+        return np.repeat(first, size), own.writes[theirs[runs(begin, size)]]
+
+    def _index_later(self) -> None:
+        if not self._later:
+            for a, b in zip(self._before.tolist(), self._after.tolist(), strict=True):
+                self._later.setdefault(a, set()).add(b)
+
+    def explain(self, source: int, target: int, kind: int) -> dict[str, Any] | None:
+        """Return Elle's step of the given kind between two events, or None."""
+        own = self._registers
+        self._index_later()
+        firsts = own.reads if kind == RW else own.writes
+        seconds = own.reads if kind == WR else own.writes
+        names = own.transactions
+        for a in _within(firsts, names.mops_of(source)):
+            for b in _within(seconds, names.mops_of(target)):
+                before, after = int(own.version[a]), int(own.version[b])
+                if kind == WR:
+                    if before != after:
+                        continue
+                elif after not in self._later.get(before, ()):
+                    continue
+                step = {
+                    "type": {WW: "ww", WR: "wr", RW: "rw"}[kind],
+                    "key": names.name_key(int(own.mops.key[a])),
+                    "value": own.name(before),
+                    "a-mop-index": a - names.mops_of(source).start,
+                    "b-mop-index": b - names.mops_of(target).start,
+                }
+                return step if kind == WR else {**step, "value'": own.name(after)}
+        return None
+
+    def sentence(self, step: dict[str, Any], a: str, b: str) -> str:
+        """Say a step of :meth:`explain` in words."""
+        key, value, after = step["key"], step["value"], step.get("value'")
+        if step["type"] == "wr":
+            return f"{a} wrote {value!r} to key {key!r}, which {b} read"
+        did = "set" if step["type"] == "ww" else "read"
+        return (
+            f"{a} {did} key {key!r} = {value!r}, and {b} set it to {after!r}, which comes later "
+            "in the order of versions"
+        )
+
+
+def _index(values: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return positions sorted by value, and where each value's begin."""
+    return np.argsort(values, kind="stable"), starts_of(np.bincount(values, minlength=size))
+
+
+def _within(positions: Ints, span: range) -> list[int]:
+    low, high = np.searchsorted(positions, [span.start, span.stop])
+    found: list[int] = positions[low:high].tolist()
+    return found
+
+
+def register_graph(
+    transactions: Transactions, wfr: bool, sequential: bool, linearizable: bool
+) -> tuple[RegisterGraph, Parts, dict[str, list[dict[str, Any]]]]:
+    """Return what explains edges, the edges of data, and the anomalies that are no cycles."""
+    registers = Registers(transactions)
+    orders = VersionOrders(registers)
+    sources: list[tuple[str, bool, Callable[[], tuple[Ints, Ints]]]] = [
+        ("initial-state", True, orders.initial),
+        ("wfr-keys", wfr, orders.writes_follow_reads),
+        ("sequential-keys", sequential, orders.by_process),
+        ("linearizable-keys", linearizable, orders.by_time),
+    ]
+    for name, asked, source in sources:
+        if asked:
+            orders.add(name, *source())
+    graph = RegisterGraph(registers, orders.before, orders.after)
+    found = RegisterAnomalies(registers).all()
+    if orders.cyclic:
+        found["cyclic-versions"] = orders.cyclic
+    return graph, graph.edges(), found

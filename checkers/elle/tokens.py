@@ -1,0 +1,170 @@
+"""JSON text of transactions taken apart by array operations.
+
+The text is compact (no spaces), as :func:`histories.reading.to_text` writes it:
+``[["r",3,[1,2]],["append",5,7],["r",4,null]]``. Every number is found at once; the mark
+``["`` begins a micro-operation, its first number is the key, the others are the value. What
+is not of this shape (keys or values that are no whole numbers, spaces) is left to the
+decoder: :func:`tokens_of` then returns None.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from checkers.elle.transactions import LIST, NULL, READ, SCALAR, WRITE, Ints, MicroOps
+
+_CHUNK_ROWS = 1 << 17
+_MAX_DIGITS = 18
+_QUOTE, _OPEN, _CLOSE, _COMMA, _MINUS = (ord(c) for c in '"[],-')
+
+Bytes = NDArray[np.uint8]
+
+
+def tokens_of(column: pa.ChunkedArray, write: str, lists: bool) -> MicroOps | None:
+    """Return the micro-operations of a column of JSON texts, or None if it is not plain.
+
+    ``write`` is the name of writes; with ``lists`` reads return lists, else single values.
+    """
+    parts: list[MicroOps] = []
+    row = taken = 0
+    for chunk in column.chunks:
+        for begin in range(0, len(chunk), _CHUNK_ROWS):
+            piece = chunk.slice(begin, _CHUNK_ROWS)
+            part = _tokens(piece, write, lists)
+            if part is None:
+                return None
+            np.add(part.event, row, out=part.event)
+            np.add(part.start, taken, out=part.start)
+            parts.append(part)
+            row += len(piece)
+            taken += len(part.elements)
+    if not parts:
+        none = np.zeros(0, dtype=np.int64)
+        return MicroOps(none, none, none, none, none, none, none)
+    names = ("event", "f", "key", "kind", "start", "count", "elements")
+    return MicroOps(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def _tokens(rows: pa.Array, write: str, lists: bool) -> MicroOps | None:
+    texts, offsets = _buffers(rows)
+    if len(texts) == 0:
+        none = np.zeros(0, dtype=np.int64)
+        return MicroOps(none, none, none, none, none, none, none.copy())
+    quotes = np.flatnonzero(texts == _QUOTE)
+    if len(quotes) % 2 or (texts <= 32).any() or (texts > 122).any():
+        return None
+    begin = quotes[0::2] - 1
+    spelled = _spelled(texts, begin, quotes[1::2], write)
+    if spelled is None:
+        return None
+    code, key_at = spelled
+    digit = ((texts - np.uint8(48)) < 10) | (texts == _MINUS)
+    edge = np.flatnonzero(digit[1:] != digit[:-1]) + 1
+    if len(edge) % 2:
+        return None
+    number_at, number_end = edge[0::2], edge[1::2]
+    numbers = _values(texts, number_at, number_end)
+    key_number = np.searchsorted(number_at, key_at)
+    if numbers is None or not _begin(number_at, key_number, key_at):
+        return None
+    count = np.diff(np.append(key_number, len(number_at))) - 1
+    value_at = number_end[key_number] + 1
+    if int(value_at.max(initial=0)) >= len(texts):
+        return None
+    mark = texts[value_at]
+    kind = np.full(len(begin), SCALAR, dtype=np.int64)
+    kind[mark == ord("n")] = NULL
+    kind[mark == _OPEN] = LIST
+    if not _shaped(texts, offsets, kind, count, code, write, lists):
+        return None
+    element = np.ones(len(numbers), dtype=bool)
+    element[key_number] = False
+    return MicroOps(
+        event=np.searchsorted(offsets, begin, side="right") - 1,
+        f=code,
+        key=numbers[key_number],
+        kind=kind,
+        start=np.cumsum(count) - count,
+        count=count,
+        elements=numbers[element],
+    )
+
+
+def _buffers(rows: pa.Array) -> tuple[Bytes, Ints]:
+    """Return the bytes of all texts, and where each begins (nulls are empty)."""
+    large = rows.cast(pa.large_string())
+    _, offsets, data = large.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int64)[large.offset : large.offset + len(rows) + 1]
+    if data is None or len(starts) == 0:
+        return np.zeros(0, dtype=np.uint8), np.zeros(len(rows) + 1, dtype=np.int64)
+    texts = np.frombuffer(data, dtype=np.uint8)[int(starts[0]) : int(starts[-1])]
+    return texts, starts - starts[0]
+
+
+def _spelled(texts: Bytes, begin: Ints, closing: Ints, write: str) -> tuple[Ints, Ints] | None:
+    """Return the code of every micro-operation and where its key begins; None for others."""
+    if len(begin) == 0 or begin[0] < 0 or (texts[begin] != _OPEN).any():
+        return (begin, begin) if len(begin) == 0 else None
+    width = closing - begin - 2
+    read = (width == 1) & (texts[begin + 2] == ord("r"))
+    written = width == len(write)
+    last = len(texts) - 1
+    for offset, letter in enumerate(write.encode()):
+        written &= texts[np.minimum(begin + 2 + offset, last)] == letter
+    if not (read | written).all() or int(closing[-1]) + 2 > last:
+        return None
+    if (texts[closing + 1] != _COMMA).any():
+        return None
+    code = np.where(read, READ, WRITE).astype(np.int64)
+    return code, closing + 2
+
+
+def _values(texts: Bytes, begin: Ints, end: Ints) -> Ints | None:
+    """Return the numbers in ``texts[begin:end]``; None if there is one too long or no number."""
+    negative = texts[begin] == _MINUS
+    signed = bool(negative.any())
+    at = begin + negative if signed else begin
+    width = end - at
+    if len(width) and (int(width.max()) > _MAX_DIGITS or int(width.min()) < 1):
+        return None
+    numbers = (texts[at] - np.uint8(48)).astype(np.int64)
+    longer = np.flatnonzero(width > 1)
+    for place in range(1, int(width.max(initial=0))):
+        numbers[longer] = numbers[longer] * 10 + (texts[at[longer] + place] - np.uint8(48))
+        longer = longer[width[longer] > place + 1]
+    if signed:
+        numbers[negative] *= -1
+    return numbers
+
+
+def _begin(number_at: Ints, key_number: Ints, key_at: Ints) -> bool:
+    """Return whether a number begins wherever a key should."""
+    if len(key_number) == 0:
+        return True
+    return int(key_number[-1]) < len(number_at) and bool((number_at[key_number] == key_at).all())
+
+
+def _shaped(
+    texts: Bytes, offsets: Ints, kind: Ints, count: Ints, code: Ints, write: str, lists: bool
+) -> bool:
+    """Return whether brackets, letters and counts are those of plain transactions."""
+    rows = int(np.count_nonzero(np.diff(offsets)))
+    brackets = rows + len(kind) + int(np.count_nonzero(kind == LIST))
+    opened = int(np.count_nonzero(texts == _OPEN))
+    if opened != brackets or int(np.count_nonzero(texts == _CLOSE)) != brackets:
+        return False
+    # No letters but those of names and nulls: no true, false or 1e3 among the values.
+    written = int(np.count_nonzero(code == WRITE))
+    nulls = int(np.count_nonzero(kind == NULL))
+    letters = len(code) - written + len(write) * written + 4 * nulls
+    if int(np.count_nonzero(texts >= ord("A"))) - 2 * brackets != letters:
+        return False
+    if (texts == ord(".")).any():
+        return False
+    if (count[kind == SCALAR] != 1).any() or (count[kind == NULL] != 0).any():
+        return False
+    reads, writes = kind[code == READ], kind[code == WRITE]
+    wanted = LIST if lists else SCALAR
+    return bool(((reads == wanted) | (reads == NULL)).all() and (writes == SCALAR).all())
