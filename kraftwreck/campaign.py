@@ -7,7 +7,7 @@ import hashlib
 import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +43,9 @@ ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 
 
 FAULTS = ("partition", "kill", "pause", "membership", "power", "network", "clock", "disk")
+LONELY = 16
+"""One run in so many has a single controller."""
+
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
@@ -62,9 +65,10 @@ class Campaign:
 
     ``workload`` may be ``all``: by seed.
 
-    A ``nodes`` of 0 means three, four or five, a ``rate`` or ``concurrency`` of 0 few or
-    many, by seed: hasty clients see other things than patient ones. ``quorum``, ``brokers``
-    (None: by seed) and ``snapshots`` are as in :func:`~simulation.knobs.draw_knobs`.
+    A ``nodes`` of 0 means three, four or five, in one run of sixteen one, a ``rate`` or
+    ``concurrency`` of 0 few or many, by seed: hasty clients see other things than patient ones.
+    ``quorum``, ``brokers`` (None: by seed) and ``snapshots`` are as in
+    :func:`~simulation.knobs.draw_knobs`.
     ``style`` is :data:`Style`.
     """
 
@@ -92,7 +96,7 @@ class Campaign:
             faults=self.faults,
             time_limit_s=self.time_limit_s,
             cluster="sim",
-            nodes=self.nodes or 3 + draw_below(3, seed, "nodes"),
+            nodes=self.nodes or _controllers(seed),
             seed=seed,
             rate=self.rate or rate,
             concurrency=self.concurrency or threads,
@@ -124,6 +128,10 @@ class Campaign:
         """Return the faults of the test with this ``seed``."""
         options, knobs = self.options(seed), self.knobs(seed)
         if self.style == "swarm":
+            if options.nodes == 1:
+                # The only voter can neither be voted out nor lose its disk.
+                spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
+                options = replace(options, faults=spared)
             return plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
         nodes = host_names(options, knobs.brokers)
         arguments = (options.faults, seed, options.time_limit_s, nodes)
@@ -140,6 +148,12 @@ class Campaign:
         words += [] if self.style == "swarm" else ["--style", self.style]
         words += ["--seeds", f"{seed}..{seed}"]
         return shlex.join(words)
+
+
+def _controllers(seed: int) -> int:
+    """Return how many controllers there are, by seed: three to five, now and then one alone."""
+    alone = draw_below(LONELY, seed, "alone") == 0
+    return 1 if alone else 3 + draw_below(3, seed, "nodes")
 
 
 def _load(workload: Workload, seed: int) -> tuple[int, float]:

@@ -76,6 +76,8 @@ class NodeConfig(QuorumConfig):
     snapshot_bytes: int = 20 << 20
     snapshot_interval_ms: int = 3_600_000
     session_timeout_ms: int = 9000
+    leader_imbalance_check_interval_seconds: int = 300
+    unclean_leader_election_interval_ms: int = 300_000
     heartbeat_interval_ms: int = 2000
     registration_timeout_ms: int = 60_000
     broker_listener: Endpoint | None = None
@@ -111,6 +113,8 @@ class Node:
             default_replication=config.default_replication,
             min_insync_replicas=config.min_insync_replicas,
             session_timeout_ms=config.session_timeout_ms,
+            leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+            unclean_leader_election_interval_ms=config.unclean_leader_election_interval_ms,
         )
         self._registrations = FIRST_REGISTRATION
         self._announcements: deque[tuple[int, int]] = deque()
@@ -256,7 +260,7 @@ class Node:
         for each in applied:
             if each.loaded:
                 end = each.offset + 1
-                detail = {"end": end, "epoch": each.epoch, "digest": self.image.digest()}
+                detail = {"end": end, "epoch": each.epoch, "digest": each.digest}
                 self.replica.trace("load", detail)
             self._trace_digest(each)
             self.controller.applied(each.offset, each.epoch, now)

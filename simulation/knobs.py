@@ -102,11 +102,15 @@ def draw_knobs(
         )
     # Brokers' sessions are short, so that they end within a pause of seconds.
     session, heartbeat = _pick(
-        [(1000, 200), (1000, 300), (2000, 500), (9000, 2000)], seed, "session"
+        [(1000, 200), (1000, 300), (3000, 700), (6000, 1500)], seed, "session"
     )
     node: dict[str, Any] = {
         "session_timeout_ms": session,
         "heartbeat_interval_ms": heartbeat,
+        # By default nobody would see these tasks in a run of half a minute.
+        "leader_imbalance_check_interval_seconds": _pick([300, 1, 2, 5], seed, "rebalance"),
+        "unclean_leader_election_interval_ms": _pick([300_000, 1000, 3000], seed, "unclean"),
+        "default_partitions": _pick([1, 1, 2, 3], seed, "default-partitions"),
         "fetch_max_bytes": _pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes"),
         "linger_ms": _pick([25, 25, 0, 5, 100], seed, "linger"),
         "fetch_max_wait_ms": _pick([500, 500, 50, 200], seed, "max-wait"),
@@ -127,6 +131,10 @@ def draw_knobs(
         fsync_max=fsync[1],
         slow_disk=slow,
         slow_factor=_pick([4, 10], seed, "slow-factor") if slow else 1,
+        # A host that has just started shows a monotonic clock near 0 (and wall clocks may differ
+        # by more than a day where nobody looks after them).
+        mono_spread=_pick([10_000_000_000, 10_000_000_000, 1_000], seed, "mono"),
+        wall_spread=_pick([2_000_000, 2_000_000, 100_000_000_000], seed, "wall"),
         power_loss=_pick([0, 0, 50, 100], seed, "power-loss"),
         retransmit=_pick([0, 50, 100], seed, "retransmit"),
         retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
@@ -154,6 +162,8 @@ def _draw_snapshots(seed: int) -> dict[str, int]:
         return {}
     return {
         "snapshot_bytes": _pick([1_000, 2_000, 4_000, 8_000], seed, "snapshot-bytes"),
+        "snapshot_interval_ms": _pick([3_600_000, 3_600_000, 1_000, 3_000], seed, "snapshot-time"),
+        "retention_ms": _pick([604_800_000, 604_800_000, 500], seed, "retention-time"),
         "retention_bytes": _pick([1, 1, 4_000, 100 << 20], seed, "retention"),
         "clean_interval_ms": _pick([200, 500, 2_000], seed, "clean-interval"),
         "fetch_snapshot_max_bytes": _pick([1 << 20, 200, 500, 2_000], seed, "snapshot-piece"),

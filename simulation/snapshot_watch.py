@@ -29,6 +29,7 @@ class SnapshotWatch:
         self._contents: dict[SnapshotId, set[bytes]] = {}
         self._new: dict[int, tuple[SnapshotId, bytes]] = {}
         self._states: dict[tuple[str, int, int], tuple[str, str]] = {}
+        self._loaded: dict[str, int] = {}  # Processes that have loaded a snapshot.
         self._early: list[tuple[TraceEvent, SnapshotId]] = []  # Of logs that are ahead.
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
@@ -106,6 +107,9 @@ class SnapshotWatch:
             self._settle(host)
             self._check_made(host, event, name)
             self._check_state(event, kind, *name)
+        elif kind == "load" and self._loaded.get(event.node) != event.incarnation:
+            # A process begins with what is on its disk; a single voter leads at once.
+            self._loaded[event.node] = event.incarnation
         elif event.state == "leader":
             self._fail(
                 "I22",

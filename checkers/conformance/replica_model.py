@@ -64,6 +64,8 @@ class ReplicaModel:
         """The offset it delivers next to its state machine, None while not known."""
         self.installed = NONE
         """The end of the last snapshot it installed: committed, whoever it came from."""
+        self.loaded = False
+        """Whether this process has loaded a snapshot."""
         self.fetched = False
         """Whether it has appended from the leader that it follows."""
 
@@ -93,7 +95,7 @@ class ReplicaModel:
         self.last = event
         if kind == "start":
             self.directory = detail.get("directory")
-            self.delivered, self.voters, self.fetched = None, None, False
+            self.delivered, self.voters, self.fetched, self.loaded = None, None, False, False
         elif kind == "state":
             self.fetched = False
         elif kind == "append":
@@ -102,7 +104,10 @@ class ReplicaModel:
             self.delivered = detail["last"] + 1
         elif kind in ("load", "install"):
             # What was installed is delivered as a whole; what is loaded is delivered now.
-            self.delivered = detail["end"]
+            # More may be delivered by then: who leads alone begins before it has loaded.
+            since = self.delivered if kind == "load" and self.delivered is not None else NONE
+            self.delivered = max(since, detail["end"])
+            self.loaded |= kind == "load"
             if kind == "install":
                 self.installed = detail["end"]
         elif kind == "voters":
@@ -318,7 +323,9 @@ class ReplicaModel:
         return None
 
     def _load(self, last: TraceEvent, event: TraceEvent) -> str | None:
-        return "it loads a snapshot as leader" if event.state == LEADER else None
+        # What a process starts with it may load at any time: a single voter leads at once.
+        late = event.state == LEADER and self.loaded
+        return "it loads a snapshot as leader" if late else None
 
 
 def _frame(last: TraceEvent, event: TraceEvent) -> str | None:

@@ -68,7 +68,8 @@ class _Judge:
         self._nodes = tuple(range(1, len(controllers) + 1))
         brokers = test.get("brokers")
         count = len(brokers) if isinstance(brokers, list) and brokers else len(controllers)
-        self._defaults = {"count": 1, "factor": min(3, count)}
+        partitions = evidence.setting("default_partitions", 1)
+        self._defaults = {"count": partitions, "factor": min(3, count)}
         self._cluster_id = ""
         self._shown: dict[tuple[str, int], int] = {}
         self._heard: dict[int, list[int]] = {}

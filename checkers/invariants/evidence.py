@@ -39,6 +39,13 @@ class Evidence:
     def pauses(self) -> dict[str, list[tuple[int, int]]]:
         return pauses(self.run.faults)
 
+    def setting(self, name: str, default: int) -> int:
+        """Return what a simulated run's nodes were configured with, ``default`` if not at all."""
+        knobs = self.run.test.get("knobs")
+        node = knobs.get("node") if isinstance(knobs, dict) else None
+        settings = node if isinstance(node, dict) else self.run.test
+        return int(settings.get(name, default))
+
     @property
     def captured(self) -> bool:
         """Whether messages between nodes were captured at all."""

@@ -73,10 +73,7 @@ def _heard(message: Message) -> tuple[int, ...]:
 
 def session_ns(evidence: Evidence) -> int:
     """Return the session time-out of the run's brokers."""
-    knobs = evidence.run.test.get("knobs")
-    node = knobs.get("node") if isinstance(knobs, dict) else None
-    settings = node if isinstance(node, dict) else evidence.run.test
-    return int(settings.get("session_timeout_ms", SESSION_MS)) * _MS
+    return evidence.setting("session_timeout_ms", SESSION_MS) * _MS
 
 
 def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:

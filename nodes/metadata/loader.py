@@ -13,7 +13,7 @@ How a node uses it, all in its own single thread:
   in each step and again soon (a Tick now) while it returns True;
 * ``loader.take_applied() -> list[Applied]``: what was applied since the last call, in order:
   the controller answers what waited for it, brokers publish it. ``Applied(offset, epoch,
-  is_control, loaded)``: ``loaded`` is set on the end of a snapshot's load;
+  is_control, loaded, digest)``: ``loaded`` is set on the end of a snapshot's load;
 * ``loader.busy``: there is queued or half-loaded work, so the image is behind the high
   watermark. Hold a claim of leadership back until it is False (KAFKA-15345);
 * ``loader.due(now) -> (end, epoch) | None``: the snapshot that should be taken now. It stays
@@ -59,13 +59,15 @@ _MICROSECONDS: Final = 1000
 class Applied(NamedTuple):
     """The image now contains everything up to ``offset``, the end of a batch of ``epoch``.
 
-    ``loaded``: by a snapshot that ends there.
+    ``loaded``: by a snapshot that ends there; then ``digest`` is that of the image, if it keeps
+    one, which may have gone on since.
     """
 
     offset: int
     epoch: int
     is_control: bool
     loaded: bool = False
+    digest: str = ""
 
 
 class _Load:
@@ -190,7 +192,8 @@ class Loader:
         self._garbage.extend(self.image.replace(load.image, load.end, load.epoch))
         self._load = None
         self._records.clear()
-        self._applied.append(Applied(load.end - 1, load.epoch, False, loaded=True))
+        digest = self.image.digest() if self.image.keeps_digest else ""
+        self._applied.append(Applied(load.end - 1, load.epoch, False, True, digest))
 
     def _apply(self, batch: bytes) -> int:
         image = self.image

@@ -79,6 +79,8 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "metadata.max.retention.ms": ("retention_ms", 0),
     "broker.session.timeout.ms": ("session_timeout_ms", 1),
     "broker.heartbeat.interval.ms": ("heartbeat_interval_ms", 1),
+    "leader.imbalance.check.interval.seconds": ("leader_imbalance_check_interval_seconds", 0),
+    "unclean.leader.election.interval.ms": ("unclean_leader_election_interval_ms", 0),
     "initial.broker.registration.timeout.ms": ("registration_timeout_ms", 1),
     "num.partitions": ("default_partitions", 1),
     "default.replication.factor": ("default_replication", 1),

@@ -182,7 +182,6 @@ ILLEGAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "a snapshot of what is not committed": (
         (2, "snapshot", {"end": 2, "epoch": 1, "by": "created"}, {}), "beyond its high"
     ),
-    "a leader that loads a snapshot": ((1, "load", {"end": 1, "epoch": 1}, {}), "as leader"),
     "a leader that installs a snapshot": (
         (1, "install", {"end": 5, "epoch": 1}, {"leo": 5}), "installs a snapshot as leader"
     ),
@@ -198,6 +197,13 @@ def test_an_illegal_step_is_refused(life: Life, name: str) -> None:
     refused = refused_after(life, step)
     assert len(refused) >= 1, name
     assert any(why in text for text in refused), refused
+
+
+def test_a_leader_may_load_what_its_process_began_with_and_nothing_later(life: Life) -> None:
+    life.tell(1, "load", {"end": 1, "epoch": 1})
+    assert life.refused == []
+    life.tell(1, "load", {"end": 1, "epoch": 1})
+    assert any("loads a snapshot as leader" in text for text in life.refused)
 
 
 STARTS: dict[str, tuple[int, Position, str]] = {

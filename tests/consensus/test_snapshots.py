@@ -55,6 +55,13 @@ def test_no_snapshot_of_what_is_not_committed_or_of_another_epoch(cluster_of: Ma
         snapshots.begin(leader, leader.high_watermark - 1, leader.epoch)
 
 
+def test_a_new_leader_makes_none_before_it_knows_what_is_committed(cluster_of: Make) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    end, leader.high_watermark = leader.high_watermark, -1
+    assert snapshots.begin(leader, end, leader.epoch) is None
+
+
 def test_a_snapshot_that_new_is_not_made_twice(cluster_of: Make) -> None:
     cluster = filled(cluster_of)
     node = cluster.leader().node_id

@@ -223,7 +223,8 @@ def test_loading_removes_what_the_snapshot_does_not_hold() -> None:
     assert stale.image == loader.image
     assert stale.image.digest() == loader.image.digest()
     assert list(stale.image.led_by(1)) == list(loader.image.led_by(1))
-    assert stale.take_applied()[-1] == Applied(log.end - 1, 1, False, loaded=True)
+    loaded = Applied(log.end - 1, 1, False, True, stale.image.digest())
+    assert stale.take_applied()[-1] == loaded
 
 
 def test_nobody_sees_a_half_loaded_snapshot() -> None:

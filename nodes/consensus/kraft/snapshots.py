@@ -46,10 +46,13 @@ BOOTSTRAP = (0, 0)
 def begin(replica: Replication, end_offset: int, epoch: int) -> bytes | None:
     """Return the header batch of a new snapshot ``(end_offset, epoch)``.
 
-    None if there is one that new already. Raises FatalError for an id that is none of this
+    None if there is one that new already, or while this node, a new leader, does not know what
+    is committed: one that is due by time waits until it does. Raises FatalError for an id that is none of this
     log: beyond the high watermark, inside a batch, or of another epoch.
     """
     if replica.snapshots and replica.snapshots[-1].id >= (end_offset, epoch):
+        return None
+    if replica.high_watermark < 0:
         return None
     batch = replica.log.batch_ending_at(end_offset)
     if end_offset > replica.high_watermark or batch is None:
