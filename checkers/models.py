@@ -91,18 +91,23 @@ class Register:
     f ``read`` (value: what was seen), ``write`` (value), ``cas`` ([old, new]),
     ``delete`` (a write of null). With ``strict`` (a register that lives in something that
     must exist, as a topic's configuration) ``write`` and ``delete`` succeed only while the
-    value is not null.
+    value is not null. With an ``initial`` value null is no value, as in Knossos: a read of
+    null tells nothing.
     """
 
-    def __init__(self, name: str, *, cas: bool = True, strict: bool = False) -> None:
+    def __init__(
+        self, name: str, *, cas: bool = True, strict: bool = False, initial: Any = None
+    ) -> None:
         self.name = name
-        self.initial: Hashable = None
+        self.initial: Hashable = freeze(initial)
         self._cas = cas
         self._need: Hashable = PRESENT if strict else ANY
 
     def action(self, call: Call) -> Action | None:
         if call.f == "read":
-            return Action(freeze(call.value), SAME) if call.type == OK else None
+            if call.type != OK or (call.value is None and self.initial is not None):
+                return None
+            return Action(freeze(call.value), SAME)
         if call.f == "write":
             return Action(self._need, freeze(call.argument))
         if self._cas and call.f == "delete":

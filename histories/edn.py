@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -244,6 +245,39 @@ def read_all(text: str) -> list[Any]:
         value = reader.value()
         if value is not _DISCARDED:
             values.append(value)
+
+
+def read_each(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the values of ``text`` with the line each begins on, without keeping them.
+
+    One vector or list that is all of the text is read item by item, as Jepsen writes
+    histories. Raises :class:`EdnError` with line and column.
+    """
+    reader = _Reader(text)
+    reader.skip()
+    start = reader.at
+    inside = text[start : start + 1] in ("[", "(")
+    closing = _CLOSES.get(text[start : start + 1], "")
+    reader.at += inside
+    line, counted = 1, 0
+    while True:
+        reader.skip()
+        at = reader.at
+        if at >= len(text):
+            if inside:
+                raise reader.error(f"{text[start]!r} is never closed", start)
+            return
+        if inside and text[at] == closing:
+            reader.at += 1
+            reader.skip()
+            if reader.at < len(text):
+                raise reader.error("nothing may follow the history's vector", reader.at)
+            return
+        line += text.count("\n", counted, at)
+        counted = at
+        value = reader.value()
+        if value is not _DISCARDED:
+            yield line, value
 
 
 def write(value: Any) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 import click
 import msgspec
 
-from checkers.calls import HistoryShapeError, pair
-from checkers.linearizable import TIME_LIMIT_S, check_calls
-from checkers.models import MODELS, ModelError
-from histories.convert import FORMATS, load
+from checkers.calls import HistoryShapeError
+from checkers.catalogue import CATALOGUE, HistoryModel, Settings, find, options_of
+from checkers.linearizable import TIME_LIMIT_S
+from checkers.models import ModelError
+from histories.events import FORMATS, read_events
 from histories.reading import HistoryError
-from histories.verdict import CheckerResult, Validity, merge_valid
+from histories.verdict import Validity, merge_valid
 
 BAD_ARGUMENTS = 254
 EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
@@ -23,7 +24,17 @@ WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unkno
 
 @click.command(name="check")
 @click.argument("histories", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--model", metavar="MODEL", help=f"What it must obey: {', '.join(sorted(MODELS))}.")
+@click.option(
+    "--model", "-m", metavar="MODEL", help=f"What it must obey: {', '.join(sorted(CATALOGUE))}."
+)
+@click.option(
+    "--option",
+    "-o",
+    "options",
+    multiple=True,
+    metavar="NAME=JSON",
+    help="An option of the model; may be given several times.",
+)
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="[default: by file name]")
 @click.option("--engine", type=click.Choice(["native"]), default="native", show_default=True)
 @click.option("--independent", is_flag=True, help="Values are [key, value], as Jepsen's.")
@@ -35,6 +46,7 @@ WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unkno
 def cli(
     histories: tuple[Path, ...],
     model: str | None,
+    options: tuple[str, ...],
     kind: str | None,
     engine: str,
     independent: bool,
@@ -46,15 +58,17 @@ def cli(
     A file needs --model. A run folder is checked by the checkers it was made for, and its
     results.json is written again.
     """
-    if model is not None and model not in MODELS:
-        raise click.UsageError(f"model {model!r} is not there; models: {', '.join(sorted(MODELS))}")
+    entry = None if model is None else _entry(model)
+    settings = Settings(
+        options=_options(entry, options), time_limit_s=time_limit, independent=independent
+    )
     verdicts: list[Validity] = []
     for path in histories:
         try:
             report = (
                 _run_folder(path)
                 if (path / "test.json").is_file()
-                else _history(path, model, kind, independent, time_limit)
+                else _history(path, entry, kind, settings)
             )
         except (HistoryError, HistoryShapeError, ModelError) as error:
             text = str(error)
@@ -69,20 +83,53 @@ def cli(
     sys.exit(EXIT_CODES[merge_valid(verdicts)])
 
 
+def _entry(model: str) -> HistoryModel:
+    try:
+        return find(model)
+    except KeyError as error:
+        raise click.UsageError(str(error.args[0])) from None
+
+
+def _options(entry: HistoryModel | None, given: tuple[str, ...]) -> dict[str, Any]:
+    """Read the NAME=JSON pairs; what is no JSON is a word."""
+    if not given:
+        return {}
+    if entry is None:
+        raise click.UsageError("--option needs --model")
+    values: dict[str, Any] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise click.UsageError(f"--option {text!r} is not NAME=JSON")
+        try:
+            values[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            values[name] = value
+    try:
+        return options_of(entry, values)
+    except KeyError as error:
+        raise click.UsageError(str(error.args[0])) from None
+
+
 def _history(
-    path: Path, model: str | None, kind: str | None, independent: bool, time_limit: float
+    path: Path, entry: HistoryModel | None, kind: str | None, settings: Settings
 ) -> dict[str, Any]:
-    if model is None:
+    if entry is None:
         if path.is_dir() and path.suffix != ".parquet":
             raise HistoryError(f"{path}: is no run folder, it has no test.json")
         raise click.UsageError(f"{path} is a history: say what it must obey with --model")
-    calls = pair(load(path, kind, independent=independent))
-    result = check_calls(MODELS[model], calls, time_limit)
-    return {"file": str(path), "valid": result.valid, "model": model, **_result(result)}
-
-
-def _result(result: CheckerResult) -> dict[str, Any]:
-    return {"anomalies": result.anomalies, "stats": result.stats, "error": result.error}
+    events = read_events(path, kind, independent=settings.independent)
+    report = entry.judge(events, settings)
+    found = report.result
+    return {
+        "file": str(path),
+        "valid": found.valid,
+        "model": entry.name,
+        "anomalies": found.anomalies,
+        "stats": found.stats,
+        "error": found.error,
+        "result": report.details,
+    }
 
 
 def _run_folder(path: Path) -> dict[str, Any]:

@@ -77,7 +77,10 @@ def test_independent_keys(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["{good}"], "good.jsonl is a history: say what it must obey with --model"),
-        (["{good}", "--model", "list-append"], "model 'list-append' is not there; models: cas-"),
+        (["{good}", "--model", "nonsense"], "model 'nonsense' is not there; models: bank, "),
+        (["{good}", "--model", "set", "--option", "x=1"], "model set takes no option 'x'"),
+        (["{good}", "--model", "set-full", "--option", "linearizable"], "is not NAME=JSON"),
+        (["{good}", "--option", "x=1"], "--option needs --model"),
         (["{good}", "--model", "set-presence"], "model set-presence has no operation 'write'"),
         (["{tmp}/none.jsonl", "--model", "register"], "none.jsonl: No such file or directory"),
         (["{tmp}", "--model", "register"], "unknown kind of file; say --format"),
@@ -98,6 +101,36 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_jepsens_models_tell_their_result_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "set.edn"
+    path.write_text(
+        "[{:process 0 :type :invoke :f :add :value 1} {:process 0 :type :ok :f :add :value 1}\n"
+        " {:process 0 :type :invoke :f :read} {:process 0 :type :ok :f :read :value #{}}]"
+    )
+    assert status(["check", str(path), "--model", "SetFull", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert (report["model"], report["valid"], report["result"]["lost"]) == ("set-full", False, [1])
+    options = ["--model", "set-full", "--option", "linearizable=true"]
+    assert status(["check", str(path), *options]) == 1
+    error = capsys.readouterr().err
+    assert "lost: Element 1 was there and is in no read that began later." in error
+
+
+def test_a_malformed_value_is_refused_by_line_and_field(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "counter.jsonl"
+    path.write_text(
+        '{"process": 0, "type": "invoke", "f": "add", "value": 1}\n'
+        '{"process": 0, "type": "ok", "f": "add", "value": "one"}\n'
+    )
+    assert status(["check", str(path), "--model", "counter"]) == 254
+    said = "line 2: field value of 'add' must be a whole number, got \"one\""
+    assert capsys.readouterr().err == f"kraftwreck check: {path}: {said}\n"
 
 
 def test_a_run_folder_is_checked_again(

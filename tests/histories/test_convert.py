@@ -64,8 +64,8 @@ def test_json_lines_of_other_tools_may_lack_time_f_and_the_last_newline(tmp_path
     ("name", "text", "message"),
     [
         ("h.txt", "", r"h\.txt: unknown kind of file; say --format"),
-        ("h.edn", "[{:type :ok\n}", r"h\.edn: line 1, column 1: '\[' is never closed"),
-        ("h.edn", "[1 2]", r"operation 0: an operation is a map, got int"),
+        ("h.edn", "[{:type :ok :process 0\n}", r"h\.edn: line 1, column 1: '\[' is never closed"),
+        ("h.edn", "[1 2]", r"h\.edn:1: an operation is a map, got int"),
         ("h.edn", "{:type :done :process 0}", r"type must be one of invoke, ok, fail, info"),
         ("h.json", "[{]", r"h\.json: JSON is malformed"),
         ("h.jsonl", '{"type":"ok"}\n', r"h\.jsonl:1: process must be a number, got None"),

@@ -1,0 +1,268 @@
+"""All that ``kraftwreck check`` can hold a history against, by name.
+
+A model here judges a whole history file. Those of :mod:`checkers.models` (states and
+transitions) are judged by a search for a linearization, Jepsen's other checkers by a pass
+over the events (:mod:`checkers.jepsen`), transactions by their dependency graph
+(:mod:`checkers.elle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from checkers.calls import pair
+from checkers.jepsen import (
+    banks,
+    causal,
+    counters,
+    long_fork,
+    monotonic,
+    precedence,
+    queues,
+    sequential,
+    set_full,
+    sets,
+    statistics,
+    unique_ids,
+)
+from checkers.jepsen.judgement import Judgement
+from checkers.jepsen.kafka import checker as kafka
+from checkers.linearizable import TIME_LIMIT_S, check_calls
+from checkers.models import MODELS, Model, Register
+from histories.events import Event, to_op
+from histories.verdict import Anomaly, CheckerResult, merge_valid
+
+Options = Mapping[str, Any]
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """How to judge. ``options`` are the model's own."""
+
+    options: dict[str, Any] = {}
+    time_limit_s: float = TIME_LIMIT_S
+    independent: bool = False
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What came of a history: the merged verdict, and ``result`` under Jepsen's names."""
+
+    result: CheckerResult
+    details: dict[str, Any] = {}
+
+
+class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry. ``options`` are the names it takes, with what they mean."""
+
+    name: str
+    about: str
+    judge: Callable[[Iterable[Event], Settings], Report]
+    aliases: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
+
+
+def _jepsen(check: Callable[[Iterable[Event], Options], Judgement]) -> Any:
+    def judge(events: Iterable[Event], settings: Settings) -> Report:
+        if not settings.independent:
+            return _report(check(events, settings.options))
+        groups: dict[str, list[Event]] = {}
+        for event in events:
+            key = msgspec.json.encode(event.key, order="deterministic").decode()
+            groups.setdefault(key, []).append(event)
+        return _merged({k: check(group, settings.options) for k, group in groups.items()})
+
+    return judge
+
+
+def _report(found: Judgement) -> Report:
+    result = CheckerResult(valid=found.valid, anomalies=found.anomalies, error=found.error)
+    return Report(result=result, details=found.result)
+
+
+def _merged(found: dict[str, Judgement]) -> Report:
+    """Merge the verdicts of independent keys, as jepsen.independent does."""
+    valid = merge_valid(judgement.valid for judgement in found.values())
+    anomalies = [
+        Anomaly(
+            type=anomaly.type,
+            explanation=f"Key {key}: {anomaly.explanation}",
+            operations=anomaly.operations,
+        )
+        for key, judgement in found.items()
+        for anomaly in judgement.anomalies
+    ]
+    undecided = [(key, j.error) for key, j in found.items() if j.valid == "unknown"]
+    error = f"key {undecided[0][0]}: {undecided[0][1]}" if undecided else None
+    details = {
+        "valid?": valid,
+        "results": {key: judgement.result for key, judgement in found.items()},
+        "failures": [key for key, judgement in found.items() if judgement.valid is False],
+    }
+    return Report(
+        result=CheckerResult(valid=valid, anomalies=anomalies, error=error), details=details
+    )
+
+
+def _linearizable(make: Callable[[Options], Model]) -> Any:
+    def judge(events: Iterable[Event], settings: Settings) -> Report:
+        model = make(settings.options)
+        calls = pair(map(to_op, events))
+        found = check_calls(model, calls, settings.time_limit_s)
+        return Report(result=found, details={"valid?": found.valid, **found.stats})
+
+    return judge
+
+
+_INITIAL = {"initial": "the value before any write [default: null]"}
+_ENTRIES = [
+    HistoryModel(
+        name="set",
+        about="what was added is in the last read, and nothing else",
+        judge=_jepsen(sets.check),
+    ),
+    HistoryModel(
+        name="set-full",
+        about="every element stays in all reads once it was there",
+        judge=_jepsen(set_full.check),
+        options={"linearizable?": "true: an element may not be missing at first either"},
+    ),
+    HistoryModel(
+        name="queue",
+        about="what is dequeued was enqueued",
+        judge=_jepsen(queues.check_queue),
+        options={"order": "fifo: elements leave in the order of the invocations of enqueue"},
+    ),
+    HistoryModel(
+        name="total-queue",
+        about="what was enqueued comes out, in a history that drains the queue",
+        judge=_jepsen(queues.check_total_queue),
+    ),
+    HistoryModel(
+        name="unique-ids",
+        about="no id is handed out twice",
+        judge=_jepsen(unique_ids.check),
+    ),
+    HistoryModel(
+        name="counter",
+        about="reads lie between what was and what may have been added",
+        judge=_jepsen(counters.check),
+    ),
+    HistoryModel(
+        name="bank",
+        about="every read sees all the money",
+        judge=_jepsen(banks.check),
+        options={
+            "accounts": "a list [default: those of the first read]",
+            "total-amount": "a number [default: that of the first read]",
+            "negative-balances?": "true: balances may be below zero",
+        },
+    ),
+    HistoryModel(
+        name="long-fork",
+        about="no two reads see two writes in opposite order",
+        judge=_jepsen(long_fork.check),
+        options={"group-size": "how many keys every read has [default: any]"},
+    ),
+    HistoryModel(
+        name="monotonic",
+        about="values only grow",
+        judge=_jepsen(monotonic.check),
+        options={
+            "global?": "false: values grow per process only",
+            "linearizable?": "true: reads of one number never return less than an earlier read",
+        },
+    ),
+    HistoryModel(
+        name="sequential",
+        about="what one client wrote in order is seen in order",
+        judge=_jepsen(sequential.check),
+        options={"key-count": "how many parts a key has, to count complete reads"},
+    ),
+    HistoryModel(
+        name="causal",
+        about="a causal order of reads and writes of a register",
+        judge=_jepsen(causal.check),
+        aliases=("causal-register",),
+    ),
+    HistoryModel(
+        name="causal-reverse",
+        about="who sees a write sees all that were done before it began",
+        judge=_jepsen(precedence.check),
+        aliases=("comments",),
+    ),
+    HistoryModel(
+        name="kafka",
+        about="what a log that is sent to and polled must not do",
+        judge=_jepsen(kafka.check),
+        options={
+            "sub-via": '["subscribe"]: consumers may be rebalanced between operations',
+            "ww-deps": "true: the order of the log counts as order of transactions",
+        },
+    ),
+    HistoryModel(
+        name="stats",
+        about="every kind of operation succeeds at least once",
+        judge=_jepsen(statistics.check_stats),
+    ),
+    HistoryModel(
+        name="unhandled-exceptions",
+        about="which exceptions ended operations (never invalid)",
+        judge=_jepsen(statistics.check_exceptions),
+    ),
+    HistoryModel(
+        name="register",
+        about="a linearizable register of reads and writes",
+        judge=_linearizable(lambda options: Register("register", cas=False, **options)),
+        options=_INITIAL,
+    ),
+    HistoryModel(
+        name="cas-register",
+        about="a linearizable register of reads, writes and compare-and-set",
+        judge=_linearizable(lambda options: Register("cas-register", **options)),
+        options=_INITIAL,
+    ),
+    HistoryModel(
+        name="topic-register",
+        about="a linearizable register that is written only while it is there",
+        judge=_linearizable(lambda options: MODELS["topic-register"]),
+    ),
+    HistoryModel(
+        name="set-presence",
+        about="one element of a set: created only while absent, deleted only while present",
+        judge=_linearizable(lambda options: MODELS["set-presence"]),
+    ),
+]
+CATALOGUE: dict[str, HistoryModel] = {entry.name: entry for entry in _ENTRIES}
+
+
+def find(name: str) -> HistoryModel:
+    """Return a model by its name, an alias, or Jepsen's class name (``SetFull``).
+
+    Raises :class:`KeyError` with the names there are.
+    """
+    wanted = _folded(name)
+    for entry in CATALOGUE.values():
+        if wanted in map(_folded, (entry.name, *entry.aliases)):
+            return entry
+    raise KeyError(f"model {name!r} is not there; models: {', '.join(sorted(CATALOGUE))}")
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def options_of(entry: HistoryModel, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``given`` under the model's own option names (a trailing ``?`` may lack).
+
+    Raises :class:`KeyError` for a name that the model does not take.
+    """
+    known = {name.rstrip("?"): name for name in entry.options}
+    options = {}
+    for name, value in given.items():
+        if name.rstrip("?") not in known:
+            takes = ", ".join(sorted(known)) or "none"
+            raise KeyError(f"model {entry.name} takes no option {name!r}; it takes: {takes}")
+        options[known[name.rstrip("?")]] = value
+    return options

@@ -1,0 +1,108 @@
+"""jepsen.tests.bank: money moves between accounts, and every read sees all of it.
+
+Options: ``accounts`` (list), ``total-amount``, ``negative-balances?``. Accounts and amount
+that are not told are those of the first read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from checkers.jepsen.judgement import Judgement, Options
+from histories.events import Event
+from histories.verdict import Anomaly
+
+
+def check(events: Iterable[Event], options: Options) -> Judgement:
+    """Check the balances of every completed read."""
+    accounts = options.get("accounts")
+    known = None if accounts is None else {str(account) for account in accounts}
+    total = options.get("total-amount")
+    negative = bool(options.get("negative-balances?"))
+    count = 0
+    errors: dict[str, list[dict[str, Any]]] = {}
+    anomalies = []
+    for event in events:
+        if event.f != "read" or event.type != "ok":
+            continue
+        balances = _balances(event)
+        count += 1
+        if known is None:
+            known = set(balances)
+        if total is None:
+            total = sum(b for b in balances.values() if b is not None)
+        error = _wrong(balances, known, total, negative)
+        if error is not None:
+            error["op"] = {"op-index": event.index}
+            errors.setdefault(error["type"], []).append(error)
+            text = f"The read {event.index} {error.pop('text')}."
+            anomalies.append(
+                Anomaly(type=error["type"], explanation=text, operations=[event.index])
+            )
+    firsts = [found[0] for found in errors.values()]
+    result: dict[str, Any] = {
+        "valid?": not errors,
+        "read-count": count,
+        "error-count": sum(map(len, errors.values())),
+        "first-error": min(firsts, key=lambda e: e["op"]["op-index"], default=None),
+        "errors": {kind: _summary(kind, found, total) for kind, found in errors.items()},
+    }
+    return Judgement(result=result, anomalies=anomalies)
+
+
+def _balances(event: Event) -> dict[str, int | float | None]:
+    value = event.value
+    if not isinstance(value, dict):
+        raise event.refuse("must be a map of accounts to balances")
+    for balance in value.values():
+        if balance is not None and (isinstance(balance, bool) or not isinstance(balance, int)):
+            raise event.refuse("must be a map of accounts to whole numbers")
+    return {str(account): balance for account, balance in value.items()}
+
+
+def _wrong(
+    balances: dict[str, int | float | None], known: set[str], total: Any, negative: bool
+) -> dict[str, Any] | None:
+    """Return the first thing wrong, in Jepsen's order; ``text`` says it in words."""
+    strangers = sorted(set(balances) - known)
+    if strangers:
+        text = f"sees accounts that are not there: {', '.join(strangers)}"
+        return {"type": "unexpected-key", "unexpected": strangers, "text": text}
+    nils = {account: None for account, balance in balances.items() if balance is None}
+    if nils:
+        text = f"sees no balance of {', '.join(nils)}"
+        return {"type": "nil-balance", "nils": nils, "text": text}
+    amounts = [balance for balance in balances.values() if balance is not None]
+    if sum(amounts) != total:
+        text = f"sees {sum(amounts)} in all, not {total}"
+        return {"type": "wrong-total", "total": sum(amounts), "text": text}
+    below = [amount for amount in amounts if amount < 0]
+    if below and not negative:
+        text = f"sees balances below zero: {', '.join(map(str, below))}"
+        return {"type": "negative-value", "negative": below, "text": text}
+    return None
+
+
+def _badness(error: dict[str, Any], total: Any) -> float:
+    match error["type"]:
+        case "unexpected-key":
+            return len(error["unexpected"])
+        case "nil-balance":
+            return len(error["nils"])
+        case "wrong-total":
+            return abs(error["total"] - total)  # type: ignore[no-any-return]  # a number
+    return -float(sum(error["negative"]))
+
+
+def _summary(kind: str, found: list[dict[str, Any]], total: Any) -> dict[str, Any]:
+    summary: dict[str, Any] = {
+        "count": len(found),
+        "first": found[0],
+        "worst": max(found, key=lambda error: _badness(error, total)),
+        "last": found[-1],
+    }
+    if kind == "wrong-total":
+        summary["lowest"] = min(found, key=lambda error: error["total"])
+        summary["highest"] = max(found, key=lambda error: error["total"])
+    return summary

@@ -1,0 +1,275 @@
+"""Histories as they are written, one event at a time: what is not ours is kept too.
+
+Jepsen's own checkers look at single events and not at pairs, and their histories may lack
+what ours never do: an index, a time, a process, the invocation of a completion. Events are
+read as they come: a file of JSON lines, of EDN maps, or a Parquet file need never be whole
+in memory as objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from histories import edn
+from histories.operation import Op, OpType
+from histories.reading import HISTORY_SCHEMA, HistoryError, from_table
+
+FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")
+_TYPES = get_args(OpType)
+_KNOWN = frozenset(
+    {"index", "process", "type", "f", "key", "value", "time", "node", "error", "final"}
+)
+_NOTHING: dict[str, Any] = {}
+_BATCH = 65_536
+
+
+class Event(msgspec.Struct, kw_only=True, gc=False):
+    """An invocation or a completion, with all that its file says of it.
+
+    ``index`` and ``time`` (nanoseconds) are the position when the file has none.
+    ``process`` may be None. ``fields`` are the fields that are not Jepsen's core ones.
+    ``line`` is the line of the file, or 0 when it has no lines.
+    """
+
+    index: int
+    process: int | None
+    type: OpType
+    f: str
+    key: Any = None
+    value: Any = None
+    time: int
+    node: str | None = None
+    error: Any = None
+    final: bool = False
+    fields: dict[str, Any] = _NOTHING
+    line: int = 0
+
+    def where(self) -> str:
+        """Say where the event stands, for an error."""
+        return f"line {self.line}" if self.line else f"operation {self.index}"
+
+    def refuse(self, what: str) -> HistoryError:
+        """Return the error that this event's value is ``what``."""
+        text = msgspec.json.encode(self.value, enc_hook=str).decode()
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        return HistoryError(f"{self.where()}: field value of {self.f!r} {what}, got {shown}")
+
+
+def guess_format(path: Path) -> str:
+    """Return the format that ``path``'s name says. Raises :class:`HistoryError`."""
+    suffix = path.suffix.lstrip(".").lower()
+    suffix = "arrow" if suffix in ("feather", "ipc") else suffix
+    if suffix in FORMATS:
+        return suffix
+    raise HistoryError(f"{path}: unknown kind of file; say --format {'|'.join(FORMATS)}")
+
+
+def read_events(
+    path: Path, kind: str | None = None, *, independent: bool = False
+) -> Iterator[Event]:
+    """Yield the client events of any history file, in its order.
+
+    Events of the nemesis (a process that is a word) are left out. With ``independent`` a
+    value ``[k, v]`` is split into key and value. Raises :class:`HistoryError` with one line
+    saying where and what.
+    """
+    kind = kind or guess_format(path)
+    if kind in ("parquet", "arrow"):
+        yield from _from_columns(path, kind)
+        return
+    try:
+        if kind == "jsonl":
+            records = _json_lines(path)
+        elif kind == "edn":
+            records = _edn_records(path)
+        else:
+            records = _json_array(path)
+        for position, (line, record) in enumerate(records):
+            where = f"{path}:{line}" if line else f"{path}: operation {position}"
+            event = to_event(where, record, position, line, independent)
+            if event is not None:
+                yield event
+    except OSError as error:
+        raise HistoryError(f"{path}: {error.strerror}") from error
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    # A last line without its newline is kept if it is whole JSON: other tools leave it off.
+    decode = msgspec.json.Decoder().decode
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.isspace():
+                continue
+            try:
+                yield number, decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                if not line.endswith(b"\n") and number > 1:
+                    return
+                raise HistoryError(f"{path}:{number}: {error}") from error
+
+
+def _json_array(path: Path) -> Iterator[tuple[int, Any]]:
+    data = path.read_bytes()
+    try:
+        raw = msgspec.json.decode(data, type=msgspec.Raw | list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: {error}") from error
+    items = raw if isinstance(raw, list) else [raw]
+    at, line = 0, 1
+    for item in items:
+        text = bytes(item)
+        found = data.find(text, at)
+        line += data.count(b"\n", at, found)
+        at = found + len(text)
+        yield line, msgspec.json.decode(text)
+        line += text.count(b"\n")
+
+
+def _edn_records(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        for line, value in edn.read_each(path.read_text()):
+            yield line, plain(value)
+    except (edn.EdnError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def _from_columns(path: Path, kind: str) -> Iterator[Event]:
+    if kind == "parquet" and path.is_dir():
+        from histories.parquet import read_history_parquet
+
+        yield from of_ops(from_table(read_history_parquet(path), Op))
+        return
+    try:
+        if kind == "parquet":
+            batches: Iterable[Any] = pq.ParquetFile(path).iter_batches(_BATCH)
+        else:
+            with pa.memory_map(str(path)) as source:
+                batches = pa.ipc.open_file(source).read_all().to_batches(_BATCH)
+        last = -1
+        for batch in batches:
+            table = pa.Table.from_batches([batch]).select(HISTORY_SCHEMA.names)
+            for op in from_table(table.cast(HISTORY_SCHEMA), Op):
+                if op.index <= last:
+                    raise HistoryError(
+                        f"{path}: operation {op.index} comes after operation {last}; "
+                        "sort the table by index"
+                    )
+                last = op.index
+                yield _of_op(op)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def plain(value: Any) -> Any:
+    """Return an EDN value as JSON would have it."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, edn.Keyword | edn.Symbol):
+        return value.name
+    if isinstance(value, edn.Tagged):
+        return plain(value.value)
+    if isinstance(value, dict):
+        return {_plain_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def _plain_key(key: Any) -> Any:
+    value = plain(key)
+    return value if isinstance(value, str | int) else msgspec.json.encode(value).decode()
+
+
+def to_event(
+    where: str, record: Any, position: int, line: int = 0, independent: bool = False
+) -> Event | None:
+    """Return the event of one record, None for the nemesis'.
+
+    Raises :class:`HistoryError` naming ``where`` and the field.
+    """
+    if not isinstance(record, dict):
+        raise HistoryError(f"{where}: an operation is a map, got {type(record).__name__}")
+    process = record.get("process")
+    if isinstance(process, str):
+        return None
+    if process is not None and (not isinstance(process, int) or isinstance(process, bool)):
+        raise HistoryError(f"{where}: process must be a number, got {process!r}")
+    kind = record.get("type")
+    if kind not in _TYPES:
+        raise HistoryError(f"{where}: type must be one of {', '.join(_TYPES)}, got {kind!r}")
+    index = record.get("index", position)
+    moment = record.get("time", position)
+    for name, number in (("index", index), ("time", moment)):
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise HistoryError(f"{where}: {name} must be a whole number, got {number!r}")
+    f = record.get("f")
+    if f is not None and not isinstance(f, str):
+        raise HistoryError(f"{where}: f must be a word, got {f!r}")
+    key, value = record.get("key"), record.get("value")
+    if independent and key is None and isinstance(value, list) and len(value) == 2:
+        key, value = value
+    node = record.get("node")
+    extra = _NOTHING
+    if len(record) > 6 or not record.keys() <= _KNOWN:
+        extra = {name: item for name, item in record.items() if name not in _KNOWN} or _NOTHING
+    return Event(
+        index=index if index >= 0 else position,
+        process=process,
+        type=cast(OpType, kind),
+        f=f or "",
+        key=key,
+        value=value,
+        time=moment,
+        node=node if isinstance(node, str) else None,
+        error=record.get("error"),
+        final=bool(record.get("final", False)),
+        fields=extra,
+        line=line,
+    )
+
+
+def of_ops(ops: Iterable[Op]) -> Iterator[Event]:
+    """Yield operations of our own histories as events."""
+    return map(_of_op, ops)
+
+
+def _of_op(op: Op) -> Event:
+    return Event(
+        index=op.index,
+        process=op.process,
+        type=op.type,
+        f=op.f,
+        key=op.key,
+        value=op.value,
+        time=op.time,
+        node=op.node,
+        error=op.error,
+        final=op.final,
+    )
+
+
+def to_op(event: Event) -> Op:
+    """Return ``event`` as an operation of ours. Raises :class:`HistoryError`."""
+    if event.process is None:
+        raise HistoryError(f"{event.where()}: process must be a number, got None")
+    error = event.error
+    if error is not None and not isinstance(error, str):
+        error = msgspec.json.encode(error).decode()
+    return Op(
+        index=event.index,
+        process=event.process,
+        type=event.type,
+        f=event.f,
+        key=event.key,
+        value=event.value,
+        time=event.time,
+        node=event.node,
+        error=error,
+        final=event.final,
+    )
