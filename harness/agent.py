@@ -24,7 +24,13 @@ module.main()
 """
 """Runs modules that are sent to it. It reads no further than they go: what follows is theirs."""
 ANSWER_TIMEOUT_S = 30.0
-AGENT = ("node_clock", "node_files", "node_disk", "node_agent")
+NETWORK = (
+    *("node_daemon", "node_echo", "node_forward", "node_netem", "node_links", "node_names"),
+    *("node_relay", "node_network"),
+)
+"""The modules of an agent by which it disturbs its host's network, those that others import
+first."""
+AGENT = ("node_clock", "node_files", "node_disk", *NETWORK, "node_agent")
 """The modules an agent is made of, those that others import first."""
 
 

@@ -237,6 +237,7 @@ class Deployment:
         agent, remote = self.agents[name], self.remotes[name]
         agent.ask("stop", service=self.service, wait_s=0.0)
         agent.ask("heal")
+        agent.ask("heal_network")
         agent.ask("wipe", paths=[DATA, LOGS, f"{LOGS}/images"])
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())

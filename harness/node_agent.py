@@ -27,7 +27,12 @@ from typing import Any
 
 from harness import node_disk
 from harness.node_clock import create_clock, read_clock, right_clock, set_clock
+from harness.node_daemon import DaemonError
 from harness.node_files import disk_log_end, sums, told_log_end
+from harness.node_links import set_links
+from harness.node_names import set_names
+from harness.node_network import heal_network, network_means
+from harness.node_relay import set_relay
 
 TABLE = "kraftwreck"
 Request = dict[str, Any]
@@ -396,7 +401,7 @@ ACTIONS = {
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
-        sums,
+        sums, set_links, set_relay, set_names, network_means, heal_network,
     )
 } | node_disk.ACTIONS  # fmt: skip
 
@@ -406,7 +411,7 @@ def answer(line: bytes) -> Evidence:
     try:
         request = json.loads(line)
         return ACTIONS[request["do"]](request)
-    except RefusedError as refusal:
+    except (RefusedError, DaemonError) as refusal:
         return {"error": str(refusal)}
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

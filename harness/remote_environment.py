@@ -15,6 +15,7 @@ from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
 from harness.remote_admin import RemoteAdmin
 from harness.remote_disks import RemoteDisks
+from harness.remote_links import RemoteLinks
 from harness.service import LOGS
 from harness.system import Seen
 from harness.voter_changes import Members, VoterChange
@@ -41,6 +42,7 @@ class RemoteEnvironment:
         self.deployment = deployment
         self.nodes = tuple(deployment.nodes)
         self.disks = RemoteDisks(deployment)
+        self._links = RemoteLinks(deployment)
         self._kills = dict.fromkeys(self.nodes, 0)
         self._claim: tuple[int, str] | None = None
         self._clients = {
@@ -213,10 +215,8 @@ class RemoteEnvironment:
         return {node: evidence}
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
-        """Refused (RemoteError) unless nothing is wanted: only the simulator can."""
-        if wanted:
-            raise RemoteError("the network", "the fault family network works in the simulator only")
-        return {}
+        """Let packets and messages suffer; evidence as of :meth:`RemoteLinks.disturb`."""
+        return self._links.disturb(wanted)
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
         """Let the node's own clocks run as ``setting`` says; the host's are not touched.
@@ -316,6 +316,7 @@ class RemoteEnvironment:
         def restore_one(name: str) -> None:
             steps: list[Callable[[], object]] = [
                 lambda: self.deployment.agents[name].ask("heal"),
+                lambda: self.deployment.agents[name].ask("heal_network"),
                 lambda: self._resume_if_paused(name),
                 lambda: self.disks.mend(name),
                 lambda: self.deployment.start(name),

@@ -108,6 +108,8 @@ class SimulatedEnvironment(Environment):
         return {node: {"wiped": True, "directory": to_text(disk.directory)}}
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
+        if any(each.of_packets for each in wanted):
+            raise ValueError("packets suffer on real hosts only: the simulator has messages")
         before = self._world.disturb(wanted)
         return {"network": {"disturbances": len(wanted), "before": before}}
 

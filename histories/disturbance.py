@@ -11,6 +11,8 @@ from typing import Literal
 import msgspec
 
 Part = Literal["request", "response", "both"]
+Port = Literal["", "controller", "broker"]
+Names = Literal["", "silent", "refused"]
 
 
 class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
@@ -26,6 +28,15 @@ class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
     * ``drop``: it is swallowed, and its connection stays;
     * ``duplicate``: a quorum request arrives once more, up to ``again`` later;
     * ``window``: it loses its place among the others, by up to so much.
+
+    The rest is about packets, which the simulator does not have:
+
+    * ``corrupt``: a bit of it changes on the way; TCP throws such a packet away;
+    * ``twice``: it arrives twice; TCP throws the second one away;
+    * ``rate``: so many bytes a second pass, and others wait (0: no limit);
+    * ``port``: only packets from or to this port of a node are meant, "" meaning all;
+    * ``names``: not packets, but senders' questions for names (DNS): they get no answer
+      (``silent``) or are ``refused``.
     """
 
     senders: tuple[str, ...]
@@ -40,3 +51,18 @@ class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
     duplicate: int = 0
     again: int = 0
     window: int = 0
+    corrupt: int = 0
+    twice: int = 0
+    rate: int = 0
+    port: Port = ""
+    names: Names = ""
+
+    @property
+    def of_packets(self) -> bool:
+        """Whether only real hosts can do it."""
+        return bool(self.corrupt or self.twice or self.rate or self.port or self.names)
+
+    @property
+    def of_messages(self) -> bool:
+        """Whether whole requests or answers must be told apart to do it."""
+        return bool(self.apis or self.part != "both" or self.duplicate)

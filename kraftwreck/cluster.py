@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, cast
 
 import click
 
@@ -168,22 +168,68 @@ def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
         chosen.up()
         evidence = {spec: chosen.heal()}
     else:
-        evidence = {}
-        for directory, state, condition in _selected(identifier):
-            if condition != "dead" and state is not None and state.hosts:
-                fields = [{**host, "key": Path(host["key"])} for host in state.hosts]
-                evidence[directory.name] = heal_hosts([Host(**host) for host in fields])
+        evidence = {name: heal_hosts(hosts) for name, hosts in _hosts_of(identifier).items()}
     if as_json:
         click.echo(json.dumps(evidence))
     failed = False
     for name, hosts in evidence.items():
         for host, done in hosts.items():
             failed |= "error" in done
-            text = done.get("error") or f"{done['packets']} packets had been dropped"
-            click.echo(f"{name}  {host}  {text}", err=True)
+            click.echo(f"{name}  {host}  {_undone(done)}", err=True)
     if not evidence:
         click.echo("nothing to heal", err=True)
     if failed:
+        sys.exit(255)
+
+
+def _undone(done: dict[str, object]) -> str:
+    """Return what was undone on a host, in words."""
+    if "error" in done:
+        return str(done["error"])
+    words = [f"{done['packets']} packets had been dropped"]
+    words += [f"network: {each}" for each in cast(list[str], done.get("network", []))]
+    words += [what for what in ("resumed", "clock", "disk") if what in done]
+    return ", ".join(words)
+
+
+def _hosts_of(identifier: str | None) -> dict[str, list[Host]]:
+    """Return the hosts of clusters that live, by the clusters' ids."""
+    return {
+        directory.name: [Host(**{**host, "key": Path(host["key"])}) for host in state.hosts]
+        for directory, state, condition in _selected(identifier)
+        if condition != "dead" and state is not None and state.hosts
+    }
+
+
+@cluster.command()
+@click.argument("identifier", required=False)
+@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Look at these.")
+@_JSON
+@_one_line
+def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
+    """Show by which means each host can be disturbed, and why others do not work there.
+
+    Without hosts brought up by hand, one of this machine is brought up for a moment.
+    """
+    from kraftwreck.doctor import examine, lines
+
+    if spec is not None:
+        chosen: Cluster = choose_cluster(spec)
+        found = {spec: examine(chosen.up())}
+    else:
+        clusters = _hosts_of(identifier)
+        found = {name: examine(hosts) for name, hosts in clusters.items()}
+        if not clusters:
+            passing = choose_cluster("netns", 1)
+            try:
+                found["netns"] = examine(passing.up())
+            finally:
+                passing.down()
+    if as_json:
+        click.echo(json.dumps(found))
+    for name, hosts in found.items():
+        click.echo("\n".join([name, *lines(hosts)]), err=True)
+    if any("error" in told for hosts in found.values() for told in hosts.values()):
         sys.exit(255)
 
 

@@ -130,8 +130,9 @@ def cli(
         workloads_registry.find(chosen.workload)
         options, where = _place(chosen, nodes)
         if where is not None:
-            faults_registry.check_hosts(chosen.faults)
             _check_clockwork(chosen.faults)
+        else:
+            faults_registry.check_simulator(chosen.faults)
         with _tree(options) as tree:
             sys.exit(_test(options, where, tree, as_json))
     except OptionError as error:

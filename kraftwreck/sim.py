@@ -25,6 +25,7 @@ from kraftwreck.campaign import (
     combined_digest,
 )
 from kraftwreck.sim_runs import BySeed, Progress, Source, Steered, run_all
+from nemesis.registry import check_simulator
 from nemesis.registry import parse as parse_faults
 from simulation.knobs import MOST_BROKERS, Quorum
 from systems.registry import find as find_system
@@ -127,6 +128,7 @@ def cli(
         seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
         if isinstance(seeds, count) and hours is None:
             raise OptionError(f"--seeds {seed_text}: an endless campaign needs --hours")
+        check_simulator(parse_faults(faults))
         campaign = Campaign(
             system=system,
             workload=workload,

@@ -116,8 +116,13 @@ class Coverage(msgspec.Struct, kw_only=True):
 
 
 def fault_classes() -> list[str]:
-    """Return every ``kind/shape`` there is."""
-    return [f"{name}/{shape}" for name, family in families().items() for shape in family.shapes]
+    """Return every ``kind/shape`` there is in the simulator."""
+    return [
+        f"{name}/{shape}"
+        for name, family in families().items()
+        for shape in family.shapes
+        if not family.only_on_hosts
+    ]
 
 
 def coverage(

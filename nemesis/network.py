@@ -58,10 +58,11 @@ class NetworkShape:
         first, rest = targets[0], targets[1:] or tuple(n for n in nodes if n != targets[0])
         there = Disturbance(senders=(first,), receivers=rest, **effects)
         back = Disturbance(senders=rest, receivers=(first,), **effects)
-        return _choose(([there, back], [there, back], [there], [back]), number, "direction")
+        return choose(([there, back], [there, back], [there], [back]), number, "direction")
 
 
-def _choose(options: Sequence[T], number: int, name: str) -> T:
+def choose(options: Sequence[T], number: int, name: str) -> T:
+    """Return one of ``options``, as the draw ``number`` decides for ``name``."""
     return options[draw_below(len(options), number, name)]
 
 
@@ -72,7 +73,7 @@ def pick_links(nodes: Sequence[str], number: int, leader: str | None) -> tuple[s
     """
     led = draw(number, "led") & 3
     order = leader_first(nodes, number, leader) if led else shuffled(nodes, number)
-    return tuple(order[: _choose((1, 1, 2, len(nodes)), number, "ends")])
+    return tuple(order[: choose((1, 1, 2, len(nodes)), number, "ends")])
 
 
 # --- what a message suffers ---------------------------------------------------------------
@@ -80,34 +81,34 @@ def pick_links(nodes: Sequence[str], number: int, leader: str | None) -> tuple[s
 
 def slow(number: int) -> dict[str, Any]:
     """It takes longer, by much the same or by anything up to twice that."""
-    delay = _choose(DELAYS_MS, number, "delay") * MS
-    return {"delay": delay, "jitter": _choose((delay // 10, delay // 2, delay), number, "jitter")}
+    delay = choose(DELAYS_MS, number, "delay") * MS
+    return {"delay": delay, "jitter": choose((delay // 10, delay // 2, delay), number, "jitter")}
 
 
 def lossy(number: int) -> dict[str, Any]:
     """It is lost and sent again, or its connection is reset."""
-    return {"loss": _choose(LOSSES, number, "loss"), "reset": _choose(RESETS, number, "reset")}
+    return {"loss": choose(LOSSES, number, "loss"), "reset": choose(RESETS, number, "reset")}
 
 
 def duplicate(number: int) -> dict[str, Any]:
     """Quorum requests arrive twice."""
     return {
-        "duplicate": _choose(DUPLICATES, number, "duplicate"),
-        "again": _choose(AGAIN_MS, number, "again") * MS,
+        "duplicate": choose(DUPLICATES, number, "duplicate"),
+        "again": choose(AGAIN_MS, number, "again") * MS,
     }
 
 
 def reorder(number: int) -> dict[str, Any]:
     """Messages overtake each other."""
-    return {"window": _choose(WINDOWS_MS, number, "window") * MS}
+    return {"window": choose(WINDOWS_MS, number, "window") * MS}
 
 
 def one_rpc(number: int) -> dict[str, Any]:
     """One kind of RPC only is swallowed or slow, or its requests or answers only."""
     parts: tuple[Part, ...] = ("both", "request", "response", "response")
-    what: dict[str, Any] = _choose(({"drop": 100}, {"drop": 100}, {"drop": 50}, {}), number, "what")
-    apis = (_choose(RPCS, number, "api"),)
-    return (what or slow(number)) | {"apis": apis, "part": _choose(parts, number, "part")}
+    what: dict[str, Any] = choose(({"drop": 100}, {"drop": 100}, {"drop": 50}, {}), number, "what")
+    apis = (choose(RPCS, number, "api"),)
+    return (what or slow(number)) | {"apis": apis, "part": choose(parts, number, "part")}
 
 
 NETWORKS: dict[str, NetworkShape] = {

@@ -20,6 +20,7 @@ from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
 from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
+from nemesis.wire import WIRES
 
 Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock", "disk"]
 Shape = PartitionShape | ProcessShape | MembershipShape | NetworkShape | ClockShape | DiskShape
@@ -32,13 +33,14 @@ class Family:
     ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
     :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
     :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk`` :class:`DiskShape`
-    ones.
+    ones. What is ``only_on_hosts`` the simulator cannot do.
     """
 
     name: str
     about: str
     action: Action
     shapes: Mapping[str, Shape]
+    only_on_hosts: bool = False
 
     def pick(
         self, shape: str, nodes: Sequence[str], draw: int, leader: str | None
@@ -73,6 +75,7 @@ _OURS = (
     Family("power", "cut the power: what was not flushed is lost", "power", POWER),
     Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS),
     Family("network", "slow, lose, repeat and reorder messages", "disturb", NETWORKS),
+    Family("wire", "spoil, hold back and refuse packets, on hosts", "disturb", WIRES, True),
     Family("clock", "put clocks ahead or back, let them drift", "clock", CLOCKS),
     Family("disk", "disks that are slow, full, broken, or change a bit", "disk", DISKS),
     Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),
@@ -113,8 +116,8 @@ def check_static(names: Sequence[str]) -> None:
             raise OptionError(f"the fault {name!r} changes voters: add --quorum dynamic")
 
 
-def check_hosts(names: Sequence[str]) -> None:
-    """Raise :class:`OptionError` for a family among ``names`` that real hosts cannot do."""
+def check_simulator(names: Sequence[str]) -> None:
+    """Raise :class:`OptionError` for a family among ``names`` that the simulator cannot do."""
     for name in names:
-        if families()[name].action == "disturb":
-            raise OptionError(f"the fault {name!r} works in the simulator only: add -c sim")
+        if families()[name].only_on_hosts:
+            raise OptionError(f"the fault {name!r} is about packets, which only real hosts have")

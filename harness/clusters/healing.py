@@ -23,6 +23,8 @@ def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
         agent = Agent(remote)
         try:
             evidence: dict[str, object] = dict(agent.ask("heal"))
+            if network := agent.ask("heal_network")["healed"]:
+                evidence["network"] = network
             if agent.ask("status", service=SERVICE).get("state") == "T":
                 evidence["resumed"] = agent.ask("resume", service=SERVICE)
             if agent.ask("right_clock", path=CLOCK)["wrong"]:

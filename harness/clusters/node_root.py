@@ -139,6 +139,11 @@ def _build_devices(root: Path) -> None:
     for name in _DEVICES:
         (dev / name).touch()
         mount(f"/dev/{name}", str(dev / name), "", MS_BIND)
+    # By it a host delays its own packets; a tun device belongs to its network namespace.
+    if Path("/dev/net/tun").exists():
+        (dev / "net").mkdir()
+        (dev / "net/tun").touch()
+        mount("/dev/net/tun", str(dev / "net/tun"), "", MS_BIND)
     (dev / "pts").mkdir()
     mount("devpts", str(dev / "pts"), "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5")
     (dev / "shm").mkdir()

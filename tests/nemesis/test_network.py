@@ -14,8 +14,9 @@ from nemesis import triggers
 from nemesis.clocks import CLOCKS, JUMPS_US, together
 from nemesis.inject import Injector
 from nemesis.network import NETWORKS, RPCS
-from nemesis.registry import check_hosts, families
+from nemesis.registry import check_simulator, families
 from nemesis.schedule import plan
+from nemesis.wire import WIRES
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 MS = 1000
@@ -130,7 +131,27 @@ def test_schedules_have_both_families_timed_and_triggered() -> None:
     assert all(shape in families()[f.kind].shapes for f in triggered for shape in [f.shape])
 
 
-def test_real_hosts_refuse_what_only_the_simulator_can() -> None:
-    check_hosts(("kill", "clock"))
-    with pytest.raises(OptionError, match="'network' works in the simulator only"):
-        check_hosts(("kill", "network"))
+def test_the_simulator_refuses_what_only_real_hosts_can() -> None:
+    check_simulator(("kill", "clock", "network"))
+    with pytest.raises(OptionError, match="'wire' is about packets, which only real hosts have"):
+        check_simulator(("kill", "wire"))
+
+
+@pytest.mark.parametrize("shape", WIRES)
+@pytest.mark.parametrize("number", range(20))
+def test_what_packets_suffer_is_nothing_the_simulator_would_have_to_guess(
+    shape: str, number: int
+) -> None:
+    known = WIRES[shape]
+    targets = known.pick(NODES, number, "n3")
+    found = known.disturbances(NODES, targets, number)
+    assert found == known.disturbances(NODES, targets, number)
+    assert not any(each.of_messages for each in found)
+    assert all(each.of_packets for each in found) or shape == "reset"
+    assert {*found[0].senders, *found[0].receivers} >= set(targets)
+    if shape == "names":
+        assert [each.senders for each in found] == [("n3",)]
+
+
+def test_every_effect_of_packets_comes_up_in_a_schedule() -> None:
+    assert {f.shape for f in plan(("wire",), 1, 600, NODES)} == set(WIRES)

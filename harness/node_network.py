@@ -1,0 +1,64 @@
+"""On a host: what can be done to its network, and undoing all of it.
+
+Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.node_daemon import DaemonError
+from harness.node_links import NETEM, TUN, heal_links, refusals
+from harness.node_names import set_names
+from harness.node_netem import run
+from harness.node_relay import heal_relay
+
+_PROBES = {
+    "drops": "table inet T {\n set s {\n  type ipv4_addr\n  counter\n }\n"
+    " chain c {\n  type filter hook input priority -300;\n  ip saddr @s counter drop\n }\n}\n",
+    "messages": "table ip T {\n chain c {\n  type nat hook prerouting priority dstnat;\n"
+    "  tcp dport 9 counter redirect to :9\n }\n chain d {\n  type filter hook input priority 0;\n"
+    "  tcp dport 9 counter reject with tcp reset\n }\n}\n",
+    "names": "table inet T {\n chain c {\n  type filter hook output priority 0;\n"
+    "  udp dport 53 counter reject\n }\n}\n",
+}
+
+
+def network_means(request: dict[str, Any]) -> dict[str, Any]:
+    """Tell the means for each kind of fault there, None and ``why`` where there is none.
+
+    Rules are only checked (``nft -c``), devices are made and removed.
+    """
+    means: dict[str, str | None] = {}
+    why: dict[str, str] = {}
+    for kind, script in _PROBES.items():
+        try:
+            run(["nft", "-c", "-f", "-"], script.replace("T {", "kraftwreck_probe {", 1))
+            means[kind] = "relay" if kind == "messages" else "nftables"
+        except DaemonError as error:
+            means[kind], why[kind] = None, str(error)
+    refused = refusals()
+    means["packets"] = next((each for each in (NETEM, TUN) if not refused[each]), None)
+    why |= {f"packets by {name}": line for name, line in refused.items() if line}
+    return {"means": means, "why": why}
+
+
+def heal_network(request: dict[str, Any]) -> dict[str, Any]:
+    """Undo everything but drops; ``healed`` names what was in force.
+
+    Each kind is tried, also when another one fails.
+    """
+    healed, errors = [], []
+    for kind, heal in (("links", heal_links), ("relay", heal_relay), ("names", _heal_names)):
+        try:
+            if heal(request)["healed"]:
+                healed.append(kind)
+        except (DaemonError, OSError) as error:
+            errors.append(f"{kind}: {error}")
+    if errors:
+        raise DaemonError("; ".join(errors))
+    return {"healed": healed}
+
+
+def _heal_names(request: dict[str, Any]) -> dict[str, Any]:
+    return set_names({"names": ""})

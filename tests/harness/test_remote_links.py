@@ -1,0 +1,98 @@
+"""From disturbances to what each host does: links, rules of the relay, names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.remote_links import links, names, rules
+from histories.disturbance import Disturbance
+
+IPS = {"n1": "10.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3"}
+PORTS = {"controller": 9093}
+FETCH, VOTE = 1, 52
+
+
+def from_n1(*receivers: str, **suffers: Any) -> Disturbance:
+    return Disturbance(senders=("n1",), receivers=receivers or ("n2",), **suffers)
+
+
+def does(spec: dict[str, Any]) -> dict[str, Any]:
+    """What a link does, without what it does not."""
+    return {key: value for key, value in spec.items() if value}
+
+
+def test_whoever_sends_disturbs_what_it_sends() -> None:
+    wanted = [from_n1("n2", "n3", delay=5, jitter=2)]
+    assert [does(link) for link in links(wanted, "n1", IPS, PORTS)] == [
+        {"peer": "10.0.0.2", "delay": 5, "jitter": 2},
+        {"peer": "10.0.0.3", "delay": 5, "jitter": 2},
+    ]
+    assert links(wanted, "n2", IPS, PORTS) == []
+
+
+def test_nobody_disturbs_what_it_sends_to_itself() -> None:
+    everybody = Disturbance(senders=tuple(IPS), receivers=tuple(IPS), loss=10)
+    for name in IPS:
+        peers = {link["peer"] for link in links([everybody], name, IPS, PORTS)}
+        assert peers == set(IPS.values()) - {IPS[name]}
+
+
+def test_faults_add_up_on_a_link() -> None:
+    wanted = [
+        from_n1(delay=5, loss=50, reset=100),
+        from_n1(delay=7, window=3, loss=50),
+        from_n1(rate=900, twice=10),
+        from_n1(rate=100),
+    ]
+    [link] = links(wanted, "n1", IPS, PORTS)
+    assert does(link) == {
+        "peer": "10.0.0.2",
+        "delay": 12,
+        "window": 3,
+        "loss": 75.0,
+        "reset": 50.0,
+        "rate": 100,
+        "twice": 10.0,
+    }
+
+
+def test_a_port_suffers_what_all_suffer_and_comes_first() -> None:
+    wanted = [from_n1(delay=5), from_n1(drop=100, port="controller")]
+    cut, slow = links(wanted, "n1", IPS, PORTS)
+    assert does(cut) == {"peer": "10.0.0.2", "port": 9093, "delay": 5, "loss": 100.0}
+    assert does(slow) == {"peer": "10.0.0.2", "delay": 5}
+
+
+def test_a_port_that_no_node_has_is_left_alone() -> None:
+    assert links([from_n1(drop=100, port="broker")], "n1", IPS, PORTS) == []
+
+
+def test_requests_suffer_where_they_arrive_and_answers_where_they_are_given() -> None:
+    wanted = [from_n1(apis=("Fetch",), drop=100)]
+    [asked] = rules(wanted, "n2", IPS)
+    [answered] = rules(wanted, "n1", IPS)
+    assert (asked["peer"], asked["part"], asked["apis"]) == ("10.0.0.1", "request", [FETCH])
+    assert (answered["peer"], answered["part"]) == ("10.0.0.2", "response")
+    assert asked["drop"] == answered["drop"] == 100
+    assert rules(wanted, "n3", IPS) == []
+    assert links(wanted, "n1", IPS, PORTS) == []
+
+
+@pytest.mark.parametrize(("part", "host"), [("request", "n2"), ("response", "n1")])
+def test_a_part_suffers_alone(part: Any, host: str) -> None:
+    wanted = [from_n1(apis=("Vote",), part=part, delay=9)]
+    assert {name for name in IPS if rules(wanted, name, IPS)} == {host}
+
+
+def test_only_requests_arrive_again() -> None:
+    wanted = [from_n1(duplicate=100, again=5)]
+    assert {name for name in IPS if rules(wanted, name, IPS)} == {"n2"}
+
+
+def test_names_fail_on_those_who_ask_and_silence_is_worse() -> None:
+    refused = Disturbance(senders=("n1", "n2"), receivers=(), names="refused")
+    silent = Disturbance(senders=("n1",), receivers=(), names="silent")
+    assert [names([refused, silent], name) for name in IPS] == ["silent", "refused", ""]
+    assert links([silent], "n1", IPS, PORTS) == rules([silent], "n1", IPS) == []
