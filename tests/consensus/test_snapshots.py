@@ -108,35 +108,40 @@ def test_a_snapshot_that_is_being_fetched_stays_until_the_fetcher_has_caught_up(
     cluster_of: Make,
 ) -> None:
     """New ones come faster than a single one travels; still the follower gets there."""
-    cluster = filled(cluster_of, fetch_snapshot_max_bytes=20, fetch_timeout_ms=2000)
+    cluster = filled(cluster_of, fetch_snapshot_max_bytes=20, fetch_timeout_ms=5000)
     leader = cluster.leader()
     behind = others(cluster)[0]
     cluster.kill(behind)
-    for _ in range(2):
-        cluster.append(leader, b"while away")
-        cluster.run(1500)
-        cluster.snapshot(leader.node_id)
-    cluster.clean(leader.node_id)
-    replica = cluster.start(behind)
-    wanted = leader.snapshots[0].id
 
-    def fetching() -> bool:
-        return wanted in leader.served
-
-    assert cluster.run(1000, fetching)
-    for _ in range(200):
-        if "install" in cluster.kinds(behind):
-            break
+    def newer() -> None:
         cluster.append(leader, b"goes on")
-        cluster.run(20)
+        cluster.run(100)
         cluster.snapshot(leader.node_id)
         cluster.clean(leader.node_id)
+
+    newer()
+    newer()
+    wanted = leader.snapshots[0].id
+
+    def cut(source: int, target: int) -> bool:
+        pieces = sum(isinstance(message, FetchSnapshotRequest) for _, _, message in cluster.sent)
+        return behind in (source, target) and pieces == 3
+
+    cluster.cut = cut
+    replica = cluster.start(behind)
+    assert cluster.run(1000, lambda: wanted in leader.served)
+    assert "install" not in cluster.kinds(behind)
+    newer()
+    newer()
+    assert leader.snapshots[0].id == wanted
+    assert leader.log.start_offset == wanted[0]
+    cluster.cut = lambda source, target: False
+    assert cluster.run(4000, lambda: replica.high_watermark == leader.high_watermark)
     assert cluster.kinds(behind).count("download") == 1
-    assert cluster.run(3000, lambda: replica.high_watermark == leader.high_watermark)
-    assert cluster.kinds(behind).count("download") == 1, "the log after it was still there"
-    cluster.run(2500)
-    cluster.clean(leader.node_id)
-    assert len(leader.snapshots) == 1
+    assert cluster.kinds(behind).count("install") == 1
+    cluster.run(5000)
+    newer()
+    assert wanted not in {s.id for s in leader.snapshots}, "nobody asks for it any more"
     assert not leader.served
 
 
