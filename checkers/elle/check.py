@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from checkers.elle import models
@@ -129,13 +130,13 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
 
 def _with_orders(transactions: Transactions, parts: Parts, wanted: frozenset[str]) -> Graph:
     """Return the graph of data, with the order the wanted anomalies speak of."""
-    total = size = len(transactions.events)
+    moments = np.zeros(0, dtype=np.int64)
     if any(name.endswith("-realtime") for name in wanted):
-        more, size = realtime_edges(transactions)
+        more, moments = realtime_edges(transactions)
         parts = [*parts, *more]
     elif any(name.endswith("-process") for name in wanted):
         parts = [*parts, process_edges(transactions)]
-    return joined(total, parts, size)
+    return joined(transactions, parts, moments)
 
 
 def _add_cycles(

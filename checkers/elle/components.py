@@ -16,6 +16,8 @@ import numpy as np
 
 from checkers.elle.transactions import Ints, starts_of
 
+_ROOM = 1 << 20
+_ROUNDS = 64
 COMPILE_FROM = 30_000
 """From this many vertices and edges on the compiled kernel is used."""
 
@@ -29,6 +31,44 @@ def strong_components(size: int, source: Ints, target: Ints) -> Ints:
         return np.array(_tarjan(size, starts.tolist(), targets.tolist()), dtype=np.int64)
     found: Ints = _compiled()(size, starts, targets.astype(np.int32))
     return found
+
+
+def tangled(source: Ints, target: Ints, begin: Ints, end: Ints) -> Ints:
+    """Return the edges that may lie on a cycle: none that does is left out.
+
+    Every vertex is given a place, at first where it ``begin``s; places of targets are moved
+    behind their sources', but not past their ``end``. A cycle has to lead back somewhere, and
+    the edges that lead back cover all the places it visits. So where no edge leads back there
+    is no cycle, and in a history that keeps real time hardly any does.
+    """
+    place = begin * _ROOM
+    limit = end * _ROOM + _ROOM - 1
+    edges = np.arange(len(source))
+    for _ in range(_ROUNDS):
+        back = edges[place[source[edges]] >= place[target[edges]]]
+        moved = target[back]
+        further = np.minimum(place[source[back]] + 1, limit[moved])
+        moved, further = moved[further > place[moved]], further[further > place[moved]]
+        if len(moved) == 0:
+            break
+        np.maximum.at(place, moved, further)
+        touched = np.zeros(len(place), dtype=bool)
+        touched[moved] = True
+        edges = np.flatnonzero(touched[source])
+    back = np.flatnonzero(place[source] >= place[target])
+    if len(back) == 0:
+        return back
+    low, high = place[target[back]], place[source[back]]
+    order = np.argsort(low)
+    low, reach = low[order], np.maximum.accumulate(high[order])
+    first = np.ones(len(low), dtype=bool)
+    first[1:] = low[1:] > reach[:-1]
+    starts = low[first]
+    ends = reach[np.append(np.flatnonzero(first)[1:] - 1, len(low) - 1)]
+    at = np.searchsorted(starts, place[source], side="right") - 1
+    inside = (at >= 0) & (place[source] <= ends[at])
+    other = np.searchsorted(starts, place[target], side="right") - 1
+    return np.flatnonzero(inside & (at == other) & (place[target] <= ends[at]))
 
 
 @cache

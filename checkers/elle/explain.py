@@ -6,13 +6,14 @@ Source: the maps are those of elle.txn and elle.core (``explain-cycle``), key fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any, Protocol
 
 from checkers.elle.cycles import Cycle
 from checkers.elle.graph import NAMES, PROCESS, REALTIME
 from checkers.elle.transactions import Transactions
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class Explainer(Protocol):
@@ -83,6 +84,8 @@ def op_text(op: dict[str, Any]) -> str:
 
 def network(found: dict[str, Any]) -> nx.MultiDiGraph[int]:
     """Return a cycle's map as a graph: nodes are operations' indices, edges carry steps."""
+    import networkx as nx
+
     graph: nx.MultiDiGraph[int] = nx.MultiDiGraph(type=found["type"])
     ops = found["cycle"]
     for op in ops[:-1]:

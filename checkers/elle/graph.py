@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.elle.components import strong_components
+from checkers.elle.components import strong_components, tangled
 from checkers.elle.transactions import OK, Ints, Transactions
 
 WW, WR, RW, PROCESS, REALTIME = 1, 2, 4, 8, 16
@@ -23,7 +23,8 @@ NAMES = {WW: "ww", WR: "wr", RW: "rw", PROCESS: "process", REALTIME: "realtime"}
 class Graph:
     """``source[i] -> target[i]`` is an edge of kind ``kind[i]``.
 
-    ``transactions`` is the number of vertices that are events; ``size`` counts all.
+    ``transactions`` is the number of vertices that are events; ``size`` counts all. ``begin``
+    and ``end`` are the positions in the history between which a vertex may take its place.
     """
 
     transactions: int
@@ -31,6 +32,8 @@ class Graph:
     source: Ints
     target: Ints
     kind: NDArray[np.int8]
+    begin: Ints
+    end: Ints
 
     @property
     def empty(self) -> bool:
@@ -39,10 +42,19 @@ class Graph:
 
     def components(self) -> list[Ints]:
         """Return the edges (their positions) of every strong component that has a cycle."""
-        label = strong_components(self.size, self.source, self.target)
-        inner = np.flatnonzero(label[self.source] == label[self.target])
+        some = tangled(self.source, self.target, self.begin, self.end)
+        if len(some) == 0:
+            return []
+        _, number = np.unique(
+            np.concatenate([self.source[some], self.target[some]]), return_inverse=True
+        )
+        source, target = number[: len(some)], number[len(some) :]
+        components = strong_components(int(number.max()) + 1, source, target)
+        inner = some[components[source] == components[target]]
         if len(inner) == 0:
             return []
+        label = np.zeros(self.size, dtype=np.int64)
+        label[self.source[some]] = components[source]
         owner = label[self.source[inner]]
         order = np.argsort(owner, kind="stable")
         cuts = np.flatnonzero(np.diff(owner[order])) + 1
@@ -50,16 +62,24 @@ class Graph:
         return sorted(parts, key=lambda part: int(self.source[part].min()))
 
 
-def joined(transactions: int, parts: list[tuple[Ints, Ints, int]], size: int) -> Graph:
-    """Return the graph of all ``parts`` (sources, targets, kind), without loops."""
-    if not parts:
-        none = np.zeros(0, dtype=np.int64)
-        return Graph(transactions, size, none, none, none.astype(np.int8))
+def joined(transactions: Transactions, parts: list[tuple[Ints, Ints, int]], moments: Ints) -> Graph:
+    """Return the graph of all ``parts`` (sources, targets, kind), without loops.
+
+    ``moments`` are the positions of the moments of the time chain, if there is one.
+    """
+    total = len(transactions.events)
+    size = total + len(moments)
+    position = np.concatenate([np.arange(total), moments])
+    begin = position.copy()
+    known = np.flatnonzero(transactions.invoked >= 0)
+    begin[known] = transactions.invoked[known]
+    end = position.copy()
+    end[:total][transactions.events.kind != OK] = total
     source = np.concatenate([part[0] for part in parts])
     target = np.concatenate([part[1] for part in parts])
     kind = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
     keep = source != target
-    return Graph(transactions, size, source[keep], target[keep], kind[keep])
+    return Graph(total, size, source[keep], target[keep], kind[keep], begin, end)
 
 
 def process_edges(transactions: Transactions) -> tuple[Ints, Ints, int]:
@@ -71,8 +91,10 @@ def process_edges(transactions: Transactions) -> tuple[Ints, Ints, int]:
     return ok[order[:-1][same]], ok[order[1:][same]], PROCESS
 
 
-def realtime_edges(transactions: Transactions) -> tuple[list[tuple[Ints, Ints, int]], int]:
-    """Return edges of real time through a chain of moments, and how many vertices there are.
+def realtime_edges(
+    transactions: Transactions,
+) -> tuple[list[tuple[Ints, Ints, int]], Ints]:
+    """Return edges of real time through a chain of moments, and the moments' positions.
 
     Moment i is the i-th commit: its transaction leads to it, it leads to moment i + 1 and to
     every transaction invoked after it and before the next. So a transaction reaches exactly
@@ -89,4 +111,4 @@ def realtime_edges(transactions: Transactions) -> tuple[list[tuple[Ints, Ints, i
     last = np.searchsorted(ok, at) - 1
     some = last >= 0
     parts.append((total + last[some], started[some], REALTIME))
-    return parts, total + len(ok)
+    return parts, ok

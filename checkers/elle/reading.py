@@ -59,14 +59,12 @@ def read_transactions(history: Sequence[Op] | pa.Table, model: str) -> Transacti
 
 
 def _from_table(table: pa.Table, model: str) -> Transactions:
-    table = table.select(["index", "process", "type", "f", "value", "time"]).combine_chunks()
+    table = table.select(["index", "process", "type", "f", "value", "time"])
     index = _numbers(table, "index")
     if len(index) > 1 and bool((np.diff(index) < 0).any()):
-        table = table.take(pa.array(np.argsort(index, kind="stable"))).combine_chunks()
-    kind = pc.index_in(table.column("type"), pa.array(KINDS))
-    if kind.null_count:
-        at = int(np.flatnonzero(kind.to_numpy(zero_copy_only=False) != kind.to_numpy())[0])
-        raise TransactionError(f"row {at}: type must be one of {', '.join(KINDS)}")
+        table = table.take(pa.array(np.argsort(index, kind="stable")))
+        index = _numbers(table, "index")
+    kind = _kinds(table.column("type"), index)
     f, value = table.column("f"), table.column("value")
 
     def show(at: int) -> tuple[Any, Any]:
@@ -74,10 +72,10 @@ def _from_table(table: pa.Table, model: str) -> Transactions:
         return f[at].as_py(), None if text is None else msgspec.json.decode(text)
 
     events = Events(
-        index=_numbers(table, "index"),
+        index=index,
         process=_numbers(table, "process"),
         time=_numbers(table, "time"),
-        kind=kind.to_numpy().astype(np.int64),
+        kind=kind,
         show=show,
     )
     tokens = tokens_of(value, WRITES[model], model == "list-append")
@@ -99,8 +97,38 @@ def _numbers(table: pa.Table, name: str) -> Ints:
     column = table.column(name)
     if column.null_count:
         raise TransactionError(f"column {name} has rows without a number")
-    numbers: Ints = column.to_numpy().astype(np.int64, copy=False)
-    return numbers
+    return as_numbers(column)
+
+
+def _kinds(column: pa.ChunkedArray, index: Ints) -> Ints:
+    """Return the kinds of events. Raises :class:`TransactionError` for a word that is none."""
+    parts = [np.zeros(0, dtype=np.int64)]
+    for chunk in column.chunks:
+        words = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        names = words.dictionary.to_pylist()
+        codes = np.array([KINDS.index(n) if n in KINDS else -1 for n in names] or [-1])
+        place = np.full(len(words), -1) if words.null_count else codes[as_numbers(words.indices)]
+        bad = np.flatnonzero(place < 0)
+        if len(bad):
+            at = int(index[sum(map(len, parts)) + bad[0]])
+            got = words[int(bad[0])].as_py()
+            raise TransactionError(
+                f"operation {at}: type must be one of {', '.join(KINDS)}, got {got!r}"
+            )
+        parts.append(place)
+    return np.concatenate(parts)
+
+
+def as_numbers(column: pa.ChunkedArray | pa.Array) -> Ints:
+    """Return a column of numbers without nulls; ``to_numpy`` would import pandas for it."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    parts = [
+        np.frombuffer(wide.buffers()[1], dtype=np.int64, count=len(wide), offset=8 * wide.offset)
+        for wide in (pc.cast(chunk, pa.int64()) for chunk in chunks if len(chunk))
+    ]
+    if not parts:
+        return np.zeros(0, dtype=np.int64)
+    return np.concatenate(parts)
 
 
 class Numbering:
