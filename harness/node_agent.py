@@ -31,7 +31,7 @@ from harness.node_daemon import DaemonError
 from harness.node_files import disk_log_end, sums, told_log_end
 from harness.node_links import set_links
 from harness.node_names import set_names
-from harness.node_network import heal_network, network_means
+from harness.node_network import heal_network, network_means, settled
 from harness.node_relay import set_relay
 
 TABLE = "kraftwreck"
@@ -402,6 +402,7 @@ ACTIONS = {
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
         sums, set_links, set_relay, set_names, network_means, heal_network,
+        settled,
     )
 } | node_disk.ACTIONS  # fmt: skip
 

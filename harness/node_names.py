@@ -14,9 +14,9 @@ from harness.node_netem import run
 
 TABLE = "kraftwreck_names"
 _WAYS = {
-    "silent": "counter drop",
-    "refused": "counter reject",
-    "": "",
+    # Whoever asks must not notice: a question that is dropped here is an error at once.
+    "silent": ("input", "sport", "counter drop"),
+    "refused": ("output", "dport", "counter reject"),
 }
 
 
@@ -32,18 +32,19 @@ def _packets(rules: str) -> int:
 
 def set_names(request: dict[str, Any]) -> dict[str, Any]:
     """Let names be ``silent``, ``refused`` or, with "", found again; ``before``: how many
-    packets with questions were stopped."""
+    packets with questions, or answers to them, were stopped."""
     how = request["names"]
-    if how not in _WAYS:
+    if how and how not in _WAYS:
         raise DaemonError(f"{how!r} is no way in which names fail")
     rules = _listed()
     if how or rules:
         script = f"table inet {TABLE}\ndelete table inet {TABLE}\n"
         if how:
+            hook, end, verdict = _WAYS[how]
             script += (
-                f"table inet {TABLE} {{\n chain leaving {{\n"
-                "  type filter hook output priority 0; policy accept;\n"
-                f"  udp dport 53 {_WAYS[how]}\n  tcp dport 53 {_WAYS[how]}\n }}\n}}\n"
+                f"table inet {TABLE} {{\n chain names {{\n"
+                f"  type filter hook {hook} priority 0; policy accept;\n"
+                f"  udp {end} 53 {verdict}\n  tcp {end} 53 {verdict}\n }}\n}}\n"
             )
         run(["nft", "-f", "-"], script)
-    return {"names": how, "before": {"questions": _packets(rules)}, "healed": bool(rules)}
+    return {"names": how, "before": {"packets": _packets(rules)}, "healed": bool(rules)}

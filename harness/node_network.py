@@ -5,6 +5,9 @@ Standard library only, for any Python >= 3.9; it is sent to the host with the ag
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 from harness.node_daemon import DaemonError
@@ -41,6 +44,34 @@ def network_means(request: dict[str, Any]) -> dict[str, Any]:
     means["packets"] = next((each for each in (NETEM, TUN) if not refused[each]), None)
     why |= {f"packets by {name}": line for name, line in refused.items() if line}
     return {"means": means, "why": why}
+
+
+def settled(request: dict[str, Any]) -> dict[str, Any]:
+    """Wait, ``wait_s`` at most, until no other agent is at work; tell whether that is so.
+
+    An agent ends when its control node does, but not before it has carried out what it was
+    asked for last: whoever heals must come after that.
+    """
+    deadline = time.monotonic() + request["wait_s"]
+    own = Path("/proc/self/cmdline").read_bytes().split(b"\0")
+    while True:
+        alone = not any(_is_agent(entry, own[:4]) for entry in Path("/proc").iterdir())
+        if alone or time.monotonic() >= deadline:
+            return {"alone": alone}
+        time.sleep(0.02)
+
+
+def _is_agent(entry: Path, command: list[bytes]) -> bool:
+    """Whether a directory of /proc is another agent's; ours outlive agents and are not meant."""
+    if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        return False
+    try:
+        argv = (entry / "cmdline").read_bytes().split(b"\0")
+        name = (entry / "comm").read_text()
+    except OSError:
+        return False
+    same = argv[:4] == command and b"module.main()" in argv[4]
+    return same and not name.startswith("kw-")
 
 
 def heal_network(request: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from harness.clusters.cluster import Host
 from harness.remote import Remote, RemoteError, on_all
 from harness.service import CLOCK, DISK, SERVICE
 
+SETTLE_S = 3.0
+"""How long healing waits for what others still do to a host; a run that lives is not waited for."""
+
 
 def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
     """Undo every drop, pause, wrong clock and bad disk; return, by host name, what was undone.
@@ -22,6 +25,8 @@ def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
         remote = Remote(by_name[name])
         agent = Agent(remote)
         try:
+            # A control node that was killed may have asked for something that is under way.
+            agent.ask("settled", wait_s=SETTLE_S)
             evidence: dict[str, object] = dict(agent.ask("heal"))
             if network := agent.ask("heal_network")["healed"]:
                 evidence["network"] = network
