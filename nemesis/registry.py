@@ -120,4 +120,4 @@ def check_simulator(names: Sequence[str]) -> None:
     """Raise :class:`OptionError` for a family among ``names`` that the simulator cannot do."""
     for name in names:
         if families()[name].only_on_hosts:
-            raise OptionError(f"the fault {name!r} works on hosts only, such as -c netns")
+            raise OptionError(f"the fault {name!r} works on real hosts only, such as -c netns")

@@ -133,7 +133,7 @@ def test_schedules_have_both_families_timed_and_triggered() -> None:
 
 def test_the_simulator_refuses_what_only_real_hosts_can() -> None:
     check_simulator(("kill", "clock", "network"))
-    with pytest.raises(OptionError, match="'wire' works on hosts only"):
+    with pytest.raises(OptionError, match="'wire' works on real hosts only"):
         check_simulator(("kill", "wire"))
 
 
