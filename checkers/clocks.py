@@ -104,13 +104,14 @@ def slowest(test: Mapping[str, Any]) -> float:
 def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
     """Per node, when its process was stopped (ns): from the start's time to the stop's end.
 
-    One that waits for a slow disk does nothing else meanwhile, and counts as stopped, too.
+    One that waits for a slow disk, or for a CPU, does nothing else meanwhile, and counts as
+    stopped, too.
     """
     begun: dict[int, FaultEvent] = {}
     spans: dict[str, list[tuple[int, int]]] = {}
     for fault in faults:
         slow_disk = fault.kind == "disk" and fault.shape.startswith("slow")
-        if fault.kind != "pause" and not slow_disk:
+        if fault.kind not in ("pause", "squeeze") and not slow_disk:
             continue
         if fault.phase == "start":
             begun[fault.id] = fault

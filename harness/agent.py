@@ -30,7 +30,11 @@ NETWORK = (
 )
 """The modules of an agent by which it disturbs its host's network, those that others import
 first."""
-AGENT = ("node_clock", "node_files", "node_disk", *NETWORK, "node_agent")
+AGENT = (
+    *("node_process", "node_clock", "node_files", "node_disk", "node_squeeze"),
+    *NETWORK,
+    "node_agent",
+)
 """The modules an agent is made of, those that others import first."""
 
 

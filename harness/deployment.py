@@ -56,6 +56,7 @@ class Settings:
     and some controllers may have to join. With ``write_loss`` a kill loses what a node has
     not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
     nobody else's being touched. With ``own_disks`` their disks can be made to fail, likewise.
+    ``squeezable`` ones are in control groups of their own where the hosts have any.
     ``tree`` is the folder of the node code, a mutated copy for planted bugs. ``extra`` are
     further properties, which win over the ones written here.
     """
@@ -70,6 +71,7 @@ class Settings:
     write_loss: bool = False
     own_clocks: bool = False
     own_disks: bool = False
+    squeezable: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -159,7 +161,7 @@ class Deployment:
         """For what takes seconds: no fault has to wait for it."""
         self.archive = build_archive(settings.tree)
         own = {"own_clocks": settings.own_clocks, "own_disks": settings.own_disks}
-        self.service = service(**own)
+        self.service = service(**own, squeezable=settings.squeezable)
         self._libraries = libraries(**own)
         self.code_digest = digest(self.archive)
         self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
@@ -348,6 +350,22 @@ class Deployment:
     def ask_disk(self, name: str, do: str, **fields: Any) -> Evidence:
         """Have something done to the node's disk: an action of :mod:`harness.node_disk`."""
         return self.agents[name].ask(do, service=self.service, **fields)
+
+    def launch(self, name: str) -> Evidence:
+        """Start the node without waiting for it."""
+        return self.agents[name].ask("launch", service=self.service)
+
+    def squeeze(self, name: str, what: str, amount: int) -> Evidence:
+        """Let the node's process have little of a resource (:mod:`harness.node_squeeze`)."""
+        return self.agents[name].ask("squeeze", service=self.service, what=what, amount=amount)
+
+    def release(self, name: str) -> Evidence:
+        """Give back what was taken from the node's process."""
+        return self.agents[name].ask("release", service=self.service)
+
+    def image(self, name: str, label: str) -> Evidence:
+        """Keep the node's data directory as image ``label``."""
+        return self.agents[name].ask("image", service=self.service, label=label)
 
     def status(self, name: str) -> Evidence:
         """Tell whether the node runs, its pid and state."""

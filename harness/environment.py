@@ -18,6 +18,8 @@ Grudge = Mapping[str, frozenset[str]]
 
 Evidence = dict[str, Any]
 
+Resource = Literal["cpu", "memory", "files", "oom"]
+
 DiskTrouble = Literal["slow", "full", "error", "readonly"]
 
 
@@ -136,6 +138,23 @@ class Environment(Protocol):
     def mend_disk(self, node: str) -> Evidence:
         """End the trouble of the node's disk, and put right a bit that is still changed; the
         evidence says what its trouble did."""
+        ...
+
+    def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
+        """Let the node's process have little of a resource until :meth:`release`.
+
+        ``cpu``: 5 to 40 % of one. ``memory``: no more than it has, and some MB. ``files``: no
+        more open files and connections than it has, and a few. ``oom``: it is killed at once for
+        want of memory. A process that cannot go on ends.
+        """
+        ...
+
+    def release(self, node: str) -> Evidence:
+        """Give back what :meth:`squeeze` took; the evidence says what came of it."""
+        ...
+
+    def launch(self, node: str) -> Evidence:
+        """Start the node's process and do not wait until it serves."""
         ...
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:

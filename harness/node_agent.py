@@ -6,8 +6,8 @@ only, for any Python >= 3.9. A request is ``{"do": name, ...}``; the answer is t
 evidence, or ``{"error": "one line"}``.
 
 A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``, perhaps with
-``"env"`` and ``"clock"``. The pid file holds pid and start time, and a signal goes only to the
-process that has both *and* whose command line is ``argv``.
+``"env"``, ``"clock"``, ``"disk"`` and ``"squeezable"``. A signal goes only to the process that its
+pid file means (:mod:`harness.node_process`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import node_disk
+from harness import node_disk, node_squeeze
 from harness.node_clock import create_clock, read_clock, right_clock, set_clock
 from harness.node_daemon import DaemonError
 from harness.node_files import disk_log_end, sums, told_log_end
 from harness.node_links import set_links
 from harness.node_names import set_names
 from harness.node_network import heal_network, network_means, settled
+from harness.node_process import RefusedError, process_state, service_pid
 from harness.node_relay import set_relay
 
 TABLE = "kraftwreck"
@@ -41,33 +42,7 @@ Evidence = dict[str, Any]
 os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class RefusedError(Exception):
-    """The request cannot be carried out; the text is for the user."""
-
-
 # --- processes --------------------------------------------------------------------------
-
-
-def process_state(pid: int) -> tuple[str, int]:
-    """Return the state letter and the start time (ticks) of a process, ("gone", 0) if none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "gone", 0
-    return fields[0], int(fields[19])
-
-
-def service_pid(service: Request) -> int | None:
-    """Return the pid of the running service, None when it does not run."""
-    try:
-        pid, start = map(int, Path(service["pid_file"]).read_text().split())
-        state, now_start = process_state(pid)
-        argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
-    except (OSError, ValueError):
-        return None
-    if now_start != start or state in ("gone", "Z", "X") or argv != service["argv"]:
-        return None
-    return pid
 
 
 def send(service: Request, number: int) -> tuple[int, str]:
@@ -124,15 +99,16 @@ def status(request: Request) -> Evidence:
 
 
 def start(request: Request) -> Evidence:
-    """Start the service as a daemon and wait until ``port`` of ``ip`` is open."""
+    """Start the service as a daemon, unless it runs, and wait until ``port`` of ``ip`` is open."""
     service, ip, port = request["service"], request["ip"], request["port"]
     pid = service_pid(service)
-    if pid is not None:
-        return {"pid": pid, "running": True, "started": False}
-    if port_open(ip, port):
+    started = pid is None
+    if started and port_open(ip, port):
         raise RefusedError(f"port {ip}:{port} is taken by another process")
+    if pid is not None and process_state(pid)[0] == "T":
+        return {"pid": pid, "running": True, "started": False}
     began = time.monotonic()
-    pid = spawn(service)
+    pid = pid or spawn(service)
     deadline = began + request["wait_s"]
     while not port_open(ip, port):
         if service_pid(service) is None:
@@ -141,7 +117,15 @@ def start(request: Request) -> Evidence:
             raise RefusedError(f"port {ip}:{port} is not open after {request['wait_s']:g} s")
         time.sleep(0.005)
     open_after = round((time.monotonic() - began) * 1000)
+    if not started:
+        return {"pid": pid, "running": True, "started": False}
     return {"pid": pid, "running": True, "started": True, "port_open_after_ms": open_after}
+
+
+def launch(request: Request) -> Evidence:
+    """Start the service and do not wait for it."""
+    pid = service_pid(request["service"])
+    return {"pid": pid or spawn(request["service"]), "launched": pid is None}
 
 
 def spawn(service: Request) -> int:
@@ -159,6 +143,7 @@ def spawn(service: Request) -> int:
             for source, target in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(source, target)
             pid = os.getpid()
+            node_squeeze.join(service)
             Path(service["pid_file"]).write_text(f"{pid} {process_state(pid)[1]}\n")
             os.write(write, str(pid).encode())
             os.closerange(3, 64)
@@ -268,6 +253,7 @@ def stop(request: Request) -> Evidence:
 
 def pause(request: Request) -> Evidence:
     """SIGSTOP the service and prove it stopped (state T)."""
+    node_squeeze.end_duty(request["service"])  # It would let the service go on.
     return switch_state(request, signal.SIGSTOP, "T")
 
 
@@ -401,10 +387,9 @@ ACTIONS = {
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
-        sums, set_links, set_relay, set_names, network_means, heal_network,
-        settled,
+        sums, launch, set_links, set_relay, set_names, network_means, heal_network, settled,
     )
-} | node_disk.ACTIONS  # fmt: skip
+} | node_disk.ACTIONS | node_squeeze.ACTIONS  # fmt: skip
 
 
 def answer(line: bytes) -> Evidence:

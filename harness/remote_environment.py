@@ -9,7 +9,7 @@ from typing import Any
 
 from checkers.clocks import NodeClock
 from harness.deployment import Deployment
-from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge
+from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
 from harness.follow import TraceFollowers
 from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, on_all
@@ -23,12 +23,20 @@ from harness.workload import Answer, Call
 from histories.disturbance import Disturbance
 from histories.trace import TraceEvent
 from nodes.consensus.endpoint import Endpoint
+from nodes.draw import draw_below
 from nodes.log.uuids import from_text
 
 _QUORUM_QUESTION = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 }
 _LEADER_TIMEOUT_MS = 700
+LEFT: dict[Resource, tuple[int, ...]] = {
+    "cpu": (5, 10, 20, 40),
+    "memory": (2 << 20, 4 << 20, 16 << 20),
+    "files": (0, 0, 1, 3),
+    "oom": (0,),
+}
+"""What a squeezed process keeps or can have more: percent, bytes, open files."""
 
 
 class RemoteEnvironment:
@@ -43,6 +51,7 @@ class RemoteEnvironment:
         self.nodes = tuple(deployment.nodes)
         self.disks = RemoteDisks(deployment)
         self._links = RemoteLinks(deployment)
+        self._squeezed: set[str] = set()
         self._kills = dict.fromkeys(self.nodes, 0)
         self._claim: tuple[int, str] | None = None
         self._clients = {
@@ -164,8 +173,9 @@ class RemoteEnvironment:
         return {node: self.deployment.kill(node, self._label(node))}
 
     def _has_ended(self, node: str) -> bool:
-        """Whether the process has ended because of a disk that fails, as it should."""
-        return node in self.disks.bad and not self.deployment.status(node)["running"]
+        """Whether the process has ended, as it should, of a disk that fails or of some want."""
+        frail = node in self.disks.bad or node in self._squeezed
+        return frail and not self.deployment.status(node)["running"]
 
     def _label(self, node: str) -> str:
         self._kills[node] += 1
@@ -296,6 +306,29 @@ class RemoteEnvironment:
     def mend_disk(self, node: str) -> Evidence:
         return {node: self.disks.mend(node)}
 
+    def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
+        """Let the node's process have little of a resource; an ``oom`` keeps image ``kill-<k>``.
+
+        Refused (RemoteError) where the nodes were deployed without: -n squeeze.
+        """
+        if not self.deployment.settings.squeezable:
+            raise RemoteError(node, "the node was deployed to have all it wants: -n squeeze")
+        amounts = LEFT[resource]
+        amount = amounts[draw_below(len(amounts), draw, resource)]
+        self._squeezed.add(node)
+        evidence = self.deployment.squeeze(node, resource, amount)
+        if resource == "oom":
+            evidence |= self.deployment.image(node, self._label(node))
+        return {node: evidence}
+
+    def release(self, node: str) -> Evidence:
+        evidence = self.deployment.release(node)
+        self._squeezed.discard(node)
+        return {node: evidence}
+
+    def launch(self, node: str) -> Evidence:
+        return {node: self.deployment.launch(node)}
+
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         """Hand ``changes`` to the operator; RemoteError for a static quorum."""
         if not self.dynamic_quorum:
@@ -319,6 +352,7 @@ class RemoteEnvironment:
                 lambda: self.deployment.agents[name].ask("heal_network"),
                 lambda: self._resume_if_paused(name),
                 lambda: self.disks.mend(name),
+                lambda: self.release(name),
                 lambda: self.deployment.start(name),
             ]
             for step in steps:

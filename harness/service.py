@@ -30,11 +30,13 @@ SERVICE: dict[str, Any] = {
 """The service as :mod:`harness.node_agent` wants it described."""
 
 
-def service(*, own_clocks: bool, own_disks: bool) -> dict[str, Any]:
+def service(*, own_clocks: bool, own_disks: bool, squeezable: bool = False) -> dict[str, Any]:
     """Return the service with what faults need: clocks and disks of its own, by libraries that
-    are preloaded (``clockwork.c``, ``diskwork.c``)."""
+    are preloaded (``clockwork.c``, ``diskwork.c``), control groups if it is ``squeezable``."""
     preloaded = libraries(own_clocks=own_clocks, own_disks=own_disks)
     described, env = dict(SERVICE), {"LD_PRELOAD": " ".join(preloaded)}
+    if squeezable:
+        described["squeezable"] = True
     if own_clocks:
         described["clock"] = env["KRAFTWRECK_CLOCK"] = CLOCK
     if own_disks:

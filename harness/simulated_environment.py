@@ -6,7 +6,14 @@ import json
 from collections.abc import Sequence
 
 from checkers.run_data import DiskImage, parse_checkpoint, share
-from harness.environment import ClockSetting, DiskTrouble, Environment, Evidence, Grudge
+from harness.environment import (
+    ClockSetting,
+    DiskTrouble,
+    Environment,
+    Evidence,
+    Grudge,
+    Resource,
+)
 from harness.simulated_admin import VirtualAdmin
 from harness.simulated_cluster import CLUSTER_ID, SimulatedCluster
 from harness.voter_changes import Members, VoterChange
@@ -150,6 +157,15 @@ class SimulatedEnvironment(Environment):
         if disk.restore():
             done["bit_put_right"] = True
         return {node: done}
+
+    def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
+        raise ValueError("a simulated process needs no resources: use -c netns for -n squeeze")
+
+    def release(self, node: str) -> Evidence:
+        return {node: {}}
+
+    def launch(self, node: str) -> Evidence:
+        return self.start(node)
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
         self.admin.ask(changes)

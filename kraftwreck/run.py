@@ -146,12 +146,14 @@ def cli(
 
 
 def _check_clockwork(faults: tuple[str, ...]) -> None:
-    """Make sure, before anything is set up, that nodes can be given clocks of their own."""
-    if "clock" in faults:
-        try:
+    """Make sure, before anything is set up, that nodes can have clocks and disks of their own."""
+    try:
+        if "clock" in faults:
             library()
-        except ClockworkError as error:
-            raise OptionError(str(error)) from error
+        if not {"disk", "storage"}.isdisjoint(faults):
+            library(name="diskwork")
+    except ClockworkError as error:
+        raise OptionError(str(error)) from error
 
 
 def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster | None]:

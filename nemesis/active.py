@@ -10,6 +10,7 @@ from histories.fault import Fault
 from nemesis.disks import DiskShape
 from nemesis.membership import MembershipShape
 from nemesis.registry import Family
+from nemesis.squeezes import SqueezeShape
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +33,8 @@ class Active:
             return shape.start == "wipe"
         if isinstance(shape, DiskShape):
             return shape.fault == "flip"
+        if isinstance(shape, SqueezeShape):
+            return shape.want in ("oom", "slow-start")
         return self.family.action in ("kill", "power")
 
     @property

@@ -22,6 +22,7 @@ from nemesis.injection.disturbances import Disturbances
 from nemesis.injection.ground import Ground, Means, line
 from nemesis.injection.members import Members
 from nemesis.injection.processes import Processes, Relief
+from nemesis.injection.squeezes import Squeezes
 from nemesis.registry import Action, Family, families, of_brokers
 
 
@@ -33,6 +34,7 @@ def _all_means(ground: Ground) -> dict[Action, Means]:
         "disturb": Disturbances(ground),
         "clock": Clocks(ground),
         "disk": Disks(ground, members),
+        "squeeze": Squeezes(ground),
         "members": members,
         "kill": processes,
         "power": processes,

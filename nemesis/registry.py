@@ -20,10 +20,19 @@ from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
 from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
+from nemesis.squeezes import SQUEEZES, SqueezeShape
 from nemesis.wire import WIRES
 
-Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock", "disk"]
-Shape = PartitionShape | ProcessShape | MembershipShape | NetworkShape | ClockShape | DiskShape
+Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock", "disk", "squeeze"]
+Shape = (
+    PartitionShape
+    | ProcessShape
+    | MembershipShape
+    | NetworkShape
+    | ClockShape
+    | DiskShape
+    | SqueezeShape
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,7 @@ class Family:
     ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
     :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
     :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk`` :class:`DiskShape`
-    ones. What is ``only_on_hosts`` the simulator cannot do.
+    ones, ``squeeze`` :class:`SqueezeShape` ones. What is ``only_on_hosts`` the simulator cannot do.
     """
 
     name: str
@@ -78,6 +87,13 @@ _OURS = (
     Family("wire", "spoil, hold back and refuse packets, on hosts", "disturb", WIRES, True),
     Family("clock", "put clocks ahead or back, let them drift", "clock", CLOCKS),
     Family("disk", "disks that are slow, full, broken, or change a bit", "disk", DISKS),
+    Family(
+        "squeeze",
+        "little CPU, memory, files; out of memory; slow starts",
+        "squeeze",
+        SQUEEZES,
+        True,
+    ),
     Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),
 )
 

@@ -191,6 +191,7 @@ class Kraft:
             write_loss="power" in options.faults,
             own_clocks="clock" in options.faults,
             own_disks=not {"disk", "storage"}.isdisjoint(options.faults),
+            squeezable="squeeze" in options.faults,
             extra=SNAPSHOTS if options.snapshots else {},
         )
         deployment = Deployment(hosts, settings)

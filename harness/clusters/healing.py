@@ -36,6 +36,8 @@ def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
                 evidence["clock"] = "right again"
             if disk := agent.ask("heal_disk", service=SERVICE, disk=DISK)["healed"]:
                 evidence["disk"] = disk
+            if released := agent.ask("release", service=SERVICE):
+                evidence["released"] = released
             return evidence
         except RemoteError as error:
             return {"error": str(error)}

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness.clusters import cgroups
 from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
 from harness.clusters.healing import heal_hosts
@@ -186,4 +187,5 @@ class NetnsCluster:
             except subprocess.TimeoutExpired:
                 supervisor.kill()
                 supervisor.wait()
+        cgroups.remove(directory.name)
         shutil.rmtree(directory, ignore_errors=True)

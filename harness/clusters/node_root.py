@@ -10,7 +10,7 @@ import re
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.clusters.kernel import (
@@ -60,6 +60,7 @@ MaxSessions 200
 Subsystem sftp internal-sftp
 """
 
+CGROUPS = "/run/kraftwreck-cgroups"
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _READ_ONLY = ("/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -67,7 +68,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One host to be: ``host_key`` is its private key (OpenSSH text), ``hosts`` /etc/hosts."""
+    """One host to be: ``host_key`` is its private key (OpenSSH text), ``hosts`` /etc/hosts.
+
+    ``cgroups`` are its control groups, by controller; it sees them below :data:`CGROUPS`.
+    """
 
     name: str
     ip: str
@@ -75,6 +79,7 @@ class NodeSpec:
     host_key: str
     authorized_key: str
     hosts: str
+    cgroups: dict[str, Path] = field(default_factory=dict)
 
 
 def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
@@ -127,6 +132,10 @@ def _build_root(spec: NodeSpec) -> None:
     for name, mode in (("run", "755"), ("tmp", "1777"), ("root", "700")):
         mount("tmpfs", f"{root}/{name}", "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode}")
     (root / "run/sshd").mkdir(mode=0o755)
+    for controller, group in spec.cgroups.items():
+        here = root / CGROUPS.removeprefix("/") / controller
+        here.mkdir(parents=True)
+        mount(str(group), str(here), "", MS_BIND)
     _write_identity(root, spec)
     old = root / ".machine"
     old.mkdir()

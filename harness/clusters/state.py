@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.clusters import cgroups
+
 LOCK = "lock"
 STATE = "state.json"
 
@@ -164,6 +166,7 @@ def _remove(directory: Path) -> None:
     if state is not None and state.boot_id == boot_id():
         for process in state.supervisor:
             process.kill()
+    cgroups.remove(directory.name)
     shutil.rmtree(directory, ignore_errors=True)
 
 

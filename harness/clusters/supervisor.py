@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import kernel
+from harness.clusters import cgroups, kernel
 from harness.clusters.node_root import NodeSpec, become_host
 from harness.clusters.state import ProcessIdentity, State
 from harness.clusters.switch import CONTROL_SUFFIX, Subnet, claim_subnet, connect
@@ -46,6 +46,7 @@ def main(argv: list[str]) -> int:
         return 1
     finally:
         _wait_for_links(directory)
+        cgroups.remove(directory.name)
         shutil.rmtree(directory, ignore_errors=True)
     return 0
 
@@ -184,6 +185,7 @@ def _node_spec(
         host_key=node["host_key"],
         authorized_key=spec["authorized_key"],
         hosts="\n".join(hosts) + "\n",
+        cgroups=cgroups.make(directory.name, node["name"]),
     )
 
 

@@ -123,6 +123,20 @@ class FakeEnvironment:
         self.damaged.discard(node)
         return {node: {}}
 
+    def squeeze(self, node: str, resource: str, draw: int) -> dict[str, Any]:
+        self._did("squeeze", (node, resource))
+        if resource == "oom":
+            self.down.add(node)
+        return {node: {"squeezed": resource}}
+
+    def release(self, node: str) -> dict[str, Any]:
+        self._did("release", node)
+        return {node: {"released": True}}
+
+    def launch(self, node: str) -> dict[str, Any]:
+        self._did("launch", node)
+        return {node: {"launched": True}}
+
     def change_voters(self, changes: Sequence[VoterChange]) -> dict[str, Any]:
         self._did("change_voters", [(change.action, change.node) for change in changes])
         return {change.node: {"asked": change.action} for change in changes}

@@ -1,0 +1,39 @@
+"""On a host: the process of a service, by its pid file, and signals that hit nobody else.
+
+Standard library only, for any Python >= 3.9; it is sent to the host with the agent. The pid file
+holds pid and start time, and a process is the service's only if it has both *and* its command
+line is the service's ``argv``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+Request = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """The request cannot be carried out; the text is for the user."""
+
+
+def process_state(pid: int) -> tuple[str, int]:
+    """Return the state letter and the start time (ticks) of a process, ("gone", 0) if none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "gone", 0
+    return fields[0], int(fields[19])
+
+
+def service_pid(service: Request) -> int | None:
+    """Return the pid of the running service, None when it does not run."""
+    try:
+        pid, start = map(int, Path(service["pid_file"]).read_text().split())
+        state, now_start = process_state(pid)
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    except (OSError, ValueError):
+        return None
+    if now_start != start or state in ("gone", "Z", "X") or argv != service["argv"]:
+        return None
+    return pid
