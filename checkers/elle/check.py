@@ -22,7 +22,12 @@ from checkers.elle.cycles import Search, search
 from checkers.elle.explain import Explainer, cycle_map, operations_of, text_of
 from checkers.elle.graph import Graph, joined, process_edges, realtime_edges
 from checkers.elle.reading import WRITES, read_transactions
-from checkers.elle.transactions import Ints, TransactionError, Transactions
+from checkers.elle.transactions import (
+    Ints,
+    RepeatedAppendError,
+    TransactionError,
+    Transactions,
+)
 from histories.operation import Op
 from histories.verdict import Anomaly, CheckerResult, Validity
 
@@ -100,7 +105,11 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
     if model not in WRITES:
         raise TransactionError(f"no model {model!r}; there are {', '.join(MODELS)}")
     wanted = options.forbidden()
-    transactions = read_transactions(history, model)
+    try:
+        transactions = read_transactions(history, model)
+    except RepeatedAppendError as error:
+        refused = {"valid?": "unknown", "type": "duplicate-appends", "message": str(error)}
+        return Analysis(refused, None, {})
     found: dict[str, Any] = {}
     explainer: Explainer
     if model == "list-append":
@@ -220,7 +229,7 @@ def as_checker_result(analysis: Analysis) -> CheckerResult:
     valid: Validity = result["valid?"]
     error = None
     if valid == "unknown":
-        error = "unknown: " + ", ".join(result["anomaly-types"])
+        error = result.get("message") or "unknown: " + ", ".join(result["anomaly-types"])
     return CheckerResult(
         valid=valid, anomalies=anomalies, stats={**analysis.stats, "elle": result}, error=error
     )

@@ -90,7 +90,8 @@ class Groups:
         after = appends[end] - appends  # appends of the segment that follow this one
         suspect = np.zeros(len(at), dtype=bool)
         own = ~is_read & (end >= 0)
-        suspect[own] = (orders.place[at] != count[end] - 1 - after)[own]
+        place = orders.place[at]
+        suspect[own] = ((place < 0) | (place != count[end] - 1 - after))[own]
         # The read before, in the same group, must be shorter by the appends since.
         before = np.maximum.accumulate(np.where(is_read, np.arange(len(at)), -1))
         before = np.concatenate([[-1], before[:-1]])

@@ -107,7 +107,7 @@ class Orders:
 def orders_of(transactions: Transactions) -> Orders:
     """Return the orders that the reads of possible transactions show."""
     mops = transactions.mops
-    keys, key = _number_keys(mops.key)
+    keys, key = number_keys(mops.key)
     possible = transactions.possible[mops.event]
     ok = (transactions.events.kind == OK)[mops.event]
     is_read = (mops.f == READ) & possible & (ok | (mops.kind == LIST))
@@ -152,7 +152,7 @@ def orders_of(transactions: Transactions) -> Orders:
     )
 
 
-def _number_keys(key: Ints) -> tuple[Ints, Ints]:
+def number_keys(key: Ints) -> tuple[Ints, Ints]:
     """Return the distinct keys, and for each entry its key's place among them."""
     if len(key) == 0:
         return key, key

@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.elle.orders import Pairs, number_keys
 from checkers.elle.tokens import tokens_of
 from checkers.elle.transactions import (
+    INVOKE,
     KINDS,
     LIST,
     NULL,
@@ -27,6 +29,7 @@ from checkers.elle.transactions import (
     Events,
     Ints,
     MicroOps,
+    RepeatedAppendError,
     TransactionError,
     Transactions,
     pair,
@@ -55,7 +58,25 @@ def read_transactions(history: Sequence[Op] | pa.Table, model: str) -> Transacti
     numbering = Numbering(model, lambda at: f"operation {history[at].index}")
     for at, op in enumerate(history):
         numbering.add(at, op.value)
-    return pair(events, numbering.mops(), numbering.names())
+    return _paired(events, numbering.mops(), numbering.names(), model)
+
+
+def _paired(
+    events: Events, mops: MicroOps, names: Sequence[Callable[[int], Any]], model: str
+) -> Transactions:
+    if model == "list-append":
+        asked = np.flatnonzero((mops.f == WRITE) & (events.kind == INVOKE)[mops.event])
+        key, value = number_keys(mops.key[asked])[1], mops.elements[mops.start[asked]]
+        repeated = Pairs(key, value).repeated()
+        if repeated is not None:
+            at = int(asked[repeated])
+            (shown,) = mops.list_of(at)
+            raise RepeatedAppendError(
+                f"operation {events.index[mops.event[at]]} appends {names[1](shown)!r} to key "
+                f"{names[0](int(mops.key[at]))!r}, as another did before: appended values must "
+                "be unique"
+            )
+    return pair(events, mops, names)
 
 
 def _from_table(table: pa.Table, model: str) -> Transactions:
@@ -80,7 +101,7 @@ def _from_table(table: pa.Table, model: str) -> Transactions:
     )
     tokens = tokens_of(value, WRITES[model], model == "list-append")
     if tokens is not None:
-        return pair(events, tokens, [int, int])
+        return _paired(events, tokens, [int, int], model)
     numbering = Numbering(model, lambda at: f"operation {events.index[at]}")
     at = 0
     for chunk in value.chunks:
@@ -90,7 +111,7 @@ def _from_table(table: pa.Table, model: str) -> Transactions:
             except msgspec.DecodeError as error:
                 raise TransactionError(f"operation {events.index[at]}: {error}") from error
             at += 1
-    return pair(events, numbering.mops(), numbering.names())
+    return _paired(events, numbering.mops(), numbering.names(), model)
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:

@@ -21,7 +21,7 @@ import numpy as np
 
 from checkers.elle.graph import RW, WR, WW
 from checkers.elle.grouping import Groups
-from checkers.elle.orders import Pairs, _number_keys
+from checkers.elle.orders import Pairs, number_keys
 from checkers.elle.register_anomalies import RegisterAnomalies
 from checkers.elle.register_versions import VersionOrders
 from checkers.elle.transactions import (
@@ -50,7 +50,7 @@ class Registers:
     def __init__(self, transactions: Transactions) -> None:
         self.transactions = transactions
         mops = self.mops = transactions.mops
-        self.keys, self.key = _number_keys(mops.key)
+        self.keys, self.key = number_keys(mops.key)
         kind = transactions.events.kind[mops.event]
         self.ok = kind == OK
         self.possible = transactions.possible[mops.event]

@@ -27,6 +27,10 @@ class TransactionError(ValueError):
     """A history is not one of transactions of the model; the message says where and why."""
 
 
+class RepeatedAppendError(TransactionError):
+    """A value was appended to a key twice, so no order of versions can be read off."""
+
+
 @dataclass(frozen=True, slots=True)
 class Events:
     """The events of clients, in the order of the history.
@@ -136,7 +140,10 @@ class Transactions:
 
 
 def pair(events: Events, mops: MicroOps, names: Sequence[Callable[[int], Any]]) -> Transactions:
-    """Return the transactions of a history: each completion with its invocation."""
+    """Return the transactions of a history: each completion with its invocation.
+
+    An invocation that its process never answers stays open.
+    """
     order = np.argsort(events.process, kind="stable")
     kind, process = events.kind[order], events.process[order]
     same = np.zeros(len(order), dtype=bool)
