@@ -156,14 +156,3 @@ class AppendGraph:
         if version >= len(self._orders.element):
             return INIT
         return self._transactions.name_value(int(self._orders.element[version]))
-
-    def sentence(self, step: dict[str, Any], a: str, b: str) -> str:
-        """Say a step of :meth:`explain` in words."""
-        key, value, after = step["key"], step["value"], step.get("value'")
-        if step["type"] == "ww":
-            return f"{b} appended {after!r} after {a} appended {value!r} to {key!r}"
-        if step["type"] == "wr":
-            return f"{b} observed {a}'s append of {value!r} to key {key!r}"
-        if value == INIT:
-            return f"{a} observed the initial (empty) state of {key!r}, and {b} appended {after!r}"
-        return f"{a} did not observe {b}'s append of {after!r} to {key!r}"

@@ -6,7 +6,7 @@ Observations" (VLDB 2020).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -19,7 +19,7 @@ from checkers.elle.append_anomalies import append_anomalies
 from checkers.elle.append_graph import AppendGraph
 from checkers.elle.component import Budget, Component
 from checkers.elle.cycles import Search, search
-from checkers.elle.explain import Explainer, cycle_map, operations_of, text_of
+from checkers.elle.explain import SENTENCES, Explainer, cycle_map, operations_of, text_of
 from checkers.elle.graph import Graph, joined, process_edges, realtime_edges
 from checkers.elle.reading import WRITES, read_transactions
 from checkers.elle.transactions import (
@@ -62,10 +62,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Elle's result map, what can explain it, and how much was looked at."""
+    """Elle's result map, and how much was looked at."""
 
+    model: str
     result: dict[str, Any]
-    explainer: Explainer | None
     stats: dict[str, Any]
 
 
@@ -109,7 +109,7 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
         transactions = read_transactions(history, model)
     except RepeatedAppendError as error:
         refused = {"valid?": "unknown", "type": "duplicate-appends", "message": str(error)}
-        return Analysis(refused, None, {})
+        return Analysis(model, refused, {})
     found: dict[str, Any] = {}
     explainer: Explainer
     if model == "list-append":
@@ -134,7 +134,7 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
         "micro_operations": len(transactions.mops),
         "edges": len(graph.source),
     }
-    return Analysis(result_map(found, wanted), explainer, stats)
+    return Analysis(model, result_map(found, wanted), stats)
 
 
 def _with_orders(transactions: Transactions, parts: Parts, wanted: frozenset[str]) -> Graph:
@@ -217,12 +217,11 @@ def _told(name: str, by_others: set[str]) -> bool:
 def as_checker_result(analysis: Analysis) -> CheckerResult:
     """Return an analysis as this project's verdict, with an explanation of each anomaly."""
     result = analysis.result
-    explainer = analysis.explainer
-    explain: Callable[[str, Any], str] = (
-        (lambda name, case: text_of(name, case, explainer)) if explainer else _plain
-    )
+    sentence = SENTENCES[analysis.model]
     anomalies = [
-        Anomaly(type=name, explanation=explain(name, case), operations=operations_of(case))
+        Anomaly(
+            type=name, explanation=text_of(name, case, sentence), operations=operations_of(case)
+        )
         for name, cases in result.get("anomalies", {}).items()
         for case in (cases if isinstance(cases, list) else [cases])
     ]
@@ -233,7 +232,3 @@ def as_checker_result(analysis: Analysis) -> CheckerResult:
     return CheckerResult(
         valid=valid, anomalies=anomalies, stats={**analysis.stats, "elle": result}, error=error
     )
-
-
-def _plain(name: str, case: Any) -> str:
-    return f"{name} was found"

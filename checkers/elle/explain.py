@@ -22,8 +22,40 @@ class Explainer(Protocol):
     def explain(self, source: int, target: int, kind: int) -> dict[str, Any] | None:
         """Return Elle's map of the step."""
 
-    def sentence(self, step: dict[str, Any], a: str, b: str) -> str:
-        """Say the step in words; ``a`` and ``b`` name the transactions."""
+
+Sentence = Callable[[dict[str, Any], str, str], str]
+"""Says a step of a cycle in words; the strings name the two transactions."""
+
+
+def append_sentence(step: dict[str, Any], a: str, b: str) -> str:
+    """Say a dependency between list-append transactions."""
+    key, value, after = step["key"], step.get("value"), step.get("value'")
+    if step["type"] == "ww":
+        return f"{b} appended {after!r} after {a} appended {value!r} to {key!r}"
+    if step["type"] == "wr":
+        return f"{b} observed {a}'s append of {value!r} to key {key!r}"
+    if value == "init":
+        return f"{a} observed the initial (empty) state of {key!r}, and {b} appended {after!r}"
+    return f"{a} did not observe {b}'s append of {after!r} to {key!r}"
+
+
+def register_sentence(step: dict[str, Any], a: str, b: str) -> str:
+    """Say a dependency between register transactions."""
+    key, value, after = step["key"], step.get("value"), step.get("value'")
+    if step["type"] == "wr":
+        return f"{a} wrote {value!r} to key {key!r}, which {b} read"
+    did = "set" if step["type"] == "ww" else "read"
+    return (
+        f"{a} {did} key {key!r} = {value!r}, and {b} set it to {after!r}, which comes later in "
+        "the order of versions"
+    )
+
+
+SENTENCES: dict[str, Sentence] = {
+    "list-append": append_sentence,
+    "rw-register": register_sentence,
+}
+"""By model."""
 
 
 def cycle_map(transactions: Transactions, explainer: Explainer, cycle: Cycle) -> dict[str, Any]:
@@ -48,7 +80,7 @@ def _step(
     return step
 
 
-def cycle_text(explainer: Explainer, found: dict[str, Any]) -> str:
+def cycle_text(sentence: Sentence, found: dict[str, Any]) -> str:
     """Return a cycle as a contradiction, step by step."""
     ops, steps = found["cycle"][:-1], found["steps"]
     names = [f"T{number}" for number in range(1, len(ops) + 1)]
@@ -56,12 +88,12 @@ def cycle_text(explainer: Explainer, found: dict[str, Any]) -> str:
     reasons = []
     for at, step in enumerate(steps):
         a, b = names[at], names[(at + 1) % len(names)]
-        reasons.append(f"{a} < {b}, because {_reason(explainer, step, a, b)}")
+        reasons.append(f"{a} < {b}, because {_reason(sentence, step, a, b)}")
     reasons[-1] = f"however, {reasons[-1]}: a contradiction"
     return f"Let {let}. Then {'; '.join(reasons)}."
 
 
-def _reason(explainer: Explainer, step: dict[str, Any], a: str, b: str) -> str:
+def _reason(sentence: Sentence, step: dict[str, Any], a: str, b: str) -> str:
     if step["type"] == "process":
         return f"process {step['process']} executed {a} before {b}"
     if step["type"] == "realtime":
@@ -70,7 +102,7 @@ def _reason(explainer: Explainer, step: dict[str, Any], a: str, b: str) -> str:
             f"{a} had ended (operation {ended['index']}) before {b} was invoked "
             f"(operation {begun['index']})"
         )
-    return explainer.sentence(step, a, b)
+    return sentence(step, a, b)
 
 
 def op_text(op: dict[str, Any]) -> str:
@@ -151,11 +183,11 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def text_of(name: str, case: Any, explainer: Explainer) -> str:
+def text_of(name: str, case: Any, sentence: Sentence) -> str:
     """Return one anomaly's map in plain sentences."""
     if isinstance(case, dict):
         if "steps" in case:
-            return cycle_text(explainer, case)
+            return cycle_text(sentence, case)
         if name in _TEXTS:
             return _TEXTS[name](case)
         if name.endswith("-cycle-exists"):

@@ -1,8 +1,8 @@
 """Histories of transactions from files, without an object for every operation.
 
-Parquet gives its columns; of JSON lines only the frame of each line is decoded, the value
-stays text. What is not read so (EDN, JSON arrays, lines of another shape) goes through
-:func:`histories.convert.load`, which also says what is wrong with it.
+Parquet and Arrow give their columns; of JSON lines only the frame of each line is decoded,
+the value stays text. What is not read so (EDN, JSON arrays, lines of another shape) goes through
+:func:`histories.events.read_events`, which also says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.elle.reading import as_numbers
-from histories.convert import guess_format, load
-from histories.operation import Op
+from histories.events import guess_format, read_events, to_op
+from histories.operation import Op, OpType
 from histories.reading import HISTORY_SCHEMA, HistoryError
 
 _COLUMNS = ("index", "process", "type", "f", "value", "time")
@@ -28,7 +28,7 @@ _BATCH = 1 << 16
 
 class _Line(msgspec.Struct, gc=False):
     process: int | str
-    type: str
+    type: OpType
     f: str | None = None
     value: msgspec.Raw = msgspec.Raw(b"null")
     index: int = -1
@@ -38,24 +38,27 @@ class _Line(msgspec.Struct, gc=False):
 def read_history_file(path: Path, kind: str | None = None) -> Sequence[Op] | pa.Table:
     """Return the client operations of ``path``, for :func:`~checkers.elle.check_transactions`.
 
-    ``kind`` is one of :data:`histories.convert.FORMATS`, by default what the name says.
+    ``kind`` is one of :data:`histories.events.FORMATS`, by default what the name says.
     Raises :class:`histories.reading.HistoryError`.
     """
     kind = kind or guess_format(path)
-    if kind == "parquet":
-        return _from_parquet(path)
+    if kind in ("parquet", "arrow"):
+        return _from_columns(path, kind)
     if kind == "jsonl":
         table = _from_json_lines(path)
         if table is not None:
             return table
-    return load(path, kind)
+    return [to_op(event) for event in read_events(path, kind)]
 
 
-def _from_parquet(path: Path) -> pa.Table:
+def _from_columns(path: Path, kind: str) -> pa.Table:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise HistoryError(f"{path}: no *.parquet file in this folder")
     try:
+        if kind == "arrow":
+            with pa.memory_map(str(path)) as source:
+                return pa.ipc.open_file(source).read_all().select(list(_COLUMNS))
         tables = [
             pq.ParquetFile(file, read_dictionary=["type", "f"]).read(list(_COLUMNS))
             for file in files
@@ -85,7 +88,7 @@ def _from_json_lines(path: Path) -> pa.Table | None:
         return None
     batches.append(_batch(rows))
     table = pa.Table.from_batches(batches, schema=_SCHEMA)
-    # Numbers the file does not give are the positions, as load() has it.
+    # Where a file numbers nothing, operations are known by their positions.
     index = as_numbers(table.column("index"))
     return None if bool((index < 0).any() or (np.diff(index) <= 0).any()) else table
 

@@ -174,17 +174,6 @@ class RegisterGraph:
                 return step if kind == WR else {**step, "value'": own.name(after)}
         return None
 
-    def sentence(self, step: dict[str, Any], a: str, b: str) -> str:
-        """Say a step of :meth:`explain` in words."""
-        key, value, after = step["key"], step["value"], step.get("value'")
-        if step["type"] == "wr":
-            return f"{a} wrote {value!r} to key {key!r}, which {b} read"
-        did = "set" if step["type"] == "ww" else "read"
-        return (
-            f"{a} {did} key {key!r} = {value!r}, and {b} set it to {after!r}, which comes later "
-            "in the order of versions"
-        )
-
 
 def _index(values: Ints, size: int) -> tuple[Ints, Ints]:
     """Return positions sorted by value, and where each value's begin."""

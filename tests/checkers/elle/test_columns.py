@@ -131,10 +131,13 @@ def test_every_kind_of_file_says_the_same(tmp_path: Path) -> None:
     folder.mkdir()
     pq.write_table(table, folder / "part-00000.parquet")
     (tmp_path / "history.json").write_text(json.dumps(rows))
+    with pa.ipc.new_file(tmp_path / "history.arrow", table.schema) as sink:
+        sink.write_table(table)
     told = [
         check_transactions(read_history_file(tmp_path / name), "list-append").stats["elle"]
-        for name in ("history.jsonl", "history.parquet", "shards.parquet", "history.json")
-    ]
+        for name in ("history.jsonl", "history.parquet", "shards.parquet", "history.json",
+                     "history.arrow")
+    ]  # fmt: skip
     assert told[0]["anomaly-types"] == ["incompatible-order"]
     assert all(other == told[0] for other in told)
 

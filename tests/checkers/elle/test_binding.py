@@ -1,0 +1,177 @@
+"""Elle itself, called as a program: a program that keeps its contract stands in for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import textwrap
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.elle.binding import (
+    ElleError,
+    ElleMissingError,
+    Limits,
+    check_with_elle,
+    find_elle,
+    parse_result,
+)
+from checkers.elle.check import Options, analyze
+from histories.operation import Op
+
+Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
+Program = Callable[[str], str]
+BROKEN = [(0, "ax1", "fail"), (1, "rx[1]")]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """Write a program of the given Python text and return its path."""
+
+    def write(text: str) -> str:
+        path = tmp_path / "elle-cli"
+        path.write_text("#!/usr/bin/env python3\nimport json, sys, time\n" + textwrap.dedent(text))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return str(path)
+
+    return write
+
+
+def test_its_result_becomes_a_verdict_with_explanations(build: Build, program: Program) -> None:
+    result = analyze(build(BROKEN), "list-append", Options()).result
+    elle = program(f"print('INFO [main] elle', file=sys.stderr)\nprint({json.dumps(result)!r})")
+    found = check_with_elle(build(BROKEN), "list-append", Options(), command=elle)
+    assert found.valid is False
+    assert [anomaly.type for anomaly in found.anomalies] == ["G1a"]
+    assert found.anomalies[0].operations == [3, 1]
+    assert found.stats["elle"]["not"] == ["read-committed"]
+
+
+def test_it_is_told_what_is_asked(build: Build, program: Program) -> None:
+    elle = program(
+        """
+        history = json.load(open(sys.argv[-1]))
+        print(json.dumps({"valid?": "unknown", "anomaly-types": [], "said": sys.argv[1:-1],
+                          "ops": history, "anomalies": {}}))
+        """
+    )
+    asked = Options(consistency_models=["serializable", "PL-SI"], anomalies=["G1a", "G0"])
+    found = check_with_elle(build(BROKEN), "list-append", asked, command=elle)
+    assert found.valid == "unknown"
+    said = found.stats["elle"]
+    assert said["said"] == [
+        "-m", "list-append", "-v", "-f", "json", "-c", "serializable,PL-SI", "-a", "G1a,G0",
+        "-s", "10000",
+    ]  # fmt: skip
+    assert said["ops"][3]["value"] == [["r", "x", [1]]]
+    assert said["ops"][3]["type"] == "ok"
+
+
+def test_an_unknown_with_exit_code_0_stays_unknown(build: Build, program: Program) -> None:
+    text = "{:valid? :unknown, :anomaly-types (:empty-transaction-graph), :anomalies {}}"
+    found = check_with_elle(
+        build(BROKEN), "list-append", Options(), command=program(f"print({text!r})")
+    )
+    assert found.valid == "unknown"
+    assert found.error == "unknown: empty-transaction-graph"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"valid?": false, "anomaly-types": ["G1a", "G0"], "not": ["read-uncommitted"]}',
+        "12:01 INFO [main] jepsen - hi\n{:valid? false\n :anomaly-types (:G1a :G0)"
+        "\n :not #{:read-uncommitted}}\n",
+    ],
+)
+def test_json_and_edn_say_the_same(text: str) -> None:
+    assert parse_result(text) == {
+        "valid?": False,
+        "anomaly-types": ["G0", "G1a"],
+        "not": ["read-uncommitted"],
+    }
+
+
+@pytest.mark.parametrize("text", ["", "history.json \t true", "{", '{"valid?": 3}', "{:a 1}"])
+def test_what_is_no_result_is_an_error(text: str) -> None:
+    with pytest.raises(ElleError):
+        parse_result(text)
+
+
+def test_a_stack_trace_becomes_one_line(build: Build, program: Program) -> None:
+    elle = program("print('java.lang.AssertionError: no\\n  at x', file=sys.stderr); sys.exit(255)")
+    with pytest.raises(ElleError, match=r"exit code 255: java\.lang\.AssertionError: no$"):
+        check_with_elle(build(BROKEN), "list-append", Options(), command=elle)
+
+
+def test_one_that_takes_too_long_is_ended_with_its_children(
+    build: Build, program: Program, tmp_path: Path
+) -> None:
+    elle = program(
+        f"""
+        import subprocess
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+        time.sleep(600)
+        """
+    )
+    found = check_with_elle(
+        build(BROKEN), "list-append", Options(), command=elle, limits=Limits(seconds=3)
+    )
+    assert found.valid == "unknown"
+    assert found.error == "Elle did not answer within 3 s"
+    child = int((tmp_path / "child").read_text())
+    end = time.monotonic() + 30
+    while _alive(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not _alive(child)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_one_that_holds_too_much_memory_is_ended(build: Build, program: Program) -> None:
+    elle = program("held = bytearray(b'x' * (300 << 20)); time.sleep(600)")
+    found = check_with_elle(
+        build(BROKEN), "list-append", Options(), command=elle,
+        limits=Limits(seconds=120, megabytes=100),
+    )  # fmt: skip
+    assert found.valid == "unknown"
+    assert found.error is not None
+    assert "MB of memory, more than 100 MB" in found.error
+
+
+def test_it_is_found_by_word_by_environment_and_on_the_path(
+    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elle = program("pass")
+    monkeypatch.delenv("KRAFTWRECK_ELLE", raising=False)
+    assert find_elle(f"{elle} --flag") == [elle, "--flag"]
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert find_elle() == [elle]
+    monkeypatch.setenv("KRAFTWRECK_ELLE", f"{elle} again")
+    assert find_elle() == [elle, "again"]
+
+
+def test_a_missing_one_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KRAFTWRECK_ELLE", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ElleMissingError, match="there is no elle-cli: install Java and elle-cli"):
+        find_elle()
+    with pytest.raises(ElleMissingError, match=r"there is no /nowhere/elle\.jar"):
+        find_elle("/nowhere/elle.jar")
+
+
+def test_what_it_cannot_be_told_is_refused(build: Build) -> None:
+    with pytest.raises(ElleError, match="use --engine native"):
+        check_with_elle(build([]), "rw-register", Options(wfr_keys=True))
