@@ -30,9 +30,10 @@ from checkers.jepsen import (
 )
 from checkers.jepsen.judgement import Judgement
 from checkers.jepsen.kafka import checker as kafka
-from checkers.linearizable import TIME_LIMIT_S, check_calls
+from checkers.linearizable import TIME_LIMIT_S, check_keys, merge
 from checkers.models import MODELS, Model, Register
-from histories.events import Event, to_op
+from histories.events import Event
+from histories.source import HistoryFile, Source
 from histories.verdict import Anomaly, CheckerResult, merge_valid
 
 Options = Mapping[str, Any]
@@ -44,13 +45,19 @@ class Settings(msgspec.Struct, kw_only=True):
     options: dict[str, Any] = {}
     time_limit_s: float = TIME_LIMIT_S
     independent: bool = False
+    engine: str = "native"
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What came of a history: the merged verdict, and ``result`` under Jepsen's names."""
+    """What came of a history: the verdict, and ``details`` under Jepsen's and Elle's names.
+
+    ``witness`` returns, for a valid history of a model of states, a legal order: the
+    indices of invocations, those of one key in their order.
+    """
 
     result: CheckerResult
     details: dict[str, Any] = {}
+    witness: Callable[[], list[int]] | None = None
 
 
 class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,17 +65,17 @@ class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     about: str
-    judge: Callable[[Iterable[Event], Settings], Report]
+    judge: Callable[[Source, Settings], Report]
     aliases: tuple[str, ...] = ()
     options: Mapping[str, str] = {}
 
 
 def _jepsen(check: Callable[[Iterable[Event], Options], Judgement]) -> Any:
-    def judge(events: Iterable[Event], settings: Settings) -> Report:
+    def judge(source: Source, settings: Settings) -> Report:
         if not settings.independent:
-            return _report(check(events, settings.options))
+            return _report(check(source.events(), settings.options))
         groups: dict[str, list[Event]] = {}
-        for event in events:
+        for event in source.events():
             key = msgspec.json.encode(event.key, order="deterministic").decode()
             groups.setdefault(key, []).append(event)
         return _merged({k: check(group, settings.options) for k, group in groups.items()})
@@ -105,17 +112,72 @@ def _merged(found: dict[str, Judgement]) -> Report:
     )
 
 
-def _linearizable(make: Callable[[Options], Model]) -> Any:
-    def judge(events: Iterable[Event], settings: Settings) -> Report:
+def _searched(make: Callable[[Options], Model]) -> Any:
+    """Judge by a search for an order."""
+
+    def judge(source: Source, settings: Settings) -> Report:
         model = make(settings.options)
-        calls = pair(map(to_op, events))
-        found = check_calls(model, calls, settings.time_limit_s)
-        return Report(result=found, details={"valid?": found.valid, **found.stats})
+        verdicts = check_keys(model, pair(source.ops()), settings.time_limit_s)
+        found = merge(model, verdicts)
+
+        def witness() -> list[int]:
+            return [start for verdict in verdicts for start in verdict.outcome.order]
+
+        return _ordered(found, witness)
+
+    return judge
+
+
+def _ordered(found: CheckerResult, witness: Callable[[], list[int]]) -> Report:
+    details = {"valid?": found.valid, **found.stats}
+    return Report(result=found, details=details, witness=witness if found.valid is True else None)
+
+
+def _register(name: str, cas: bool) -> Any:
+    """Judge a register: by sorting where values are distinct, else by a search."""
+
+    def judge(source: Source, settings: Settings) -> Report:
+        from checkers.zones.registers import decide
+
+        initial = settings.options.get("initial")
+        model = Register(name, cas=cas, initial=initial)
+        decision = decide(
+            source.table(),
+            model,
+            initial=initial,
+            cas=cas,
+            time_limit_s=settings.time_limit_s,
+        )
+        found = merge(model, decision.verdicts, keys=decision.keys, operations=decision.operations)
+        found.stats["keys_decided_by_sorting"] = decision.sorted_keys
+        return _ordered(found, decision.order)
+
+    return judge
+
+
+def _transactions(name: str) -> Any:
+    def judge(source: Source, settings: Settings) -> Report:
+        from checkers.elle import check_transactions
+        from checkers.elle.files import read_history_file
+
+        options = {key.replace("-", "_"): value for key, value in settings.options.items()}
+        history = (
+            read_history_file(source.path, source.kind)
+            if isinstance(source, HistoryFile)
+            else list(source.ops())
+        )
+        found = check_transactions(history, name, **options)
+        return Report(result=found, details=dict(found.stats["elle"]))
 
     return judge
 
 
 _INITIAL = {"initial": "the value before any write [default: null]"}
+_ELLE = {
+    "consistency-models": 'a list [default: ["strict-serializable"]]',
+    "anomalies": "a list of anomalies that must not be either",
+    "cycle-search-seconds": "how long to search each component for cycles",
+}
 _ENTRIES = [
     HistoryModel(
         name="set",
@@ -214,24 +276,41 @@ _ENTRIES = [
     HistoryModel(
         name="register",
         about="a linearizable register of reads and writes",
-        judge=_linearizable(lambda options: Register("register", cas=False, **options)),
+        judge=_register("register", cas=False),
         options=_INITIAL,
     ),
     HistoryModel(
         name="cas-register",
         about="a linearizable register of reads, writes and compare-and-set",
-        judge=_linearizable(lambda options: Register("cas-register", **options)),
+        judge=_register("cas-register", cas=True),
         options=_INITIAL,
+    ),
+    HistoryModel(
+        name="list-append",
+        about="transactions that append to lists and read them, by Elle's rules",
+        judge=_transactions("list-append"),
+        options=_ELLE,
+    ),
+    HistoryModel(
+        name="rw-register",
+        about="transactions that write registers and read them, by Elle's rules",
+        judge=_transactions("rw-register"),
+        options=_ELLE
+        | {
+            "sequential-keys": "true: each key is sequentially consistent",
+            "linearizable-keys": "true: each key is linearizable",
+            "wfr-keys": "true: a transaction's write of a key follows its read of it",
+        },
     ),
     HistoryModel(
         name="topic-register",
         about="a linearizable register that is written only while it is there",
-        judge=_linearizable(lambda options: MODELS["topic-register"]),
+        judge=_searched(lambda options: MODELS["topic-register"]),
     ),
     HistoryModel(
         name="set-presence",
         about="one element of a set: created only while absent, deleted only while present",
-        judge=_linearizable(lambda options: MODELS["set-presence"]),
+        judge=_searched(lambda options: MODELS["set-presence"]),
     ),
 ]
 CATALOGUE: dict[str, HistoryModel] = {entry.name: entry for entry in _ENTRIES}

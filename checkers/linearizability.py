@@ -40,7 +40,10 @@ class Outcome(msgspec.Struct, kw_only=True):
     not, the longest legal order found before the ``stuck`` call could not be placed (empty
     when that call saw a value nobody wrote). ``window`` are the calls open at that moment,
     ``states`` the values that were possible there. ``steps`` counts configurations,
-    ``reason`` says why the result is unknown.
+    ``reason`` says why the result is unknown. ``why`` says in plain words why there is no
+    order, where the search is not what found it; ``placed`` is then the length of the
+    longest legal order, of which ``order`` is the end, and ``window`` are the few calls that
+    no order can hold.
     """
 
     valid: Validity
@@ -50,6 +53,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     states: list[Any] = []
     steps: int = 0
     reason: str | None = None
+    why: str | None = None
+    placed: int | None = None
 
 
 class _StoppedError(Exception):

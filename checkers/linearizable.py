@@ -83,8 +83,18 @@ def check_keys(
     return verdicts
 
 
-def merge(model: Model, verdicts: list[KeyVerdict]) -> CheckerResult:
-    """Merge the verdicts of all keys into one result."""
+def merge(
+    model: Model,
+    verdicts: list[KeyVerdict],
+    *,
+    keys: int | None = None,
+    operations: int | None = None,
+) -> CheckerResult:
+    """Merge the verdicts of all keys into one result.
+
+    ``keys`` and ``operations`` are how many there were, where ``verdicts`` leaves out keys
+    that are plainly valid.
+    """
     anomalies = [
         Anomaly(
             type="nonlinearizable",
@@ -96,26 +106,54 @@ def merge(model: Model, verdicts: list[KeyVerdict]) -> CheckerResult:
     ]
     undecided = [v for v in verdicts if v.outcome.valid == "unknown"]
     error = None
-    if not verdicts:
+    keys = len(verdicts) if keys is None else keys
+    if not keys:
         error = "the history has no operation that could be checked"
     elif undecided:
         first = undecided[0]
         error = (
-            f"{len(undecided)} of {len(verdicts)} keys undecided; key {first.key}: "
+            f"{len(undecided)} of {keys} keys undecided; key {first.key}: "
             f"{first.outcome.reason}, a legal order of {len(first.outcome.order)} calls was found"
         )
     stats: dict[str, Any] = {
         "model": model.name,
-        "keys": len(verdicts),
-        "operations": sum(v.count for v in verdicts),
+        "keys": keys,
+        "operations": sum(v.count for v in verdicts) if operations is None else operations,
         "configurations": sum(v.outcome.steps for v in verdicts),
         "invalid_keys": [v.key for v in verdicts if v.outcome.valid is False],
         "longest_legal_prefix": {
             v.key: v.outcome.order for v in verdicts if v.outcome.valid is not True
         },
+        "windows": {
+            v.key: window for v in verdicts if (window := window_of(v.outcome)) is not None
+        },
     }
     valid = merge_valid([*(v.outcome.valid for v in verdicts), "unknown" if error else True])
     return CheckerResult(valid=valid, anomalies=anomalies, stats=stats, error=error)
+
+
+def window_of(outcome: Outcome) -> dict[str, Any] | None:
+    """Return the calls that cannot be ordered, to be drawn; None when that is unknown."""
+    if outcome.valid is not False or outcome.stuck is None:
+        return None
+    placed = len(outcome.order) if outcome.placed is None else outcome.placed
+    calls = sorted(_proof(outcome), key=lambda call: call.start)
+    return {
+        "placed": placed,
+        "stuck": outcome.stuck.start,
+        "states": [thaw(state) for state in outcome.states],
+        "operations": [
+            {
+                "index": call.start,
+                "completion": call.completion if call.completion >= 0 else None,
+                "process": call.process,
+                "type": call.type,
+                "f": call.f,
+                "value": call.value if call.f == "read" else call.argument,
+            }
+            for call in {call.start: call for call in calls}.values()
+        ],
+    }
 
 
 def _proof(outcome: Outcome) -> list[Call]:
@@ -126,8 +164,11 @@ def _proof(outcome: Outcome) -> list[Call]:
 def explain(key: str, outcome: Outcome) -> str:
     """Say in plain words why no order explains the history of ``key``."""
     stuck = outcome.stuck
-    assert stuck is not None
     where = "" if key == "null" else f"Key {key}: "
+    if outcome.why is not None:
+        return f"{where}{outcome.why}"
+    if stuck is None:
+        return f"{where}no order explains its history."
     what = f"{describe(stuck)} cannot be explained"
     if not outcome.states:
         return f"{where}{what}: nobody ever wrote what it needs."

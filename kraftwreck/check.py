@@ -11,10 +11,13 @@ import msgspec
 
 from checkers.calls import HistoryShapeError
 from checkers.catalogue import CATALOGUE, HistoryModel, Settings, find, options_of
+from checkers.elle.models import UnknownModelError
+from checkers.elle.transactions import TransactionError
 from checkers.linearizable import TIME_LIMIT_S
 from checkers.models import ModelError
-from histories.events import FORMATS, read_events
+from histories.events import FORMATS
 from histories.reading import HistoryError
+from histories.source import HistoryFile
 from histories.verdict import Validity, merge_valid
 
 BAD_ARGUMENTS = 254
@@ -35,6 +38,27 @@ WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unkno
     metavar="NAME=JSON",
     help="An option of the model; may be given several times.",
 )
+@click.option(
+    "--consistency-model",
+    "-c",
+    "consistency",
+    multiple=True,
+    metavar="NAME",
+    help="For transactions; may be given several times. [default: strict-serializable]",
+)
+@click.option(
+    "--anomaly",
+    "-a",
+    "forbidden",
+    multiple=True,
+    metavar="NAME",
+    help="For transactions: an anomaly that must not be either.",
+)
+@click.option(
+    "--witness",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the order that proves a valid history here: one JSON line per history.",
+)
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="[default: by file name]")
 @click.option("--engine", type=click.Choice(["native"]), default="native", show_default=True)
 @click.option("--independent", is_flag=True, help="Values are [key, value], as Jepsen's.")
@@ -47,6 +71,9 @@ def cli(
     histories: tuple[Path, ...],
     model: str | None,
     options: tuple[str, ...],
+    consistency: tuple[str, ...],
+    forbidden: tuple[str, ...],
+    witness: Path | None,
     kind: str | None,
     engine: str,
     independent: bool,
@@ -59,19 +86,30 @@ def cli(
     results.json is written again.
     """
     entry = None if model is None else _entry(model)
+    lists = {"consistency-models": list(consistency), "anomalies": list(forbidden)}
     settings = Settings(
-        options=_options(entry, options), time_limit_s=time_limit, independent=independent
+        options=_options(entry, options, {k: v for k, v in lists.items() if v}),
+        time_limit_s=time_limit,
+        independent=independent,
+        engine=engine,
     )
+    proofs: list[dict[str, Any]] | None = None if witness is None else []
     verdicts: list[Validity] = []
     for path in histories:
         try:
             report = (
                 _run_folder(path)
                 if (path / "test.json").is_file()
-                else _history(path, entry, kind, settings)
+                else _history(path, entry, kind, settings, proofs)
             )
-        except (HistoryError, HistoryShapeError, ModelError) as error:
-            text = str(error)
+        except (
+            HistoryError,
+            HistoryShapeError,
+            ModelError,
+            TransactionError,
+            UnknownModelError,
+        ) as error:
+            text = " ".join(str(error).split())
             where = "" if text.startswith(str(path)) else f"{path}: "
             click.echo(f"kraftwreck check: {where}{text}", err=True)
             sys.exit(BAD_ARGUMENTS)
@@ -80,6 +118,8 @@ def cli(
             click.echo(msgspec.json.encode(report))
         else:
             _show(report)
+    if witness is not None and proofs is not None:
+        witness.write_bytes(b"".join(msgspec.json.encode(proof) + b"\n" for proof in proofs))
     sys.exit(EXIT_CODES[merge_valid(verdicts)])
 
 
@@ -90,13 +130,15 @@ def _entry(model: str) -> HistoryModel:
         raise click.UsageError(str(error.args[0])) from None
 
 
-def _options(entry: HistoryModel | None, given: tuple[str, ...]) -> dict[str, Any]:
+def _options(
+    entry: HistoryModel | None, given: tuple[str, ...], lists: dict[str, Any]
+) -> dict[str, Any]:
     """Read the NAME=JSON pairs; what is no JSON is a word."""
-    if not given:
+    if not given and not lists:
         return {}
     if entry is None:
-        raise click.UsageError("--option needs --model")
-    values: dict[str, Any] = {}
+        raise click.UsageError("options of a model need --model")
+    values: dict[str, Any] = dict(lists)
     for text in given:
         name, sign, value = text.partition("=")
         if not sign:
@@ -112,15 +154,21 @@ def _options(entry: HistoryModel | None, given: tuple[str, ...]) -> dict[str, An
 
 
 def _history(
-    path: Path, entry: HistoryModel | None, kind: str | None, settings: Settings
+    path: Path,
+    entry: HistoryModel | None,
+    kind: str | None,
+    settings: Settings,
+    proofs: list[dict[str, Any]] | None,
 ) -> dict[str, Any]:
     if entry is None:
         if path.is_dir() and path.suffix != ".parquet":
             raise HistoryError(f"{path}: is no run folder, it has no test.json")
         raise click.UsageError(f"{path} is a history: say what it must obey with --model")
-    events = read_events(path, kind, independent=settings.independent)
-    report = entry.judge(events, settings)
+    source = HistoryFile(path, kind, independent=settings.independent)
+    report = entry.judge(source, settings)
     found = report.result
+    if proofs is not None and report.witness is not None:
+        proofs.append({"file": str(path), "model": entry.name, "order": report.witness()})
     return {
         "file": str(path),
         "valid": found.valid,

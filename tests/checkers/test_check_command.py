@@ -80,7 +80,11 @@ def test_independent_keys(tmp_path: Path) -> None:
         (["{good}", "--model", "nonsense"], "model 'nonsense' is not there; models: bank, "),
         (["{good}", "--model", "set", "--option", "x=1"], "model set takes no option 'x'"),
         (["{good}", "--model", "set-full", "--option", "linearizable"], "is not NAME=JSON"),
-        (["{good}", "--option", "x=1"], "--option needs --model"),
+        (["{good}", "--option", "x=1"], "options of a model need --model"),
+        (
+            ["{good}", "--model", "set", "-c", "serializable"],
+            "takes no option 'consistency-models'",
+        ),
         (["{good}", "--model", "set-presence"], "model set-presence has no operation 'write'"),
         (["{tmp}/none.jsonl", "--model", "register"], "none.jsonl: No such file or directory"),
         (["{tmp}", "--model", "register"], "unknown kind of file; say --format"),
@@ -118,6 +122,39 @@ def test_jepsens_models_tell_their_result_map(
     assert status(["check", str(path), *options]) == 1
     error = capsys.readouterr().err
     assert "lost: Element 1 was there and is in no read that began later." in error
+
+
+def test_a_valid_history_tells_the_order_that_proves_it(good: Path, tmp_path: Path) -> None:
+    proof = tmp_path / "proof.jsonl"
+    arguments = ["check", str(good), "--model", "register", "--witness", str(proof)]
+    assert status(arguments) == 0
+    assert json.loads(proof.read_bytes()) == {
+        "file": str(good),
+        "model": "register",
+        "order": [0, 2],
+    }
+
+
+def test_transactions_are_checked_at_the_level_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "txns.jsonl"
+    txns = [
+        [["append", "x", 1], ["append", "y", 1]],
+        [["append", "x", 2], ["r", "y", []]],
+        [["r", "x", [1, 2]], ["r", "y", [1]]],
+    ]
+    rows = [
+        {"process": process, "type": kind, "f": "txn", "value": txn}
+        for process, txn in enumerate(txns)
+        for kind in ("invoke", "ok")
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert status(["check", str(path), "--model", "list-append", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["result"]["not"]
+    weak = ["--model", "list-append", "-c", "read-committed"]
+    assert status(["check", str(path), *weak]) == 0
 
 
 def test_a_malformed_value_is_refused_by_line_and_field(

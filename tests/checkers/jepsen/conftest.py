@@ -9,6 +9,7 @@ import pytest
 
 from checkers.catalogue import Report, Settings, find, options_of
 from histories.events import Event
+from histories.source import Events
 
 Row = tuple[Any, str, str, Any]
 Judge = Callable[..., Report]
@@ -37,7 +38,7 @@ def judge() -> Judge:
         entry = find(model)
         given = {name.replace("_", "-"): value for name, value in options.items()}
         return entry.judge(
-            events, Settings(options=options_of(entry, given), independent=independent)
+            Events(events), Settings(options=options_of(entry, given), independent=independent)
         )
 
     return judged

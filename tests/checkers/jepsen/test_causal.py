@@ -8,6 +8,7 @@ import pytest
 
 from checkers.catalogue import Settings, find
 from histories.events import Event
+from histories.source import Events
 
 GOOD: list[tuple[str, Any, Any, Any]] = [
     ("read-init", 0, 1, "init"),
@@ -31,7 +32,7 @@ def judged(steps: list[tuple[str, Any, Any, Any]]) -> Any:
         )
         for number, (f, value, position, link) in enumerate(steps)
     ]
-    return find("causal").judge(events, Settings()).details
+    return find("causal").judge(Events(events), Settings()).details
 
 
 def test_a_causal_order() -> None:
@@ -57,7 +58,7 @@ def test_exceptions_are_counted_by_class() -> None:
         return Event(index=index, process=0, type="info", f="x", time=0, fields=fields)
 
     events = [failed(1, "A"), failed(2, "B"), failed(3, "B")]
-    details = find("UnhandledExceptions").judge(events, Settings()).details
+    details = find("UnhandledExceptions").judge(Events(events), Settings()).details
     assert details == {
         "valid?": True,
         "exceptions": [

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from checkers.catalogue import Report, Settings, find, options_of
-from histories.events import read_events
+from histories.source import HistoryFile
 
 _COMPARED = frozenset({"op", "op-index"})
 _FOLDERS = ("jepsen_checker_unit", "jepsen_kafka_unit", "knossos_unit")
@@ -90,4 +90,4 @@ def _judged(path: Path, case: dict[str, Any]) -> Report:
         text = case["initial"].removeprefix("{:value ").removesuffix("}")
         given["initial"] = None if text == "nil" else int(text)
     settings = Settings(options=options_of(entry, given))
-    return entry.judge(read_events(path), settings)
+    return entry.judge(HistoryFile(path), settings)

@@ -1,0 +1,200 @@
+"""Linearizability of registers, from columns: near-linear where values are distinct.
+
+Keys some value of which is written twice are left to the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from checkers.calls import Call
+from checkers.linearizability import Outcome
+from checkers.linearizability import check as search
+from checkers.linearizable import KeyVerdict, describe
+from checkers.models import Model, thaw
+from checkers.zones.decide import gather, judge, needed, order_of, repeated
+from checkers.zones.operations import (
+    Operations,
+    Pairs,
+    call_at,
+    pair_rows,
+    read_operations,
+)
+from checkers.zones.window import Contradiction, explain, of_key
+from histories.reading import HISTORY_SCHEMA
+
+_EXPLAINED = 8
+"""Keys for which a contradiction is worked out; the others are only named."""
+_FEW = 64
+"""Up to so many calls are made one by one."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Verdicts of all keys that are not plainly valid, and how many there were.
+
+    ``order`` is a legal order of the operations of all valid keys decided by sorting, as
+    indices of their invocations, made when asked for.
+    """
+
+    verdicts: list[KeyVerdict]
+    keys: int
+    operations: int
+    sorted_keys: int
+    order: Callable[[], list[int]]
+
+
+def decide(
+    table: pa.Table,
+    model: Model,
+    *,
+    initial: Any = None,
+    cas: bool = True,
+    time_limit_s: float = 120.0,
+    stop: Callable[[], bool] | None = None,
+) -> Decision:
+    """Decide a table of :data:`~histories.reading.HISTORY_SCHEMA`, ordered by index.
+
+    Raises :class:`~checkers.calls.HistoryShapeError` and
+    :class:`~checkers.models.ModelError`.
+    """
+    deadline = monotonic() + time_limit_s
+    pairs = pair_rows(table)
+    every = read_operations(table, pairs, initial=initial, cas=cas)
+    keys = _used(every)
+    operations = needed(every)
+    searched = repeated(operations)
+    if len(searched):
+        operations = operations.where(~np.isin(operations.key, searched))
+    clusters = gather(operations)
+    _, faults = judge(operations, clusters)
+    wrong = np.unique(clusters.key[np.array([fault.a for fault in faults], np.int64)])
+    verdicts = []
+    calls = _Calls(table, pairs)
+    for number, key in enumerate(wrong):
+        outcome = Outcome(valid=False, order=[])
+        if number < _EXPLAINED:
+            outcome = _explained(calls, of_key(operations, int(key)))
+        count = int((every.key == key).sum())
+        verdicts.append(KeyVerdict(key=every.keys[int(key)], count=count, outcome=outcome))
+    for key in searched:
+        mine = every.where(every.key == key)
+        left = max(deadline - monotonic(), 0.1)
+        outcome = search(model, calls.of(mine.start), time_limit_s=left, stop=stop)
+        verdicts.append(KeyVerdict(key=every.keys[int(key)], count=len(mine), outcome=outcome))
+
+    def order() -> list[int]:
+        valid = ~np.isin(operations.key, wrong)
+        good = operations.where(valid)
+        grouped = gather(good)
+        placed = order_of(good, grouped, judge(good, grouped)[0])
+        found: list[int] = calls.index[good.start[placed]].tolist()
+        return found
+
+    return Decision(verdicts, keys, len(pairs.begun), keys - len(searched), order)
+
+
+def _used(operations: Operations) -> int:
+    if len(operations.keys) == 1:
+        return 1 if len(operations) else 0
+    return len(np.unique(operations.key))
+
+
+class _Calls:
+    """Makes objects of the few operations that are talked about."""
+
+    def __init__(self, table: pa.Table, pairs: Pairs) -> None:
+        self._table = table.select(HISTORY_SCHEMA.names)
+        self._pairs = pairs
+        self.index = table.column("index").to_numpy()
+
+    def of(self, starts: Any) -> list[Call]:
+        """Return the calls that began at these positions."""
+        at = np.searchsorted(self._pairs.begun, starts)
+        done = self._pairs.done[at]
+        if len(at) <= _FEW:
+            return [
+                call_at(self._table, int(begun), int(end), int(how) in (1, 2))
+                for begun, end, how in zip(starts, done, self._pairs.outcome[at], strict=True)
+            ]
+        rows = np.concatenate([starts, done[done >= 0]])
+        rows.sort()
+        from checkers.calls import pair
+        from histories.operation import Op
+        from histories.reading import from_table
+
+        return pair(from_table(self._table.take(pa.array(rows)), Op))
+
+
+def _explained(calls: _Calls, operations: Operations) -> Outcome:
+    found = explain(operations)
+    core = sorted(set(found.core))
+    window = calls.of(operations.start[core])
+    named = dict(zip(core, window, strict=True))
+    (stuck,) = calls.of(operations.start[[found.stuck]])
+    return Outcome(
+        valid=False,
+        order=calls.index[operations.start[found.legal]].tolist(),
+        placed=found.placed,
+        stuck=stuck,
+        window=window,
+        why=_words(found, named),
+    )
+
+
+def _words(found: Contradiction, named: dict[int, Call]) -> str:
+    """Say why no order holds the core."""
+    names = [describe(call) for call in named.values()]
+    match found.kind:
+        case "phantom":
+            return f"{names[0]} cannot be explained: nobody ever wrote what it needs."
+        case "early":
+            read, write = found.pairs[0]
+            return f"{describe(named[read])} ended before {describe(named[write])} began."
+        case "twice":
+            return f"{names[0]} and {names[1]} both replaced the same value, written only once."
+        case "circle":
+            return f"Each of {'; '.join(names)} needs what another of them wrote."
+        case "order":
+            first, second = found.pairs[0]
+            rest = [describe(call) for place, call in named.items() if place not in (first, second)]
+            through = f" (through {'; '.join(rest)})" if rest else ""
+            return (
+                f"{describe(named[first])} ended before {describe(named[second])} began, "
+                f"but comes behind it in the chain of compare-and-sets{through}."
+            )
+    (a, b), (c, d) = found.pairs
+    one, other = _value(named[a], named[d]), _value(named[c], named[b])
+    return (
+        f"The register cannot hold {one} and {other} one after the other: "
+        f"{_precedence(named[a], named[b])}, so {one} comes first; "
+        f"{_precedence(named[c], named[d])}, so {other} comes first."
+    )
+
+
+def _precedence(first: Call, second: Call) -> str:
+    if first is second:
+        return f"{describe(first)} began after the initial value was there"
+    return f"{describe(first)} ended before {describe(second)} began"
+
+
+def _value(*calls: Call) -> str:
+    for call in calls:
+        if call.f == "read":
+            return str(thaw_text(call.value))
+        if call.f == "write":
+            return str(thaw_text(call.argument))
+    return str(thaw_text(calls[0].argument[1]))
+
+
+def thaw_text(value: Any) -> str:
+    """Return a value as JSON text."""
+    import msgspec
+
+    return msgspec.json.encode(thaw(value) if isinstance(value, tuple) else value).decode()

@@ -1,0 +1,59 @@
+"""A history that is read in the form whoever judges it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from histories.columns import read_table, table_of
+from histories.events import Event, guess_format, read_events, to_op
+from histories.operation import Op
+from histories.reading import HistoryError
+
+
+class Source:
+    """The client events of a history, as events, operations or columns."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events in order. Raises :class:`HistoryError`."""
+        raise NotImplementedError
+
+    def ops(self) -> Iterator[Op]:
+        """Yield the events as operations of ours. Raises :class:`HistoryError`."""
+        return map(to_op, self.events())
+
+    def table(self) -> pa.Table:
+        """Return the events as columns. Raises :class:`HistoryError`."""
+        raise NotImplementedError
+
+
+class HistoryFile(Source):
+    """A file or a folder of Parquet files; nothing is read before it is asked for."""
+
+    def __init__(self, path: Path, kind: str | None = None, *, independent: bool = False) -> None:
+        self.path = path
+        self.kind = kind or guess_format(path)
+        self.independent = independent
+        if not path.exists():
+            raise HistoryError(f"{path}: No such file or directory")
+
+    def events(self) -> Iterator[Event]:
+        return read_events(self.path, self.kind, independent=self.independent)
+
+    def table(self) -> pa.Table:
+        return read_table(self.path, self.kind, independent=self.independent)
+
+
+class Events(Source):
+    """Events that are already here."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events: Sequence[Event] = list(events)
+
+    def events(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def table(self) -> pa.Table:
+        return table_of(self._events)
