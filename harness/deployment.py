@@ -28,7 +28,7 @@ from harness.clusters.cluster import Host
 from harness.environment import ClockSetting, Evidence
 from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from harness.remote import Remote, RemoteError, on_all
-from harness.service import CODE, CONFIG, DATA, LOGS, PYTHON, libraries, service
+from harness.service import CODE, CONFIG, DATA, LOGS, OTHER_CODE, PYTHON, libraries, service
 from nodes.draw import draw, draw_below
 from nodes.log.uuids import to_text
 
@@ -56,9 +56,10 @@ class Settings:
     and some controllers may have to join. With ``write_loss`` a kill loses what a node has
     not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
     nobody else's being touched. With ``own_disks`` their disks can be made to fail, likewise.
-    ``squeezable`` ones are in control groups of their own where the hosts have any.
-    ``tree`` is the folder of the node code, a mutated copy for planted bugs. ``extra`` are
-    further properties, which win over the ones written here.
+    ``squeezable`` ones are in control groups of their own where the hosts have any. ``tree`` is
+    the folder of the node code, a mutated copy for planted bugs; ``other_tree`` the code that
+    nodes are upgraded to, and back. ``extra`` are further properties, which win over the ones
+    written here.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Settings:
     own_clocks: bool = False
     own_disks: bool = False
     squeezable: bool = False
+    other_tree: Path | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -244,6 +246,8 @@ class Deployment:
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())
         files = {CODE: self.archive, CONFIG: config.encode()}
+        if self.settings.other_tree is not None:
+            files[OTHER_CODE] = build_archive(self.settings.other_tree)
         files |= self._libraries
         bundle = _tar(files)
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
@@ -306,6 +310,17 @@ class Deployment:
         finally:
             evidence |= on_all(self.controllers, lambda name: self.stop(name, wait_s))
         return evidence
+
+    def stop_alone(self, name: str) -> Evidence:
+        """End the node (SIGTERM), by a session that no other fault waits for."""
+        wait_s = STOP_TIMEOUT_S + 5
+        return self._starters[name].ask("stop", service=self.service, wait_s=wait_s)
+
+    def upgrade(self, name: str) -> Evidence:
+        """Let the node, which is down, start with the other code; evidence: what it is."""
+        return self._starters[name].ask(
+            "exchange", service=self.service, paths=[CODE, OTHER_CODE], timeout_s=60.0
+        )
 
     def kill(self, name: str, label: str) -> Evidence:
         """kill -9 the node and keep its data directory as image ``label``."""

@@ -96,6 +96,18 @@ class Environment(Protocol):
         """End the node's process as a loss of power would: what was not flushed is gone."""
         ...
 
+    def stop(self, node: str) -> Evidence:
+        """Ask the node's process to end in good order (SIGTERM), and see that it does."""
+        ...
+
+    def upgrade(self, node: str) -> Evidence:
+        """Let the node, which is down, start with the other version of the code from now on."""
+        ...
+
+    def busiest_broker(self) -> str | None:
+        """Return the broker that leads most partitions, None while nobody knows of one."""
+        ...
+
     def wipe(self, node: str) -> Evidence:
         """Give the node, which is down, an empty disk with a new directory id."""
         ...

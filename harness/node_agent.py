@@ -28,7 +28,7 @@ from typing import Any
 from harness import node_disk, node_squeeze
 from harness.node_clock import create_clock, read_clock, right_clock, set_clock
 from harness.node_daemon import DaemonError
-from harness.node_files import disk_log_end, sums, told_log_end
+from harness.node_files import disk_log_end, exchange, sums, told_log_end
 from harness.node_links import set_links
 from harness.node_names import set_names
 from harness.node_network import heal_network, network_means, settled
@@ -387,7 +387,8 @@ ACTIONS = {
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
-        sums, launch, set_links, set_relay, set_names, network_means, heal_network, settled,
+        sums, launch, exchange, set_links, set_relay, set_names, network_means, heal_network,
+        settled,
     )
 } | node_disk.ACTIONS | node_squeeze.ACTIONS  # fmt: skip
 

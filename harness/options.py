@@ -32,6 +32,7 @@ class RunOptions:
     With ``snapshots`` nodes on hosts make them every few kilobytes, and keep little of their log.
     ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
     planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
+    ``other`` is a folder with another version of ``nodes/``, to which ``restart`` upgrades.
     ``store`` is the folder that receives the run folder.
     """
 
@@ -50,6 +51,7 @@ class RunOptions:
     concurrency: int = 5
     mutant: str | None = None
     patch: Path | None = None
+    other: Path | None = None
     store: Path = Path("store")
 
     @property
@@ -78,6 +80,7 @@ class RunOptions:
         plain = asdict(self)
         plain["faults"] = list(self.faults)
         plain["patch"] = None if self.patch is None else str(self.patch)
+        plain["other"] = None if self.other is None else str(self.other)
         plain["store"] = str(self.store)
         return plain
 
@@ -102,5 +105,7 @@ def repeat_command(options: RunOptions) -> str:
         words += ["--mutant", options.mutant]
     if options.patch is not None:
         words += ["--patch", str(options.patch)]
+    if options.other is not None:
+        words += ["--other", str(options.other)]
     words += ["--store", str(options.store)]
     return shlex.join(words)

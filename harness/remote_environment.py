@@ -29,6 +29,11 @@ from nodes.log.uuids import from_text
 _QUORUM_QUESTION = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 }
+_ALL_TOPICS: dict[str, Any] = {
+    "topics": None,
+    "allow_auto_topic_creation": False,
+    "include_topic_authorized_operations": False,
+}
 _LEADER_TIMEOUT_MS = 700
 LEFT: dict[Resource, tuple[int, ...]] = {
     "cpu": (5, 10, 20, 40),
@@ -217,6 +222,32 @@ class RemoteEnvironment:
         if self._has_ended(node):
             return {node: {"killed": False, "ended": "by itself"}}
         return {node: self.deployment.cut_power(node, self._label(node))}
+
+    def stop(self, node: str) -> Evidence:
+        """SIGTERM, SIGKILL after ten seconds; evidence: the signal that ended it."""
+        if self._has_ended(node):
+            return {node: {"stopped": False, "ended": "by itself"}}
+        return {node: self.deployment.stop_alone(node)}
+
+    def upgrade(self, node: str) -> Evidence:
+        """Exchange the node's code for the other version; evidence: digests of both.
+
+        Refused (RemoteError) where the nodes were deployed with one version only.
+        """
+        if self.deployment.settings.other_tree is None:
+            raise RemoteError(node, "there is no other version: add -n restart")
+        return {node: self.deployment.upgrade(node)}
+
+    def busiest_broker(self) -> str | None:
+        """Return the broker that leads most partitions, by the first controller that answers."""
+        names = {self.deployment.hosts[name].node_id: name for name in self.deployment.brokers}
+        with self._clients_lock:
+            for client in self._clients.values():
+                answer = client.call("Metadata", 12, _ALL_TOPICS, _LEADER_TIMEOUT_MS)
+                if answer.status == "ok":
+                    led = [p["leader_id"] for t in answer.body["topics"] for p in t["partitions"]]
+                    return names.get(max(names, key=led.count, default=-1))
+        return None
 
     def wipe(self, node: str) -> Evidence:
         """Remove the data directory and format a new one; evidence: both directory ids."""

@@ -11,6 +11,7 @@ from typing import Any
 from harness.clockwork import library
 
 CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
+OTHER_CODE = "/opt/kraftwreck/kraftwreck-nodes-other.pyz"
 CONFIG = "/etc/kraftwreck/controller.properties"
 DATA = "/var/lib/kraftwreck"
 LOGS = "/var/log/kraftwreck"

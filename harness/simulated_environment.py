@@ -22,6 +22,7 @@ from histories.trace import TraceEvent
 from nodes.draw import draw
 from nodes.log.snapshots import snapshot_name
 from nodes.log.uuids import to_text
+from nodes.node import Node
 from simulation.disk import DiskContent
 from simulation.host import Host
 from simulation.world import World
@@ -108,6 +109,23 @@ class SimulatedEnvironment(Environment):
 
     def resume(self, node: str) -> Evidence:
         return {node: {"resumed": self._world.resume(node)}}
+
+    def stop(self, node: str) -> Evidence:
+        raise ValueError("the fault restart works on real hosts only, such as -c netns")
+
+    def upgrade(self, node: str) -> Evidence:
+        raise ValueError("the fault restart works on real hosts only, such as -c netns")
+
+    def busiest_broker(self) -> str | None:
+        for name in (self.leader(), *self._cluster.controllers):
+            node = None if name is None else self._world.host(name).node
+            if isinstance(node, Node):
+                led = {
+                    broker: len(node.image.led_by(self._cluster.ids[broker]))
+                    for broker in self._cluster.brokers
+                }
+                return max(led, key=lambda broker: led[broker], default=None)
+        return None
 
     def wipe(self, node: str) -> Evidence:
         disk = self._cluster.new_disk(self._cluster.ids[node])

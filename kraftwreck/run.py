@@ -76,6 +76,10 @@ def say(line: str) -> None:
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True)
 @click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
 @click.option("--patch", type=click.Path(path_type=Path), help="Apply this patch to nodes/.")
+@click.option(
+    "--other", type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Another version of nodes/, to which -n restart upgrades and back.",
+)  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def cli(
@@ -94,6 +98,7 @@ def cli(
     concurrency: int,
     mutant: str | None,
     patch: Path | None,
+    other: Path | None,
     store: Path,
     as_json: bool,
 ) -> None:
@@ -122,6 +127,7 @@ def cli(
             concurrency=concurrency,
             mutant=mutant,
             patch=patch,
+            other=other,
             store=store,
         )
         if quorum == STATIC:

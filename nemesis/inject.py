@@ -8,6 +8,7 @@ none is raised, and none keeps the rest from being healed. What is done to a clu
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,11 +23,13 @@ from nemesis.injection.disturbances import Disturbances
 from nemesis.injection.ground import Ground, Means, line
 from nemesis.injection.members import Members
 from nemesis.injection.processes import Processes, Relief
+from nemesis.injection.restarts import Restarts
 from nemesis.injection.squeezes import Squeezes
-from nemesis.registry import Action, Family, families, of_brokers
+from nemesis.registry import Action, Family, families, needs_brokers
+from nemesis.roles import RoleShape
 
 
-def _all_means(ground: Ground) -> dict[Action, Means]:
+def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:
     """Return what carries out each action; in the order in which the rest is healed."""
     processes, members = Processes(ground), Members(ground)
     return {
@@ -36,6 +39,7 @@ def _all_means(ground: Ground) -> dict[Action, Means]:
         "disk": Disks(ground, members),
         "squeeze": Squeezes(ground),
         "members": members,
+        "restart": Restarts(ground, lock),
         "kill": processes,
         "power": processes,
         "pause": processes,
@@ -54,7 +58,7 @@ class Injector:
         self._clock = clock
         self._lock = threading.RLock()
         self._ground = Ground(env)
-        self._means: Mapping[Action, Means] = _all_means(self._ground)
+        self._means: Mapping[Action, Means] = _all_means(self._ground, self._lock)
         self._relief = Relief(self._ground)
 
     @property
@@ -80,16 +84,22 @@ class Injector:
     def _aim(self, entry: Active, detail: dict[str, Any]) -> None:
         """Choose whom ``entry`` hits, unless its fault says so."""
         fault, family = entry.fault, entry.family
+        shape = family.shapes.get(fault.shape)
         members = family.action == "members"
         nodes = tuple(self._env.controllers if members else self._env.nodes)
         among = nodes
-        if of_brokers(family.shapes.get(fault.shape)):
+        if needs_brokers(shape):
             among = tuple(node for node in nodes if node not in self._env.controllers)
         try:
             leader = self._env.leader()
             detail["leader"] = leader
             if not among:
                 detail["skipped"] = "there are no brokers"
+            elif isinstance(shape, RoleShape):
+                busiest = detail["busiest"] = self._env.busiest_broker()
+                entry.targets = entry.targets or shape.targets(
+                    self._env.controllers, among, fault.draw, leader, busiest
+                )
             elif not entry.targets:
                 entry.targets = family.pick(fault.shape, among, fault.draw, leader)
             if entry.targets:
@@ -112,6 +122,7 @@ class Injector:
                 held = self._relief.held_by(entry, detail)
         # Without the lock: a node may take seconds to start.
         up = self._relief.relieve(entry, held, evidence) if held else set()
+        means.settle(entry)
         with self._lock:
             self._relief.relieved(entry, held, up)
             means.stopped(entry, detail, evidence)
@@ -119,8 +130,12 @@ class Injector:
 
     def heal_all(self) -> list[FaultEvent]:
         """End every fault, trying once more what could not be undone."""
+        # Without the lock: a fault may wait for what it has under way.
+        events = []
+        for number in list(self._ground.active):
+            with contextlib.suppress(KeyError):  # It has just ended on its own.
+                events.append(self.stop(number))
         with self._lock:
-            events = [self.stop(number) for number in list(self._ground.active)]
             left = [each for each in self._means.values() if each.rest() is not None]
             if left or self._ground.down or self._ground.stopped:
                 events.append(self._heal_rest(left))

@@ -20,10 +20,14 @@ from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
 from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
+from nemesis.restarts import RESTARTS, RestartShape
+from nemesis.roles import ROLES, RoleShape
 from nemesis.squeezes import SQUEEZES, SqueezeShape
 from nemesis.wire import WIRES
 
-Action = Literal["cut", "kill", "power", "pause", "members", "disturb", "clock", "disk", "squeeze"]
+Action = Literal[
+    "cut", "kill", "power", "pause", "members", "disturb", "clock", "disk", "squeeze", "restart"
+]
 Shape = (
     PartitionShape
     | ProcessShape
@@ -32,6 +36,8 @@ Shape = (
     | ClockShape
     | DiskShape
     | SqueezeShape
+    | RestartShape
+    | RoleShape
 )
 
 
@@ -39,10 +45,11 @@ Shape = (
 class Family:
     """One kind of fault: what it does to a cluster, and the shapes it comes in.
 
-    ``cut`` needs :class:`PartitionShape` shapes, ``kill``, ``power`` and ``pause``
-    :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
+    ``cut`` needs :class:`PartitionShape` or :class:`RoleShape` shapes, ``kill``, ``power`` and
+    ``pause`` :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
     :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk`` :class:`DiskShape`
-    ones, ``squeeze`` :class:`SqueezeShape` ones. What is ``only_on_hosts`` the simulator cannot do.
+    ones, ``squeeze`` :class:`SqueezeShape` ones, ``restart`` :class:`RestartShape` ones. What is
+    ``only_on_hosts`` the simulator cannot do.
     """
 
     name: str
@@ -63,18 +70,22 @@ class Family:
         return {
             name: shape
             for name, shape in self.shapes.items()
-            if shape.least <= nodes and (brokers > 0 or not of_brokers(shape))
+            if shape.least <= nodes and (brokers > 0 or not needs_brokers(shape))
         }
 
     def grudge(self, shape: str, nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
         """Return who drops whose packets; nobody for kills and pauses."""
         known = self.shapes[shape]
-        return known.grudge(nodes, targets) if isinstance(known, PartitionShape) else {}
+        if isinstance(known, PartitionShape | RoleShape):
+            return known.grudge(nodes, targets)
+        return {}
 
 
-def of_brokers(shape: Shape | None) -> bool:
-    """Whether a shape picks among brokers only."""
-    return isinstance(shape, PartitionShape | ProcessShape) and shape.of_brokers
+def needs_brokers(shape: Shape | None) -> bool:
+    """Whether a shape picks among nodes that are brokers only."""
+    if isinstance(shape, PartitionShape | ProcessShape):
+        return shape.of_brokers
+    return isinstance(shape, RoleShape)
 
 
 _OURS = (
@@ -94,6 +105,8 @@ _OURS = (
         SQUEEZES,
         True,
     ),
+    Family("restart", "restart nodes in order, perhaps upgraded", "restart", RESTARTS, True),
+    Family("roles", "cut off the leader with or from the busiest broker", "cut", ROLES),
     Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),
 )
 

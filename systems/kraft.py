@@ -192,6 +192,7 @@ class Kraft:
             own_clocks="clock" in options.faults,
             own_disks=not {"disk", "storage"}.isdisjoint(options.faults),
             squeezable="squeeze" in options.faults,
+            other_tree=(options.other or nodes) if "restart" in options.faults else None,
             extra=SNAPSHOTS if options.snapshots else {},
         )
         deployment = Deployment(hosts, settings)

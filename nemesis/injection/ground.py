@@ -83,6 +83,9 @@ class Means:
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         """Undo what ``entry``, no longer in force, did."""
 
+    def settle(self, entry: Active) -> None:
+        """Wait for what ``entry``, no longer in force, has under way; called without the lock."""
+
     def stopped(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         """Do what has to wait until the nodes that ``entry`` kept down have been started."""
 

@@ -23,6 +23,7 @@ class FakeEnvironment:
         self.dynamic_quorum = True
         self.concurrent = False
         self.open_changes = 0
+        self.busiest: str | None = None
         self.current_leader = leader
         self.calls: list[tuple[str, Any]] = []
         self.failing: set[str] = set()
@@ -83,6 +84,19 @@ class FakeEnvironment:
         self.down.add(node)
         self.paused.discard(node)
         return {node: {"power_lost": True}}
+
+    def stop(self, node: str) -> dict[str, Any]:
+        self._did("stop", node)
+        self.down.add(node)
+        return {node: {"signal": "SIGTERM"}}
+
+    def upgrade(self, node: str) -> dict[str, Any]:
+        self._did("upgrade", node)
+        assert node in self.down, "its code is in use"
+        return {node: {"code": "other"}}
+
+    def busiest_broker(self) -> str | None:
+        return self.busiest
 
     def wipe(self, node: str) -> dict[str, Any]:
         self._did("wipe", node)

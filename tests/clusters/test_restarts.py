@@ -1,0 +1,152 @@
+"""Nodes on hosts that are restarted in order and upgraded, and cuts by what nodes do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.archive import PROJECT_TREE
+from harness.clusters.netns import NetnsCluster
+from harness.kafka_client import KafkaClient
+from harness.options import RunOptions
+from harness.remote_environment import RemoteEnvironment
+from harness.run import TestRun
+from harness.service import CODE
+from histories.fault import Fault
+from histories.reading import read_faults
+from kraftwreck.judge import judge
+from kraftwreck.replay import replay_nodes
+from nemesis.inject import Injector
+from systems.kraft import SYSTEM, KraftDeployment
+from workloads import registry as workloads
+
+pytestmark = pytest.mark.cluster
+
+PATIENCE_S = 60.0
+SECOND = 1_000_000_000
+
+
+def another_version(folder: Path) -> Path:
+    """Return node code that is other code and does the same."""
+    tree = folder / "nodes"
+    shutil.copytree(PROJECT_TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tree / "draw.py").open("a") as file:
+        file.write("\nVERSION = 2\n")
+    return tree
+
+
+def test_a_whole_run_of_restarts_and_an_upgrade_is_valid_and_replays(
+    netns_possible: None, own_state_directories: Path, tmp_path: Path
+) -> None:
+    planned = [
+        (1, "restart", "bounce-leader", 2),
+        (4, "restart", "upgrade", 12),
+        (6, "pause", "leader", 1),
+        (17, "restart", "together-backwards", 5),
+    ]
+    schedule = [
+        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=at)
+        for at, kind, shape, long in planned
+    ]
+    options = RunOptions(
+        faults=("restart", "pause"), time_limit_s=24, nodes=3, seed=1, store=tmp_path / "store",
+        other=another_version(tmp_path),
+    )  # fmt: skip
+    outcome = TestRun(
+        options,
+        system=SYSTEM,
+        workload=workloads.find("metadata"),
+        schedule=schedule,
+        injector=Injector,
+        cluster=NetnsCluster(3),
+        say=print,
+    ).go()
+    assert outcome.errors == []
+    verdict = judge(outcome.folder, print)
+    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
+        verdict.checkers, True
+    )
+    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 3
+    ends = {e.shape: e for e in read_faults(outcome.folder) if e.phase == "stop"}
+    upgraded = {node: told for node, told in ends["upgrade"].evidence.items() if told.get("code")}
+    assert upgraded, "whoever was not held by another fault"
+    for told in upgraded.values():
+        assert told["signal"] == "SIGTERM"
+        assert told["code"] != told["code_before"]
+    (bounced,) = ends["bounce-leader"].evidence.values()
+    assert bounced["after"] == "ESRCH"
+    assert bounced["up"]
+    # What the nodes themselves say: as many process starts as restarts, and one.
+    for node in ("n1", "n2", "n3"):
+        text = (outcome.folder / "nodes" / node / "trace.jsonl").read_text()
+        starts = sum(json.loads(line)["kind"] == "start" for line in text.splitlines())
+        assert starts == 1 + sum(
+            bool(end.evidence.get(node, {}).get("up")) for end in ends.values()
+        )
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def lead(up: KraftDeployment, leaders: dict[int, int]) -> int:
+    """Create a topic whose partitions these brokers lead; return the error code."""
+    topic = {
+        "name": "led",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [
+            {"partition_index": index, "broker_ids": [broker]} for index, broker in leaders.items()
+        ],
+        "configs": [],
+    }
+    client = KafkaClient(*up.deployment.address("n1"), "test")
+    body = {"topics": [topic], "timeout_ms": 5000, "validate_only": False}
+    answer = client.call("CreateTopics", 7, body, 15_000)
+    client.close()
+    return int(answer.body["topics"][0]["error_code"])
+
+
+def test_versions_run_together_and_roles_are_known(
+    netns_possible: None, own_state_directories: Path, tmp_path: Path
+) -> None:
+    cluster = NetnsCluster(3)
+    options = RunOptions(
+        nodes=1, brokers=2, seed=3, faults=("restart",), other=another_version(tmp_path)
+    )
+    try:
+        up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
+        assert isinstance(up, KraftDeployment)
+        env = up.env
+        assert isinstance(env, RemoteEnvironment)
+        up.ready(PATIENCE_S)
+
+        def code(node: str) -> str:
+            return env.deployment.remotes[node].run(["sha256sum", CODE]).stdout.decode()
+
+        before = code("n2")
+        env.stop("n2")
+        told = env.upgrade("n2")["n2"]
+        env.start("n2")
+        up.ready(PATIENCE_S)
+        assert before.startswith(told["code_before"])
+        assert code("n2").startswith(told["code"])
+        assert code("n1") == code("n3") == before
+        assert lead(up, {0: 3, 1: 3, 2: 2}) == 0
+        wait_until(lambda: env.busiest_broker() == "n3")
+        env.stop("n2")
+        env.upgrade("n2")
+        env.start("n2")
+        assert code("n2") == before
+        up.stop()
+        up.close()
+    finally:
+        cluster.down()
