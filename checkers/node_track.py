@@ -33,6 +33,7 @@ class NodeTrack:
         "gap",
         "given",
         "gone",
+        "grown",
         "hw",
         "id",
         "incarnation",
@@ -83,6 +84,8 @@ class NodeTrack:
         """Epoch changes (from, to) seen within one incarnation."""
         self.settled: set[int] = set()
         """Epochs in which the node was seen to follow a leader: it grants no more there."""
+        self.grown = False
+        """Whether this incarnation began with a longer log than was told of."""
         self.hw = -1
         self.max_hw = -1
         """Highest high watermark of this incarnation."""
@@ -117,6 +120,7 @@ class NodeTrack:
 
     def restart(self, leo: int) -> None:
         """A new incarnation starts with a log that ends at ``leo``."""
+        self.grown = self.end is None or leo > self.end
         if self.end is None or leo > self.end:
             self.unseen.append((self.end or 0, leo))
         elif leo < self.end:

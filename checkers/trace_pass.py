@@ -264,6 +264,10 @@ class TracePass(Positions):
                 f"high watermark {event.hw}.",
                 [event],
             )
+        if event.kind == "load" and track.grown and detail["end"] == track.end:
+            # The process before had fetched it and died before it could say that its log begins
+            # anew there: what that log held before need not be what was committed.
+            track.begin_at(detail["end"])
         if "digest" in detail:
             self.states.append(event)
 

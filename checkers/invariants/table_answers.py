@@ -3,7 +3,16 @@
 
 from __future__ import annotations
 
-from checkers.invariants import answers, commit_delay, image_states, unasked, voter_sets
+from checkers.invariants import (
+    answers,
+    commit_delay,
+    image_states,
+    membership_answers,
+    quorum_answers,
+    resignations,
+    unasked,
+    voter_sets,
+)
 from checkers.invariants.invariant import Invariant
 
 ANSWERS = (
@@ -29,12 +38,26 @@ ANSWERS = (
         (voter_sets.check,),
     ),
     Invariant(
+        "I33",
+        "AnswersByPosition",
+        "An answer of the quorum is the one that its giver's epoch, state, vote and log call for.",
+        "T1 T4",
+        (quorum_answers.check,),
+    ),
+    Invariant(
         "L9",
         "CommitIsHeard",
         "In quiet times followers hear of most commits, and where else to go, within some round "
         "trips.",
         "T4",
         (commit_delay.check,),
+    ),
+    Invariant(
+        "L10",
+        "LeaderGivesUpForCause",
+        "A leader resigns for want of a majority only if none fetched from it of late.",
+        "T1 T4",
+        (resignations.check,),
     ),
     Invariant(
         "C15",
@@ -80,5 +103,13 @@ ANSWERS = (
         "The committed log creates no topic that nobody asked for.",
         "T5 T6",
         (unasked.check,),
+    ),
+    Invariant(
+        "C22",
+        "MembershipAnswered",
+        "Who changes or describes the quorum is answered by the voters that the leader counts by, "
+        "and changes just the voter that is named.",
+        "T1 T4",
+        (membership_answers.check,),
     ),
 )

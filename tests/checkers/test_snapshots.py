@@ -333,3 +333,23 @@ def test_l6_a_change_of_voters_that_never_ends(topics: Any, make_run: Callable[.
     topics.event("n2", "hw")
     topics.event("n1", "hw")
     assert "L6" in broken(make_run(None, topics))
+
+
+def test_i10_a_process_may_die_before_it_can_say_what_it_has_fetched(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    """n1 has a tail that nobody committed, and fetches a snapshot that takes its place."""
+    quorum.one_epoch()
+    quorum.append("n1", 1)
+    quorum.elect("n2", 2, voters=("n3",))
+    quorum.append("n2", 2)
+    quorum.copy("n2", "n3")
+    quorum.commit("n2", "n3")
+    quorum.event("n1", "state", {"from": "leader"}, state="follower", epoch=2, leader=2)
+    quorum.start("n1", leo=4, state="follower", leader=2)
+    quorum.event("n1", "load", {"end": 4, "epoch": 2})
+    quorum.event("n1", "hw", hw=4)
+    assert broken(make_run(None, quorum, images=[])) == set()
+    quorum.events = [event for event in quorum.events if event.kind != "load"]
+    quorum.events[-1].seq -= 1
+    assert broken(make_run(None, quorum, images=[])) == {"I10"}

@@ -1,0 +1,98 @@
+"""Leaders that give up without need: L10 LeaderGivesUpForCause.
+
+The converse of I18: a leader says that it resigns because no majority fetched from it, and so
+none may have done within the last half of its time-out. An only voter never resigns for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checkers.deposed import timeout_ns
+from checkers.invariants.evidence import NO_MESSAGES, Evidence
+from checkers.invariants.report import Report
+from histories.message import Message
+from histories.trace import TraceEvent
+
+CHECK_QUORUM = "check-quorum"
+RECENT = 0.5
+"""The part of the time-out that is looked at: messages take their time, clocks may drift."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge L10."""
+    report.unseen("L10", "no leader resigned because nobody fetched from it")
+    resigned = [
+        event
+        for event in evidence.run.events
+        if event.kind == "resign" and event.detail.get("reason") == CHECK_QUORUM
+    ]
+    if not resigned:
+        return
+    voters = {
+        (election.node, election.epoch): set(election.event.detail["voters"])
+        for election in evidence.trace.chain.elections
+    }
+    changed = evidence.trace.voter_changes > 0
+    for event in resigned:
+        known = voters.get((event.node, event.epoch))
+        if known is None or changed:
+            continue
+        if len(known) == 1:
+            report.held("L10")
+            report.broken("L10", f"{event.node}, the only voter, gives up its lead.", [event])
+        elif not evidence.captured:
+            report.unseen("L10", NO_MESSAGES)
+        elif not evidence.pauses.get(event.node):
+            report.held("L10")
+            _heard(evidence, report, event, known)
+
+
+def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[int]) -> None:
+    ended = evidence.moment(event)
+    if ended is None:
+        return
+    own = evidence.trace.tracks[event.node].id
+    span = int(timeout_ns(_settings(evidence, own)) * RECENT)
+    heard: dict[int, int] = {}
+    for message in evidence.of("Fetch"):
+        if (
+            message.replier == own
+            and message.asker in voters
+            and message.asker != own
+            and message.time <= ended
+            and evidence.after(event.node, message.sent, span) >= ended
+            and _is_valid(message, event.epoch)
+        ):
+            heard[message.asker] = message.time
+    if len(heard) >= len(voters) // 2:
+        names = ", ".join(evidence.name(node) for node in sorted(heard))
+        report.broken(
+            "L10",
+            f"{event.node} gives up leading epoch {event.epoch} as if no majority of "
+            f"{sorted(voters)} had fetched from it; within {span / 1e9:.2f} s {names} did.",
+            [event],
+        )
+
+
+def _is_valid(message: Message, epoch: int) -> bool:
+    """Whether a fetch counts as a sign of life: it was answered with success, from this log."""
+    answer = message.response
+    return (
+        message.request is not None
+        and answer is not None
+        and message.sent >= 0
+        and message.request.current_leader_epoch == epoch
+        and not (answer.error or answer.partition_error)
+        and answer.diverging_epoch < 0
+        and answer.snapshot_end < 0
+    )
+
+
+def _settings(evidence: Evidence, node: int) -> dict[str, Any]:
+    """Return the settings of the run with those of a hasty node in their place."""
+    test: dict[str, Any] = evidence.run.test
+    knobs = test.get("knobs")
+    if not isinstance(knobs, dict) or node not in (knobs.get("hasty_nodes") or ()):
+        return test
+    return {**test, "knobs": {**knobs, "node": {**knobs["node"], **knobs["hasty"]}}}

@@ -1,0 +1,132 @@
+"""Where each node stood at any time, by its trace: for messages held against it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from checkers.invariants.evidence import Evidence
+from histories.message import Message
+from histories.trace import TraceEvent
+
+STEP_NS = 1_000_000
+"""What is traced and what is answered in one step may differ in time by this much."""
+
+LEADER, FOLLOWER = "leader", "follower"
+_MOVES = frozenset(("start", "state", "grant", "elected", "resign"))
+_LOG = frozenset(("append", "truncate", "install", "start"))
+
+Voters = frozenset[tuple[int, str]]
+"""(node id, directory id in hex) of the voters in force."""
+
+
+class Position(NamedTuple):
+    """Where a node stands: ``directory`` of its disk in hex, None if not told."""
+
+    state: str
+    epoch: int
+    leader: int
+    voted: int
+    directory: str | None
+
+
+class _Node:
+    """Where one node stood, and the end of its log, by the node's clock."""
+
+    def __init__(self) -> None:
+        self.monos: list[int] = []
+        self.positions: list[Position] = []
+        self.tip_monos: list[int] = []
+        self.tips: list[tuple[int | None, int]] = []
+        """(epoch of the last record, end offset); no epoch where it is not known."""
+        self.voters_monos: list[int] = []
+        self.voters: list[tuple[Voters, int]] = []
+        self._stack: list[tuple[int, int | None]] = []
+        self._directory: str | None = None
+
+    def moved(self, event: TraceEvent) -> None:
+        """The node tells where it stands."""
+        if event.kind == "start":
+            self._directory = event.detail.get("directory")
+        now = Position(event.state, event.epoch, event.leader, event.voted, self._directory)
+        if not self.positions or self.positions[-1] != now:
+            self.monos.append(event.mono)
+            self.positions.append(now)
+
+    def counts(self, event: TraceEvent) -> None:
+        """The node tells by whom it counts."""
+        voters = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
+        self.voters_monos.append(event.mono)
+        self.voters.append((voters, event.detail["kraft_version"]))
+
+    def logged(self, event: TraceEvent) -> None:
+        """The end of the node's log moves."""
+        stack = self._stack
+        if event.kind == "append":
+            stack.append((event.leo, event.detail["epoch"]))
+        elif event.kind == "install":
+            stack[:] = [(event.leo, event.detail["epoch"])]
+        else:
+            while stack and stack[-1][0] > event.leo:
+                stack.pop()
+            if not stack or stack[-1][0] != event.leo:
+                stack[:] = [(event.leo, 0 if event.leo == 0 else None)]
+        self.tip_monos.append(event.mono)
+        self.tips.append((stack[-1][1], event.leo))
+
+
+class Standing:
+    """All nodes of a run; made once for all who ask (:meth:`of`)."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._nodes: dict[str, _Node] = {name: _Node() for name in evidence.names.values()}
+        for event in evidence.run.events:
+            kind = event.kind
+            if kind in _MOVES or kind in _LOG or kind == "voters":
+                node = self._nodes.get(event.node)
+                if node is None:
+                    continue
+                if kind == "voters":
+                    node.counts(event)
+                    continue
+                if kind in _MOVES:
+                    node.moved(event)
+                if kind in _LOG:
+                    node.logged(event)
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Standing:
+        """Return where the nodes of ``evidence``'s run stood, made once."""
+        return evidence.run.derived("standing", lambda run: cls(evidence))
+
+    def positions(self, message: Message) -> list[Position]:
+        """Return where the replier stood at any time from the request's sending to its answer."""
+        node = self._nodes.get(self._evidence.name(message.replier))
+        return [] if node is None else node.positions[self._span(message, node.monos)]
+
+    def tips(self, message: Message) -> list[tuple[int | None, int]]:
+        """Return (epoch of the last record, end offset) of the replier's log, likewise."""
+        node = self._nodes.get(self._evidence.name(message.replier))
+        return [] if node is None else node.tips[self._span(message, node.tip_monos)]
+
+    def voters(self, message: Message) -> list[tuple[Voters, int]]:
+        """Return the voters in force on the replier, with kraft.version, likewise."""
+        node = self._nodes.get(self._evidence.name(message.replier))
+        return [] if node is None else node.voters[self._span(message, node.voters_monos)]
+
+    def _span(self, message: Message, monos: list[int]) -> slice:
+        name = self._evidence.name(message.replier)
+
+        def when(mono: int) -> int:
+            at = self._evidence.instant(name, mono)
+            return -1 if at is None else at
+
+        first = max(bisect_right(monos, message.sent, key=when) - 1, 0)
+        return slice(first, bisect_right(monos, message.time + STEP_NS, lo=first, key=when))
+
+
+def told(stood: list[Position]) -> str:
+    """Return in words where a node stood."""
+    places = [f"{at.state} of epoch {at.epoch} (leader {at.leader})" for at in stood[-4:]]
+    return ", then ".join(places)
