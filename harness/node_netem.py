@@ -11,6 +11,7 @@ jitter, and resets are made by nftables, for netem has none.
 from __future__ import annotations
 
 import json
+import re
 import select
 import socket
 import subprocess
@@ -116,10 +117,9 @@ def resets(links: list[Link]) -> str:
             continue
         ports = [f"tcp {end} {link['port']}" for end in ("dport", "sport")]
         for port in ports if link["port"] else ["meta l4proto tcp"]:
-            rules.append(
-                f"  ip daddr {link['peer']} {port} numgen random mod 1000000 < {chance}"
-                " counter reject with tcp reset"
-            )
+            # nft takes no number that could never come.
+            some = f" numgen random mod 1000000 < {chance}" if chance < 1_000_000 else ""
+            rules.append(f"  ip daddr {link['peer']} {port}{some} counter reject with tcp reset")
     if not rules:
         return ""
     return (
@@ -163,10 +163,17 @@ def remove() -> bool:
     ours = roots()
     for device in ours:
         run(["tc", "qdisc", "del", "dev", device, "root"])
-    tables = run(["nft", "list", "tables"])
-    if f"inet {TABLE}\n" in tables + "\n":
+    table = bool(_table())
+    if table:
         run(["nft", "delete", "table", "inet", TABLE])
-    return bool(ours)
+    return bool(ours) or table
+
+
+def _table() -> str:
+    """Return our table as the kernel has it, "" when there is none."""
+    if f"inet {TABLE}\n" not in run(["nft", "list", "tables"]) + "\n":
+        return ""
+    return run(["nft", "list", "table", "inet", TABLE])
 
 
 def counts(links: list[Link]) -> dict[str, dict[str, int]]:
@@ -181,7 +188,11 @@ def counts(links: list[Link]) -> dict[str, dict[str, int]]:
             known = told.setdefault(link["peer"], {"packets": 0, "lost": 0})
             known["packets"] += each["packets"] + each["drops"]
             known["lost"] += each["drops"]
-    return {peer: known for peer, known in told.items() if known["packets"]}
+    told = {peer: known for peer, known in told.items() if known["packets"]}
+    for peer, packets in re.findall(r"ip daddr (\S+) .*counter packets ([0-9]+)", _table()):
+        known = told.setdefault(peer, {"packets": 0, "lost": 0})
+        known["reset"] = known.get("reset", 0) + int(packets)
+    return told
 
 
 class EchoingProcess:
@@ -189,7 +200,11 @@ class EchoingProcess:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._links: list[Link] = request["links"]
-        apply(self._links, request["routes"])
+        try:
+            apply(self._links, request["routes"])
+        except DaemonError:
+            remove()
+            raise
         self._echoes = Echoes({link["peer"] for link in self._links})
         self._ended = False
 

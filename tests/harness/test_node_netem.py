@@ -36,6 +36,7 @@ def test_what_is_reset_is_not_lost_as_well() -> None:
     assert table.count("reject with tcp reset") == 1
     assert "ip daddr 10.0.0.2 meta l4proto tcp numgen random mod 1000000 < 100000" in table
     assert reset_rules([link(loss=5.0)]) == ""
+    assert "tcp counter reject" in reset_rules([link(loss=100.0, reset=100.0)])
 
 
 def test_a_port_is_matched_at_both_ends_before_the_whole_link() -> None:
