@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, kw_only=True):
     time_limit_s: float = TIME_LIMIT_S
     independent: bool = False
     engine: str = "native"
+    elle: str | None = None
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -161,6 +162,16 @@ def _transactions(name: str) -> Any:
         from checkers.elle.files import read_history_file
 
         options = {key.replace("-", "_"): value for key, value in settings.options.items()}
+        if settings.engine == "elle":
+            from checkers.elle.binding import Limits, check_with_elle
+            from checkers.elle.check import Options as Asked
+
+            limits = Limits(seconds=settings.time_limit_s)
+            asked = Asked(**options)
+            asked.forbidden()
+            ops = list(source.ops())
+            found = check_with_elle(ops, name, asked, command=settings.elle, limits=limits)
+            return Report(result=found, details=dict(found.stats.get("elle", {})))
         history = (
             read_history_file(source.path, source.kind)
             if isinstance(source, HistoryFile)

@@ -11,6 +11,8 @@ import msgspec
 
 from checkers.calls import HistoryShapeError
 from checkers.catalogue import CATALOGUE, HistoryModel, Settings, find, options_of
+from checkers.elle.binding import ElleError, ElleMissingError
+from checkers.elle.check import MODELS as TRANSACTIONS
 from checkers.elle.models import UnknownModelError
 from checkers.elle.transactions import TransactionError
 from checkers.linearizable import TIME_LIMIT_S
@@ -20,7 +22,7 @@ from histories.reading import HistoryError
 from histories.source import HistoryFile
 from histories.verdict import Validity, merge_valid
 
-BAD_ARGUMENTS = 254
+BAD_ARGUMENTS, FAILED = 254, 255
 EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
 WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
@@ -60,7 +62,15 @@ WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unkno
     help="Write the order that proves a valid history here: one JSON line per history.",
 )
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="[default: by file name]")
-@click.option("--engine", type=click.Choice(["native"]), default="native", show_default=True)
+@click.option(
+    "--engine", type=click.Choice(["native", "elle"]), default="native", show_default=True,
+    help="elle: Elle itself judges transactions.",
+)  # fmt: skip
+@click.option(
+    "--elle",
+    metavar="COMMAND",
+    help="How to call Elle: elle-cli or its jar. [default: KRAFTWRECK_ELLE, or on the PATH]",
+)
 @click.option("--independent", is_flag=True, help="Values are [key, value], as Jepsen's.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0, min_open=True), default=TIME_LIMIT_S,
@@ -76,6 +86,7 @@ def cli(
     witness: Path | None,
     kind: str | None,
     engine: str,
+    elle: str | None,
     independent: bool,
     time_limit: float,
     as_json: bool,
@@ -92,7 +103,10 @@ def cli(
         time_limit_s=time_limit,
         independent=independent,
         engine=engine,
+        elle=elle,
     )
+    if engine == "elle" and (entry is None or entry.name not in TRANSACTIONS):
+        raise click.UsageError(f"--engine elle needs --model {' or '.join(TRANSACTIONS)}")
     proofs: list[dict[str, Any]] | None = None if witness is None else []
     verdicts: list[Validity] = []
     for path in histories:
@@ -108,11 +122,15 @@ def cli(
             ModelError,
             TransactionError,
             UnknownModelError,
+            ElleMissingError,
         ) as error:
             text = " ".join(str(error).split())
             where = "" if text.startswith(str(path)) else f"{path}: "
             click.echo(f"kraftwreck check: {where}{text}", err=True)
             sys.exit(BAD_ARGUMENTS)
+        except ElleError as error:
+            click.echo(f"kraftwreck check: {path}: {error}", err=True)
+            sys.exit(FAILED)
         verdicts.append(report["valid"])
         if as_json:
             click.echo(msgspec.json.encode(report))
