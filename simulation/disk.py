@@ -28,7 +28,13 @@ from nodes.consensus.effects import (
 from nodes.consensus.recovered import Recovered
 from nodes.draw import draw_below
 from nodes.log.batch import BatchError, split_batches
-from nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY, QUORUM_STATE, segment_name
+from nodes.log.layout import (
+    EPOCH_CHECKPOINT,
+    METADATA_DIRECTORY,
+    QUORUM_STATE,
+    inside,
+    segment_name,
+)
 from nodes.log.layout import segment_offsets as offsets_of
 from nodes.log.quorum_state import QuorumStateError
 from nodes.log.recovery import LogCorruptError
@@ -275,7 +281,8 @@ class Disk(DiskIndex):
             return {}
         names = self.files.names(LOG)
         ids = [name for text in names if (name := parse_snapshot_name(text)) is not None]
-        return {name: bytes(self.files.inode(LOG / snapshot_name(*name)).data) for name in ids}
+        inode = self.files.inode
+        return {name: bytes(inode(inside(LOG, snapshot_name(*name))).data) for name in ids}
 
     def content(self) -> DiskContent:
         """Return the files as they are seen now."""

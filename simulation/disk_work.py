@@ -7,7 +7,7 @@ the rest of the step waits for all of them (**persist before you speak**).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any
 
 from nodes.consensus.effects import DURABLE, AppendLog, Effect, FinishSnapshot
 from nodes.consensus.recovered import Recovered
@@ -39,12 +39,12 @@ class DiskWorker:
     def begin(self, host: Host, effects: Sequence[Effect]) -> int:
         """Make the host busy with the durable ones of ``effects``; return when it is done."""
         at = self._time.now
-        operations: list[tuple[int, Durable]] = []
+        operations: list[tuple[int, Any]] = []
         rest: list[Effect] = []
         for effect in effects:
             if type(effect) in DURABLE_TYPES:
                 at += self._duration(host, effect)
-                operations.append((at, cast(Durable, effect)))
+                operations.append((at, effect))
             else:
                 rest.append(effect)
         host.busy = DiskWork(operations, rest, self._time.now)

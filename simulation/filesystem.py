@@ -163,17 +163,18 @@ class Filesystem(Media):
         """Tell whether there is a file or directory at ``path``."""
         if str(path) in self._directories:
             return True
-        directory = self._directories.get(str(path.parent))
-        return directory is not None and path.name in directory.seen
+        parent, _, name = str(path).rpartition("/")
+        directory = self._directories.get(parent)
+        return directory is not None and name in directory.seen
 
     def open(self, path: Path, *, fresh: bool = False) -> File:
         """Open ``path``, created if missing; ``fresh``: emptied if it was there."""
-        directory = self._directory(path.parent)
-        inode = directory.seen.get(path.name)
+        directory, name = self._place(path)
+        inode = directory.seen.get(name)
         if inode is None:
             self._step()
-            inode = directory.seen[path.name] = Inode()
-            directory.changes.append((path.name, inode))
+            inode = directory.seen[name] = Inode()
+            directory.changes.append((name, inode))
         elif fresh:
             self._step()
             inode.cut(0)
@@ -181,7 +182,8 @@ class Filesystem(Media):
 
     def create(self, path: Path) -> File:
         """Open ``path``, which must not be there (FileExistsError)."""
-        if path.name in self._directory(path.parent).seen:
+        directory, name = self._place(path)
+        if name in directory.seen:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         return self.open(path)
 
@@ -209,21 +211,22 @@ class Filesystem(Media):
 
     def unlink(self, path: Path) -> None:
         """Remove ``path`` if it is there."""
-        directory = self._directory(path.parent)
-        if path.name in directory.seen:
+        directory, name = self._place(path)
+        if name in directory.seen:
             self._step()
-            del directory.seen[path.name]
-            directory.changes.append((path.name, None))
+            del directory.seen[name]
+            directory.changes.append((name, None))
 
     def rename(self, path: Path, target: Path) -> None:
         """Give ``path`` the name ``target`` in the same directory, in place of what had it."""
         inode = self.inode(path)
-        if path.name != target.name:
+        directory, name = self._place(path)
+        new = self._place(target)[1]
+        if name != new:
             self._step()
-            directory = self._directory(path.parent)
-            del directory.seen[path.name]
-            directory.seen[target.name] = inode
-            directory.changes.append((path.name, target.name))
+            del directory.seen[name]
+            directory.seen[new] = inode
+            directory.changes.append((name, new))
 
     def fsync_directory(self, directory: Path) -> None:
         """Make names created, changed or removed in ``directory`` durable."""
@@ -267,7 +270,8 @@ class Filesystem(Media):
 
     def inode(self, path: Path) -> Inode:
         """Return the file at ``path``. Raises FileNotFoundError."""
-        inode = self._directory(path.parent).seen.get(path.name)
+        directory, name = self._place(path)
+        inode = directory.seen.get(name)
         if inode is None:
             raise _missing(path)
         return inode
@@ -311,6 +315,14 @@ class Filesystem(Media):
             self.trouble.check("change")
         if self._left is not None:
             self._left -= 1
+
+    def _place(self, path: Path) -> tuple[Directory, str]:
+        """Return the directory that ``path`` is in, and its name there."""
+        parent, _, name = str(path).rpartition("/")
+        directory = self._directories.get(parent)
+        if directory is None:
+            raise _missing(path)
+        return directory, name
 
     def _directory(self, path: Path) -> Directory:
         directory = self._directories.get(str(path))

@@ -1,7 +1,9 @@
 """Create and delete topics, and read the set of them: is committed metadata ever lost?
 
-Most names are used once, by one client: a topic that was acknowledged and not deleted must
-be in every later read. A few shared names are created and deleted by everybody.
+Most names are one client's own: a topic that was acknowledged and not deleted must be in every
+later read. A client has a number of them and then begins again, so that a cluster never holds
+more than so many topics and an hour costs what its minutes do. A few shared names are created
+and deleted by everybody.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6
 
 SHARED_NAMES: Final = 5
+OWN_NAMES: Final = 64
+"""Operations of a client after which its names come again: half a minute at two a second."""
+
 _REMEMBERED: Final = 1 << 14
 _LOOK_BACK: Final = 8
 
@@ -61,9 +66,9 @@ class MetadataWorkload:
             for step in range(_LOOK_BACK):
                 victim = count - 1 - (first + step) % _LOOK_BACK
                 if victim >= 0 and _creates_unique(seed, thread, victim):
-                    name = f"t{thread}-{victim}"
+                    name = own_name(thread, victim)
                     return Planned("delete", name, name)
-        name = f"t{thread}-{count}"
+        name = own_name(thread, count)
         return Planned("create", name, name)
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
@@ -92,6 +97,12 @@ class MetadataWorkload:
         return change(
             op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", self.timeout_ms
         )
+
+
+def own_name(thread: int, count: int) -> str:
+    """Return the name that the ``count``-th operation of ``thread`` creates, if it creates one
+    that only this client uses."""
+    return f"t{thread}-{count % OWN_NAMES}"
 
 
 def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:

@@ -59,6 +59,10 @@ nothing; ``lag``: they learn no metadata, so that they must stay fenced once the
 LOOSE_PERCENT: Final = 20
 """Topics of which records may be lost: only there unclean elections are asked for."""
 
+NAMES: Final = 64
+"""Operations of a client after which names come again, so that a cluster does not hold more and
+more topics: half a minute at two a second."""
+
 _LOOK_BACK: Final = 12
 _REMEMBERED: Final = 1 << 14
 _BROKER_OPS: Final = ("beat", "isr", "ids", "twin", "restart", "unregister")
@@ -244,8 +248,9 @@ def _broker_value(f: str, seed: int, thread: int, count: int) -> Any:
 
 
 def _name(seed: int, thread: int, count: int) -> str:
-    loose = draw_below(100, seed, "loose", thread, count) < LOOSE_PERCENT
-    return f"{'loose' if loose else 'p'}{thread}-{count}"
+    place = count % NAMES
+    loose = draw_below(100, seed, "loose", thread, place) < LOOSE_PERCENT
+    return f"{'loose' if loose else 'p'}{thread}-{place}"
 
 
 # --- what brokers do ----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Final
 
 from nodes.log.batch import parse_header
 from nodes.log.epochs import EpochCheckpoint
-from nodes.log.layout import METADATA_DIRECTORY, segment_name
+from nodes.log.layout import METADATA_DIRECTORY, inside, segment_name
 from nodes.log.media import PLAIN, File, Media
 from nodes.log.recovery import Found, LogCorruptError, find_log
 from nodes.log.scan import epoch_defect, position_of
@@ -252,7 +252,7 @@ class MetadataLogFiles:
             raise OSError(errno.EIO, f"the log cannot be used: {self._unusable}")
 
     def _path(self, base_offset: int) -> Path:
-        return self._directory / segment_name(base_offset)
+        return inside(self._directory, segment_name(base_offset))
 
     def _open_segment(self, base_offset: int) -> File:
         self._close_segment()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -13,6 +15,13 @@ META_PROPERTIES: Final = "meta.properties"
 
 _STALE = (".part", ".deleted", ".tmp", ".cleaned", ".swap")
 _SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def inside(directory: Path, name: str) -> Path:
+    """Return ``directory / name``. The same few names are asked for again and again, and to
+    make a path costs more than to write a batch to the page cache."""
+    return directory / name
 
 
 def segment_name(base_offset: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -120,7 +121,7 @@ class Media:
         Write beside it, fsync, rename over it, fsync the directory. Raises OSError with ``path``
         unchanged; only if the last fsync fails it may hold either.
         """
-        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        temporary, directory = _beside(path)
         try:
             # Fresh: an earlier crash may have left one.
             file = self.open(temporary, fresh=True)
@@ -134,7 +135,13 @@ class Media:
             with contextlib.suppress(OSError):
                 self.unlink(temporary)
             raise
-        self.fsync_directory(path.parent)
+        self.fsync_directory(directory)
+
+
+@lru_cache(maxsize=256)
+def _beside(path: Path) -> tuple[Path, Path]:
+    """Return where the new content of ``path`` is written, and the directory of both."""
+    return path.with_name(path.name + TEMPORARY_SUFFIX), path.parent
 
 
 PLAIN: Final = Media()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodes.consensus.effects import WriteQuorumState
-from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
+from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE, inside
 from nodes.log.media import PLAIN, Media
 from nodes.log.uuids import ZERO, from_text, to_text
 
@@ -48,9 +48,10 @@ def write(directory: Path, state: WriteQuorumState, media: Media = PLAIN) -> Non
             "currentVoters": [{"voterId": voter} for voter in state.voters],
             "data_version": 0,
         }
-    metadata = directory / METADATA_DIRECTORY
+    metadata = inside(directory, METADATA_DIRECTORY)
     media.make_directory(metadata)
-    media.replace(metadata / QUORUM_STATE, json.dumps(content, separators=(",", ":")).encode())
+    text = json.dumps(content, separators=(",", ":"))
+    media.replace(inside(metadata, QUORUM_STATE), text.encode())
 
 
 def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:

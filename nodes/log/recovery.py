@@ -9,7 +9,7 @@ from pathlib import Path
 from nodes.consensus.recovered import SnapshotFile
 from nodes.log.batch import parse_header
 from nodes.log.epochs import EpochCheckpoint
-from nodes.log.layout import is_stale, segment_name, segment_offsets
+from nodes.log.layout import inside, is_stale, segment_name, segment_offsets
 from nodes.log.media import Media
 from nodes.log.scan import scan_segment
 from nodes.log.snapshot_files import SnapshotFiles
@@ -87,7 +87,7 @@ def _read_segments(directory: Path, media: Media, epochs: EpochCheckpoint, found
     last_epoch = found.epoch_before
     present = set(media.names(directory))
     for base_offset in found.segments:
-        path = directory / segment_name(base_offset)
+        path = inside(directory, segment_name(base_offset))
         if base_offset != found.end_offset:
             raise LogCorruptError(f"{path}: the segment before ends at {found.end_offset}")
         data = media.read(path) if path.name in present else b""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from nodes.consensus.recovered import SnapshotFile
+from nodes.log.layout import inside
 from nodes.log.media import File, Media
 from nodes.log.snapshots import (
     SnapshotHeader,
@@ -39,7 +40,7 @@ class SnapshotFiles:
 
     def path(self, end_offset: int, epoch: int) -> Path:
         """Return where the complete snapshot stands."""
-        return self._directory / snapshot_name(end_offset, epoch)
+        return inside(self._directory, snapshot_name(end_offset, epoch))
 
     def load(self, identity: tuple[int, int]) -> tuple[SnapshotFile, bytes]:
         """Read a snapshot whole and verify it. Raises SnapshotCorruptError."""
@@ -103,7 +104,7 @@ class SnapshotFiles:
             self._close(identity)
 
     def _part(self, identity: tuple[int, int]) -> Path:
-        return self._directory / (snapshot_name(*identity) + PART)
+        return inside(self._directory, snapshot_name(*identity) + PART)
 
     def _close(self, identity: tuple[int, int]) -> None:
         file, _ = self._parts.pop(identity, (None, 0))

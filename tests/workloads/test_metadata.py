@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.workload import Answer, ClientState
-from workloads.metadata import WORKLOAD
+from workloads.metadata import OWN_NAMES, SHARED_NAMES, WORKLOAD
 
 LED_BY_2 = {"controller_id": 2, "topics": []}
 UNLED = {"controller_id": -1, "topics": []}
@@ -112,14 +112,28 @@ def test_a_final_read_asks_the_node_itself(drive: Any, script: Any) -> None:
     assert all(p.final and p.f == "read" for p in WORKLOAD.final(("n1", "n2")))
 
 
-def test_operations_come_in_proportion_and_unique_names_are_created_once() -> None:
+def test_operations_come_in_proportion_and_own_names_are_created_by_one_client() -> None:
     planned = [WORKLOAD.plan(7, thread, count) for thread in range(5) for count in range(400)]
     kinds = Counter(p.f for p in planned)
     assert kinds["read"] / 2000 == pytest.approx(0.25, abs=0.03)
     assert kinds["delete"] / 2000 == pytest.approx(0.30, abs=0.03)
     creates = Counter(p.key for p in planned if p.f == "create")
-    assert all(n == 1 for name, n in creates.items() if not name.startswith("shared-"))
     assert sum(n for name, n in creates.items() if name.startswith("shared-")) > 50
+    for thread in range(5):
+        own = [WORKLOAD.plan(7, thread, count) for count in range(OWN_NAMES)]
+        names = [p.key for p in own if p.f == "create" and not p.key.startswith("shared-")]
+        assert len(names) == len(set(names)), "a name comes again only after all others"
+        assert all(name.startswith(f"t{thread}-") for name in names)
+
+
+def test_a_cluster_holds_no_more_topics_in_an_hour_than_in_minutes() -> None:
+    names = {
+        p.key
+        for thread in range(5)
+        for count in range(7200)
+        if (p := WORKLOAD.plan(7, thread, count)).f == "create"
+    }
+    assert len(names) <= 5 * OWN_NAMES + SHARED_NAMES
 
 
 def test_a_client_deletes_only_topics_it_created_before() -> None:
