@@ -23,6 +23,9 @@ from workloads.controller import (
 )
 from workloads.probe_requests import PREFIX, PROBES, REMEMBERED, Body
 
+NAMES: Final = 64
+"""Operations of a client after which the names of its probes come again."""
+
 _LONGEST: Final = 249
 
 
@@ -31,7 +34,7 @@ def probe_of(seed: int, thread: int, count: int) -> Body:
     names = sorted(PROBES)
     kind = names[draw_below(len(names), seed, "probe", thread, count)]
     creates = kind.startswith("create")
-    name = f"{PREFIX}{thread}-{count}"
+    name = f"{PREFIX}{thread}-{count % NAMES}"
     if creates:
         shape = draw_below(12, seed, "probe-name", thread, count)
         pool = (f"{PREFIX}.a_b", f"{PREFIX}_a.b", f"{PREFIX}_a_b")
