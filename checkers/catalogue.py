@@ -156,6 +156,35 @@ def _register(name: str, cas: bool) -> Any:
     return judge
 
 
+def _machine(name: str) -> Any:
+    """Judge a machine, each key (and each element that is independent) by itself."""
+
+    def judge(source: Source, settings: Settings) -> Report:
+        from checkers.machines.linearizable import check_calls
+
+        verdicts = check_calls(name, settings.options, pair(source.ops()), settings.time_limit_s)
+        found = merge(name, verdicts)
+
+        def witness() -> list[int]:
+            return [start for verdict in verdicts for start in verdict.outcome.order]
+
+        return _ordered(found, witness)
+
+    return judge
+
+
+def _log(source: Source, settings: Settings) -> Report:
+    from checkers.logs.linearizable import check_log
+
+    verdicts = check_log(source, settings.time_limit_s)
+    found = merge("log", verdicts)
+
+    def witness() -> list[int]:
+        return [start for verdict in verdicts for start in verdict.outcome.order]
+
+    return _ordered(found, witness)
+
+
 def _transactions(name: str) -> Any:
     def judge(source: Source, settings: Settings) -> Report:
         from checkers.elle import check_transactions
@@ -311,7 +340,46 @@ _ENTRIES = [
             "sequential-keys": "true: each key is sequentially consistent",
             "linearizable-keys": "true: each key is linearizable",
             "wfr-keys": "true: a transaction's write of a key follows its read of it",
+            "transaction-order": '{"7": 1, ...}: where the transaction with that end stands',
         },
+    ),
+    HistoryModel(
+        name="lock",
+        about="a linearizable lock: acquire and release",
+        judge=_machine("lock"),
+        aliases=("mutex",),
+        options={"owned": "true: only the process that holds it may release it"},
+    ),
+    HistoryModel(
+        name="fifo-queue",
+        about="a linearizable queue that keeps its order",
+        judge=_machine("fifo-queue"),
+    ),
+    HistoryModel(
+        name="unordered-queue",
+        about="a linearizable queue that need not keep its order",
+        judge=_machine("unordered-queue"),
+    ),
+    HistoryModel(
+        name="linearizable-set",
+        about="a linearizable set: add, remove, contains, read",
+        judge=_machine("linearizable-set"),
+    ),
+    HistoryModel(
+        name="linearizable-counter",
+        about="a linearizable counter: add, read",
+        judge=_machine("linearizable-counter"),
+    ),
+    HistoryModel(
+        name="multi-register",
+        about="linearizable transactions over registers",
+        judge=_machine("multi-register"),
+        options={"initial": "a map of names to values [default: none]"},
+    ),
+    HistoryModel(
+        name="log",
+        about="a linearizable append-only log: append, read, fetch, size",
+        judge=_log,
     ),
     HistoryModel(
         name="topic-register",

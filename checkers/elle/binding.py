@@ -93,7 +93,8 @@ def check_with_elle(
     ``unknown`` with the reason. Raises :class:`ElleMissingError` when there is nothing to
     call, :class:`ElleError` when what was called fails or answers what is no result.
     """
-    if options.sequential_keys or options.linearizable_keys or options.wfr_keys:
+    assumed = options.sequential_keys or options.linearizable_keys or options.wfr_keys
+    if assumed or options.transaction_order:
         raise ElleError("elle-cli cannot be told what to assume of keys; use --engine native")
     limits = limits or Limits()
     words = find_elle(command)

@@ -6,7 +6,7 @@ Observations" (VLDB 2020).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -45,7 +45,8 @@ class Options:
     No anomaly that breaks one of ``consistency_models`` or shows one of ``anomalies`` may be
     there. For registers, ``sequential_keys``, ``linearizable_keys`` and ``wfr_keys`` say what
     may be assumed of each key alone: that it is sequentially consistent, that it is
-    linearizable, that a transaction's write of it follows its read.
+    linearizable, that a transaction's write of it follows its read. ``transaction_order`` says
+    by the index of a completion where its transaction stands, if the system tells.
     """
 
     consistency_models: Sequence[str] = STRICT
@@ -53,6 +54,7 @@ class Options:
     sequential_keys: bool = False
     linearizable_keys: bool = False
     wfr_keys: bool = False
+    transaction_order: Mapping[Any, float] | None = None
     cycle_search_seconds: float = SEARCH_SECONDS
 
     def forbidden(self) -> frozenset[str]:
@@ -78,6 +80,7 @@ def check_transactions(
     sequential_keys: bool = False,
     linearizable_keys: bool = False,
     wfr_keys: bool = False,
+    transaction_order: Mapping[Any, float] | None = None,
     cycle_search_seconds: float = SEARCH_SECONDS,
 ) -> CheckerResult:
     """Judge a history of transactions.
@@ -95,6 +98,7 @@ def check_transactions(
         sequential_keys=sequential_keys,
         linearizable_keys=linearizable_keys,
         wfr_keys=wfr_keys,
+        transaction_order=transaction_order,
         cycle_search_seconds=cycle_search_seconds,
     )
     return as_checker_result(analyze(history, model, options))
@@ -121,7 +125,11 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
         from checkers.elle.register_graph import register_graph
 
         explainer, parts, register_found = register_graph(
-            transactions, options.wfr_keys, options.sequential_keys, options.linearizable_keys
+            transactions,
+            order=options.transaction_order,
+            wfr=options.wfr_keys,
+            sequential=options.sequential_keys,
+            linearizable=options.linearizable_keys,
         )
         found.update(register_found)
     graph = _with_orders(transactions, parts, wanted)

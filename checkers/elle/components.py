@@ -17,7 +17,7 @@ import numpy as np
 from checkers.elle.transactions import Ints, starts_of
 
 _ROOM = 1 << 20
-_ROUNDS = 64
+_ROUNDS = 24
 COMPILE_FROM = 30_000
 """From this many vertices and edges on the compiled kernel is used."""
 

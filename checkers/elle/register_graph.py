@@ -14,7 +14,7 @@ transactions are indexed, as there: what an indeterminate one read is not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -187,13 +187,19 @@ def _within(positions: Ints, span: range) -> list[int]:
 
 
 def register_graph(
-    transactions: Transactions, wfr: bool, sequential: bool, linearizable: bool
+    transactions: Transactions,
+    *,
+    order: Mapping[Any, float] | None,
+    wfr: bool,
+    sequential: bool,
+    linearizable: bool,
 ) -> tuple[RegisterGraph, Parts, dict[str, list[dict[str, Any]]]]:
     """Return what explains edges, the edges of data, and the anomalies that are no cycles."""
     registers = Registers(transactions)
     orders = VersionOrders(registers)
     sources: list[tuple[str, bool, Callable[[], tuple[Ints, Ints]]]] = [
         ("initial-state", True, orders.initial),
+        ("transaction-order-keys", bool(order), lambda: orders.by_transactions(order or {})),
         ("wfr-keys", wfr, orders.writes_follow_reads),
         ("sequential-keys", sequential, orders.by_process),
         ("linearizable-keys", linearizable, orders.by_time),

@@ -6,6 +6,7 @@ that come after it are still tried.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +59,21 @@ class VersionOrders:
         used = np.concatenate([own.all_writes, own.reads])
         after, first = np.unique(own.version[used], return_index=True)
         return own.key[used[first]], after
+
+    def by_transactions(self, order: Mapping[Any, float]) -> tuple[Ints, Ints]:
+        """What transactions wrote follows the order of transactions that the caller knows.
+
+        ``order`` maps the index of a completion to a number; those it lacks come first.
+        """
+        own = self._registers
+        known = {int(index): float(number) for index, number in order.items()}
+        writes = own.all_writes
+        index = own.transactions.events.index[own.mops.event[writes]]
+        place = np.array([known.get(number, -np.inf) for number in index.tolist()])
+        at = np.lexsort((writes, place, own.key[writes]))
+        writes = writes[at]
+        same = own.key[writes[1:]] == own.key[writes[:-1]]
+        return own.version[writes[:-1][same]], own.version[writes[1:][same]]
 
     def writes_follow_reads(self) -> tuple[Ints, Ints]:
         """What a transaction read comes before what it wrote of the same key."""

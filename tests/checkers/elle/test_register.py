@@ -85,6 +85,15 @@ def test_without_assumptions_versions_are_not_ordered(build: Build) -> None:
     assert check_transactions(stale, "rw-register", linearizable_keys=True).valid is False
 
 
+def test_an_order_of_transactions_that_is_known_orders_their_versions(build: Build) -> None:
+    lines = build(at_once("rx_ wy2", "wx3 wy4"))
+    assert check_transactions(lines, "rw-register", consistency_models=["PL-3"]).valid is True
+    result = check_transactions(
+        lines, "rw-register", consistency_models=["PL-3"], transaction_order={2: 2, 3: 1}
+    )
+    assert result.stats["elle"]["anomaly-types"] == ["G-single-item"]
+
+
 def test_cyclic_versions_say_what_they_were_inferred_from(build: Build) -> None:
     lines = build(at_once("rx1 wx2", "rx2 wx1"))
     result = check_transactions(lines, "rw-register", wfr_keys=True)
