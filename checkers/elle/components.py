@@ -1,7 +1,7 @@
 """Strong components of a graph of arrays.
 
 Small graphs are walked in plain Python; large ones by the same algorithm compiled (Numba),
-which needs some seconds the first time it runs on a machine. Which library: decision 12.
+which needs some seconds the first time it runs on a machine. Which library: decision 13.
 
 Source: Tarjan (SIAM J. Comput. 1972), with an explicit stack; Pearce (2016) for one array of
 low links.

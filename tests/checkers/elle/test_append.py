@@ -46,7 +46,7 @@ BROKEN: list[tuple[str, Lines, list[str]]] = [
     ("internal", [(0, "ax1"), (1, "rx[1] ax2 rx[1]"), (2, "rx[1,2]")], ["read-atomic"]),
     ("future-read", [(0, "rx[1] ax1")], ["read-committed"]),
     ("duplicate-elements", [(0, "ax1"), (1, "rx[1,1]")], ["read-uncommitted"]),
-    ("garbage-read", [(0, "ax1"), (1, "rx[1,7]")], ["read-uncommitted"]),
+    ("garbage-read", [(0, "ax1"), (1, "rx[1,7]")], ["read-committed"]),
     (
         "incompatible-order",
         [*at_once("ax1", "ax2"), (2, "rx[1,2]"), (3, "rx[2,1]")],

@@ -79,6 +79,7 @@ def test_asking_for_an_anomaly_asks_for_what_shows_it() -> None:
         "G1c",
         "dirty-update",
         "future-read",
+        "garbage-read",
         "incompatible-order",
     }
 
