@@ -27,6 +27,7 @@ TIME_LIMIT_S = 120.0
 _MODEL_OF_WORKLOAD = {"register": "topic-register"}
 _FS = frozenset({"read", "write", "cas", "delete"})
 _SHOWN = 12
+_LOOKS = frozenset({"read", "dequeue", "fetch", "size"})
 
 
 class KeyVerdict(msgspec.Struct, kw_only=True):
@@ -84,7 +85,7 @@ def check_keys(
 
 
 def merge(
-    model: Model,
+    model: Model | str,
     verdicts: list[KeyVerdict],
     *,
     keys: int | None = None,
@@ -116,7 +117,7 @@ def merge(
             f"{first.outcome.reason}, a legal order of {len(first.outcome.order)} calls was found"
         )
     stats: dict[str, Any] = {
-        "model": model.name,
+        "model": model if isinstance(model, str) else model.name,
         "keys": keys,
         "operations": sum(v.count for v in verdicts) if operations is None else operations,
         "configurations": sum(v.outcome.steps for v in verdicts),
@@ -141,7 +142,7 @@ def window_of(outcome: Outcome) -> dict[str, Any] | None:
     return {
         "placed": placed,
         "stuck": outcome.stuck.start,
-        "states": [thaw(state) for state in outcome.states],
+        "states": [_thawed(state) for state in outcome.states],
         "operations": [
             {
                 "index": call.start,
@@ -154,6 +155,15 @@ def window_of(outcome: Outcome) -> dict[str, Any] | None:
             for call in {call.start: call for call in calls}.values()
         ],
     }
+
+
+def _thawed(state: Any) -> Any:
+    """Return a state as it may be told; states of machines are tuples and sets."""
+    if isinstance(state, tuple) and (not state or state[0] not in ("bool", "list", "map")):
+        return [_thawed(item) for item in state]
+    if isinstance(state, frozenset):
+        return [_thawed(item) for item in sorted(state, key=repr)]
+    return thaw(state)
 
 
 def _proof(outcome: Outcome) -> list[Call]:
@@ -173,7 +183,9 @@ def explain(key: str, outcome: Outcome) -> str:
     if not outcome.states:
         return f"{where}{what}: nobody ever wrote what it needs."
     others = [call for call in outcome.window if call is not stuck]
-    states = ", ".join(msgspec.json.encode(thaw(s)).decode() for s in outcome.states[:_SHOWN])
+    states = ", ".join(
+        msgspec.json.encode(_thawed(s), enc_hook=list).decode() for s in outcome.states[:_SHOWN]
+    )
     more = ", …" if len(outcome.states) > _SHOWN else ""
     text = (
         f"{where}{what}: in every legal order of the {len(outcome.order)} calls placed before it "
@@ -188,8 +200,8 @@ def explain(key: str, outcome: Outcome) -> str:
 def describe(call: Call) -> str:
     """Name a call so that a reader finds it in the history."""
     encode = msgspec.json.encode
-    if call.f == "read":
-        body = f"read → {encode(call.value).decode()}" if call.type == OK else "read"
+    if call.f in _LOOKS and call.argument is None:
+        body = f"{call.f} → {encode(call.value).decode()}" if call.type == OK else call.f
     else:
         body = f"{call.f} {encode(call.argument).decode()}"
     return f"{body} (process {call.process}, operation {'–'.join(map(str, call.indices))})"

@@ -85,6 +85,12 @@ def _columns(path: Path, kind: str) -> pa.Table:
     return found
 
 
+def with_schema(table: pa.Table) -> pa.Table:
+    """Return ``table`` with the columns of :data:`~histories.reading.HISTORY_SCHEMA`."""
+    columns = [_column(table, field) for field in HISTORY_SCHEMA]
+    return pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA)
+
+
 def _selected(file: pq.ParquetFile) -> pa.Table:
     # Columns no checker of whole columns looks at are not read: they become defaults.
     wanted = [name for name in file.schema_arrow.names if name not in ("node", "error")]

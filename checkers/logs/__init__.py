@@ -1,0 +1,1 @@
+"""Linearizability of append-only logs, decided by levels instead of a search."""

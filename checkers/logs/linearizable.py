@@ -1,0 +1,145 @@
+"""Logs judged key by key: by levels, or by a search where values do not tell appends apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.calls import Call, by_key, pair
+from checkers.linearizability import Outcome
+from checkers.linearizable import KeyVerdict, describe
+from checkers.logs.decide import AmbiguousError, decide
+from checkers.logs.operations import LogOperations, from_calls, from_columns
+from checkers.machines.models import Log
+from checkers.machines.search import check as search
+from checkers.zones.operations import call_at, pair_rows
+from histories.columns import with_schema
+from histories.events import Event, to_op
+from histories.operation import OK
+from histories.reading import HistoryError
+from histories.source import HistoryFile, Source
+
+_COLUMNS = ["index", "process", "type", "f", "value", "offset"]
+_WORDS = {
+    "one-offset": "Two appends were answered with one offset",
+    "other-value": "A read found another value than was appended at the offset",
+    "two-values": "Two reads found different values at one offset",
+    "phantom": "A read found a value that nobody tried to append",
+    "aborted": "A read found a value whose append failed",
+}
+
+
+def check_log(source: Source, time_limit_s: float) -> list[KeyVerdict]:
+    """Return the verdict of every key. Raises :class:`~checkers.models.ModelError`."""
+    table = _typed(source)
+    if table is not None:
+        return [_judged_columns(table)]
+    deadline = monotonic() + time_limit_s
+    calls = pair(map(to_op, _with_offsets(source.events())))
+    return [
+        KeyVerdict(key=key, count=len(group), outcome=_judged(group, deadline))
+        for key, group in by_key(calls).items()
+    ]
+
+
+def _typed(source: Source) -> pa.Table | None:
+    """Return the table of a Parquet or Arrow file that has a column of offsets."""
+    if not isinstance(source, HistoryFile) or source.kind not in ("parquet", "arrow"):
+        return None
+    if source.path.is_dir():
+        return None
+    try:
+        if source.kind == "parquet":
+            file = pq.ParquetFile(source.path, read_dictionary=["type", "f"])
+            names, read = file.schema_arrow.names, file.read
+        else:
+            whole = pa.ipc.open_file(pa.memory_map(str(source.path))).read_all()
+            names, read = whole.column_names, whole.select
+        if "offset" not in names or "key" in names:
+            return None
+        table = read([name for name in _COLUMNS if name in names])
+    except (OSError, pa.ArrowException) as error:
+        raise HistoryError(f"{source.path}: {' '.join(str(error).split())}") from error
+    for name in ("process", "type", "f", "value", "offset"):
+        if name not in names:
+            raise HistoryError(f"{source.path}: there is no column {name!r}")
+    for name in ("value", "offset"):
+        if not pa.types.is_integer(table.column(name).type):
+            raise HistoryError(f"{source.path}: column {name} must be of whole numbers")
+    if "index" not in names:
+        table = table.append_column("index", pa.array(np.arange(len(table))))
+    index = table.column("index").to_numpy()
+    if bool((index[1:] <= index[:-1]).any()):
+        table = table.sort_by("index")
+    return table.combine_chunks()
+
+
+def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
+    """Take the field ``offset`` of answers into their values."""
+    for event in events:
+        offset = event.fields.get("offset")
+        if offset is not None:
+            if not isinstance(offset, int) or isinstance(offset, bool):
+                raise HistoryError(f"{event.where()}: offset must be a whole number")
+            if event.f == "append" and event.type == OK:
+                event.value = [offset, event.value]
+            elif event.f == "read":
+                event.f = "fetch"
+                if event.type == OK:
+                    event.value = [[offset, event.value]]
+        yield event
+
+
+def _judged(calls: Sequence[Call], deadline: float) -> Outcome:
+    try:
+        verdict = decide(from_calls(calls))
+    except AmbiguousError:
+        return search(Log(), calls, time_limit_s=max(deadline - monotonic(), 0.1))
+    if verdict.fault is None:
+        return Outcome(valid=True, order=verdict.order.tolist())
+    kind, places = verdict.fault
+    by_start = {call.start: call for call in calls}
+    return _outcome(kind, [by_start[place] for place in places])
+
+
+def _outcome(kind: str, window: list[Call]) -> Outcome:
+    names = [describe(call) for call in window]
+    if kind == "order":
+        why = f"{names[0]} ended before {names[1]} began, but stands behind it in the log."
+    else:
+        why = f"{_WORDS[kind]}: {' and '.join(names)}."
+    stuck = max(window, key=lambda call: call.completion)
+    return Outcome(valid=False, order=[], placed=0, stuck=stuck, window=window, why=why)
+
+
+def _judged_columns(table: pa.Table) -> KeyVerdict:
+    log: LogOperations = from_columns(table)
+    count = len(log.append_call) + len(log.point_call)
+    try:
+        verdict = decide(log)
+    except AmbiguousError:
+        outcome = Outcome(
+            valid="unknown",
+            order=[],
+            reason="several appends of one value, of unknown offset, might be what was read",
+        )
+        return KeyVerdict(key="null", count=count, outcome=outcome)
+    index = table.column("index").to_numpy()
+    if verdict.fault is None:
+        order = index[verdict.order]
+        return KeyVerdict(
+            key="null", count=count, outcome=Outcome(valid=True, order=order.tolist())
+        )
+    kind, places = verdict.fault
+    pairs = pair_rows(table)
+    at = np.searchsorted(pairs.begun, places)
+    full = with_schema(table)
+    window = [
+        call_at(full, int(begun), int(pairs.done[i]), int(pairs.outcome[i]) in (1, 2))
+        for begun, i in zip(places, at, strict=True)
+    ]
+    return KeyVerdict(key="null", count=count, outcome=_outcome(kind, window))
