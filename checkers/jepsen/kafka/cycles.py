@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import networkx as nx
-
 from checkers.jepsen.judgement import pairs
 from checkers.jepsen.kafka.logs import Logs
 from checkers.jepsen.kafka.operations import CALLS, Operation
@@ -112,12 +110,16 @@ def _realtime(operations: list[Operation]) -> tuple[list[Edge], int]:
 
 
 def _graph(edges: Edges, kinds: tuple[str, ...]) -> Graph:
+    import networkx as nx  # as long to import as a short history takes to judge
+
     graph: Graph = nx.DiGraph()
     graph.add_edges_from(edge for edge, (kind, *_) in edges.items() if kind in kinds)
     return graph
 
 
 def _components(graph: Graph) -> list[set[int]]:
+    import networkx as nx
+
     return [members for members in nx.strongly_connected_components(graph) if len(members) > 1]
 
 
@@ -169,6 +171,8 @@ def _place(operation: Operation, send: bool, key: str, value: Any) -> int:
 
 def _shortest(graph: Graph, members: list[int], data: Edges) -> list[int]:
     """Return a shortest cycle through some dependency between members."""
+    import networkx as nx
+
     best: list[int] | None = None
     own = set(members)
     for tried, (a, b) in enumerate(edge for edge in data if own.issuperset(edge)):
