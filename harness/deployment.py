@@ -311,6 +311,12 @@ class Deployment:
             evidence |= on_all(self.controllers, lambda name: self.stop(name, wait_s))
         return evidence
 
+    def disconnect(self, name: str) -> None:
+        """End the sessions with a host that is gone; the next use reconnects."""
+        self.remotes[name].close()
+        for agent in (self.agents[name], self._starters[name]):
+            agent.close()
+
     def stop_alone(self, name: str) -> Evidence:
         """End the node (SIGTERM), by a session that no other fault waits for."""
         wait_s = STOP_TIMEOUT_S + 5

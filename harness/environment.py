@@ -108,6 +108,14 @@ class Environment(Protocol):
         """Return the broker that leads most partitions, None while nobody knows of one."""
         ...
 
+    def crash_host(self, node: str) -> Evidence:
+        """Let the node's machine lose its power, with all that runs there and its network."""
+        ...
+
+    def boot_host(self, node: str) -> Evidence:
+        """Start the node's machine again; its node is down, and nothing is disturbed there."""
+        ...
+
     def wipe(self, node: str) -> Evidence:
         """Give the node, which is down, an empty disk with a new directory id."""
         ...

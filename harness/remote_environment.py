@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from checkers.clocks import NodeClock
+from harness.clusters.cluster import ClusterError, Machines
 from harness.deployment import Deployment
 from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
 from harness.follow import TraceFollowers
@@ -57,6 +58,9 @@ class RemoteEnvironment:
         self.disks = RemoteDisks(deployment)
         self._links = RemoteLinks(deployment)
         self._squeezed: set[str] = set()
+        self.machines: Machines | None = None
+        """What crashes and boots hosts, where they can be."""
+        self._off = self._links.off
         self._kills = dict.fromkeys(self.nodes, 0)
         self._claim: tuple[int, str] | None = None
         self._clients = {
@@ -166,7 +170,34 @@ class RemoteEnvironment:
         return self._on_all(heal_on)
 
     def _on_all(self, function: Callable[[str], dict[str, Any]]) -> Evidence:
-        return dict(on_all(self.nodes, function))
+        return dict(on_all([name for name in self.nodes if name not in self._off], function))
+
+    def crash_host(self, node: str) -> Evidence:
+        """Let the node's host lose its power; refused (RemoteError) where hosts cannot be crashed.
+
+        Evidence: how long it took until every process there was gone.
+        """
+        if self.machines is None:
+            raise RemoteError(node, "hosts of this cluster cannot be crashed: use -c netns")
+        try:
+            evidence = self.machines.crash(node)
+        except ClusterError as error:
+            raise RemoteError(node, str(error)) from error
+        self._off.add(node)
+        self.deployment.disconnect(node)
+        return {node: {"host": "crashed", **evidence}}
+
+    def boot_host(self, node: str) -> Evidence:
+        """Boot the node's host; the data directory as it was left becomes image ``kill-<k>``."""
+        assert self.machines is not None
+        try:
+            evidence = self.machines.boot(node)
+        except ClusterError as error:
+            raise RemoteError(node, str(error)) from error
+        self.deployment.disconnect(node)
+        self._links.booted(node)
+        image = self.deployment.image(node, self._label(node))
+        return {node: {"host": "booted", **evidence, **image}}
 
     def kill(self, node: str) -> Evidence:
         """kill -9; the data directory as it was left becomes image ``kill-<k>``.
@@ -268,6 +299,8 @@ class RemoteEnvironment:
         """
         if not self.deployment.settings.own_clocks:
             raise RemoteError(node, "the node was deployed without clocks of its own: -n clock")
+        if node in self._off:
+            return {node: {"host": "off"}}
         evidence = self.deployment.set_clock(node, setting)
         with self._clocks_lock:
             self._samples[node].append((evidence["since_us"], evidence["mono_us"]))
@@ -322,6 +355,8 @@ class RemoteEnvironment:
 
         Refused (RemoteError) where the nodes were deployed without disks of their own.
         """
+        if node in self._off:
+            return {node: {"host": "off"}}
         return {node: self.disks.trouble(node, trouble, draw)}
 
     def damage_disk(self, node: str, draw: int) -> Evidence:
@@ -335,6 +370,8 @@ class RemoteEnvironment:
         return self.disks.damaged(node)
 
     def mend_disk(self, node: str) -> Evidence:
+        if node in self._off:
+            return {node: {"host": "off"}}
         return {node: self.disks.mend(node)}
 
     def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
@@ -353,6 +390,8 @@ class RemoteEnvironment:
         return {node: evidence}
 
     def release(self, node: str) -> Evidence:
+        if node in self._off:
+            return {node: {"host": "off"}}
         evidence = self.deployment.release(node)
         self._squeezed.discard(node)
         return {node: evidence}
@@ -379,6 +418,7 @@ class RemoteEnvironment:
 
         def restore_one(name: str) -> None:
             steps: list[Callable[[], object]] = [
+                lambda: self.boot_host(name) if name in self._off else None,
                 lambda: self.deployment.agents[name].ask("heal"),
                 lambda: self.deployment.agents[name].ask("heal_network"),
                 lambda: self._resume_if_paused(name),

@@ -124,6 +124,8 @@ class RemoteLinks:
             name: {"links": [], "rules": [], "names": ""} for name in deployment.nodes
         }
         """What was last asked of each host; None in it where that may not have succeeded."""
+        self.off: set[str] = set()
+        """Hosts that have crashed: nothing is asked of them."""
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
         """Let ``wanted`` be in force, and nothing else.
@@ -132,8 +134,14 @@ class RemoteLinks:
         suffer there now, and ``before``: what was counted since this was last asked for.
         Raises :class:`RemoteError`, after every host was tried.
         """
-        evidence = on_all(self._deployment.nodes, lambda name: self._on(name, wanted))
+        on = [name for name in self._deployment.nodes if name not in self.off]
+        evidence = on_all(on, lambda name: self._on(name, wanted))
         return {name: told for name, told in evidence.items() if told}
+
+    def booted(self, name: str) -> None:
+        """Take note that a host has just been booted: nothing is disturbed there."""
+        self.off.discard(name)
+        self._known[name] = {"links": [], "rules": [], "names": ""}
 
     def _on(self, name: str, wanted: Sequence[Disturbance]) -> Evidence:
         now: dict[str, Any] = {

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from harness.archive import PROJECT_TREE
-from harness.clusters.cluster import Cluster
+from harness.clusters.cluster import Cluster, Machines
 from harness.environment import Environment
 from harness.faults import FaultInjector, FaultThread
 from harness.final_reads import final_operations
@@ -29,7 +29,7 @@ from harness.interpreter import Client, Interpreter
 from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
-from harness.system import Deployed, Disturbed, Followed, System
+from harness.system import Deployed, Disturbed, Followed, Housed, System
 from harness.workload import ClientState, Workload, owed
 from histories.fault import Fault
 from histories.parquet import convert_run
@@ -147,6 +147,8 @@ class TestRun:
         self._controllers = self._nodes[: options.nodes]
         self._test |= self._members()
         self._deployed = self._system.deploy(hosts, options, self._tree)
+        if isinstance(self._deployed, Housed) and isinstance(self._cluster, Machines):
+            self._deployed.use(self._cluster)
         leader = self._deployed.ready(READY_S)
         self._say(f"{options.system} is ready after {time.monotonic() - begun:.1f} s: {leader}")
         offsets = self._deployed.clocks()

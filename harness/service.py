@@ -16,9 +16,9 @@ CONFIG = "/etc/kraftwreck/controller.properties"
 DATA = "/var/lib/kraftwreck"
 LOGS = "/var/log/kraftwreck"
 CLOCKWORK = "/opt/kraftwreck/clockwork.so"
-CLOCK = "/run/kraftwreck-clock"
+CLOCK = "/opt/kraftwreck/clock"
 DISKWORK = "/opt/kraftwreck/diskwork.so"
-DISK = "/run/kraftwreck-disk"
+DISK = "/opt/kraftwreck/disk"
 PYTHON = "/usr/bin/python3"
 SERVICE: dict[str, Any] = {
     "pid_file": "/run/kraftwreck-controller.pid",

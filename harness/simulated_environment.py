@@ -116,6 +116,12 @@ class SimulatedEnvironment(Environment):
     def upgrade(self, node: str) -> Evidence:
         raise ValueError("the fault restart works on real hosts only, such as -c netns")
 
+    def crash_host(self, node: str) -> Evidence:
+        raise ValueError("the fault host works on namespace hosts only; there is power")
+
+    def boot_host(self, node: str) -> Evidence:
+        raise ValueError("the fault host works on namespace hosts only; there is power")
+
     def busiest_broker(self) -> str | None:
         for name in (self.leader(), *self._cluster.controllers):
             node = None if name is None else self._world.host(name).node

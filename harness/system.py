@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.clusters.cluster import Host
+from harness.clusters.cluster import Host, Machines
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.options import RunOptions
@@ -40,6 +40,15 @@ class Disturbed(Protocol):
     def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """Return, for nodes whose clocks were set, what they read when: pairs (the host's
         monotonic clock, the node's), in microseconds, from the first change on to now."""
+        ...
+
+
+@runtime_checkable
+class Housed(Protocol):
+    """A :class:`Deployed` that takes notice when a host crashes."""
+
+    def use(self, machines: Machines) -> None:
+        """Let faults crash and boot hosts by ``machines``."""
         ...
 
 

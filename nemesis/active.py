@@ -35,7 +35,7 @@ class Active:
             return shape.fault == "flip"
         if isinstance(shape, SqueezeShape):
             return shape.want in ("oom", "slow-start")
-        return self.family.action in ("kill", "power")
+        return self.family.action in ("kill", "power", "host")
 
     @property
     def keeps_paused(self) -> bool:

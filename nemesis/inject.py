@@ -21,6 +21,7 @@ from nemesis.injection.cuts import Cuts
 from nemesis.injection.disks import Disks
 from nemesis.injection.disturbances import Disturbances
 from nemesis.injection.ground import Ground, Means, line
+from nemesis.injection.hosts import Hosts
 from nemesis.injection.members import Members
 from nemesis.injection.processes import Processes, Relief
 from nemesis.injection.restarts import Restarts
@@ -32,7 +33,8 @@ from nemesis.roles import RoleShape
 def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:
     """Return what carries out each action; in the order in which the rest is healed."""
     processes, members = Processes(ground), Members(ground)
-    return {
+    means: dict[Action, Means] = {
+        "host": Hosts(ground, lambda: means.values()),
         "cut": Cuts(ground),
         "disturb": Disturbances(ground),
         "clock": Clocks(ground),
@@ -44,6 +46,7 @@ def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:
         "power": processes,
         "pause": processes,
     }
+    return means
 
 
 class Injector:

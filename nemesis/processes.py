@@ -57,3 +57,12 @@ POWER: dict[str, ProcessShape] = {
     "broker": ProcessShape(15, 2, pick_one, of_brokers=True),
 }
 """Often all: that everybody loses what was not flushed is what quorums survive by flushing."""
+
+HOSTS: dict[str, ProcessShape] = {
+    "leader": ProcessShape(30, 1, pick_leader),
+    "one": ProcessShape(35, 1, pick_one),
+    "minority": ProcessShape(15, 3, pick_minority),
+    "all": ProcessShape(5, 2, pick_ring),
+    "broker": ProcessShape(15, 2, pick_one, of_brokers=True),
+}
+"""Machines that crash, with their network: peers hear nothing, not even that a port is closed."""

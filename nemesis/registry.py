@@ -19,14 +19,24 @@ from nemesis.disks import DISKS, STORAGE, DiskShape
 from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
-from nemesis.processes import KILLS, PAUSES, POWER, ProcessShape
+from nemesis.processes import HOSTS, KILLS, PAUSES, POWER, ProcessShape
 from nemesis.restarts import RESTARTS, RestartShape
 from nemesis.roles import ROLES, RoleShape
 from nemesis.squeezes import SQUEEZES, SqueezeShape
 from nemesis.wire import WIRES
 
 Action = Literal[
-    "cut", "kill", "power", "pause", "members", "disturb", "clock", "disk", "squeeze", "restart"
+    "cut",
+    "kill",
+    "power",
+    "pause",
+    "members",
+    "disturb",
+    "clock",
+    "disk",
+    "squeeze",
+    "restart",
+    "host",
 ]
 Shape = (
     PartitionShape
@@ -45,11 +55,11 @@ Shape = (
 class Family:
     """One kind of fault: what it does to a cluster, and the shapes it comes in.
 
-    ``cut`` needs :class:`PartitionShape` or :class:`RoleShape` shapes, ``kill``, ``power`` and
-    ``pause`` :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones, ``disturb``
-    :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk`` :class:`DiskShape`
-    ones, ``squeeze`` :class:`SqueezeShape` ones, ``restart`` :class:`RestartShape` ones. What is
-    ``only_on_hosts`` the simulator cannot do.
+    ``cut`` needs :class:`PartitionShape` or :class:`RoleShape` shapes, ``kill``, ``power``,
+    ``pause`` and ``host`` :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones,
+    ``disturb`` :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk``
+    :class:`DiskShape` ones, ``squeeze`` :class:`SqueezeShape` ones, ``restart``
+    :class:`RestartShape` ones. What is ``only_on_hosts`` the simulator cannot do.
     """
 
     name: str
@@ -105,6 +115,7 @@ _OURS = (
         SQUEEZES,
         True,
     ),
+    Family("host", "machines crash and are booted later", "host", HOSTS, True),
     Family("restart", "restart nodes in order, perhaps upgraded", "restart", RESTARTS, True),
     Family("roles", "cut off the leader with or from the busiest broker", "cut", ROLES),
     Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.archive import build_archive, digest
-from harness.clusters.cluster import Host
+from harness.clusters.cluster import Host, Machines
 from harness.deployment import Deployment, Settings
 from harness.environment import Environment
 from harness.interpreter import Connection
@@ -72,6 +72,10 @@ class KraftDeployment:
     def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """Return how the clocks of nodes ran that were set."""
         return self._remote.clock_samples()
+
+    def use(self, machines: Machines) -> None:
+        """Let faults crash and boot hosts."""
+        self._remote.machines = machines
 
     def follow(self, seen: Seen) -> None:
         """Call ``seen`` for what the nodes trace from now on."""

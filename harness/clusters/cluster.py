@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class ClusterError(Exception):
@@ -69,6 +69,19 @@ class Cluster(Protocol):
 
     def down(self) -> None:
         """Give the hosts back. Harmless when they are not up."""
+        ...
+
+
+@runtime_checkable
+class Machines(Protocol):
+    """A cluster whose hosts can be crashed. Both raise :class:`ClusterError` with one line."""
+
+    def crash(self, name: str) -> dict[str, Any]:
+        """Let a host lose its power; return evidence."""
+        ...
+
+    def boot(self, name: str) -> dict[str, Any]:
+        """Start a host that crashed; return evidence once its sshd is up."""
         ...
 
 

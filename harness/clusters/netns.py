@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups
+from harness.clusters import cgroups, machines
 from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
 from harness.clusters.healing import heal_hosts
@@ -166,6 +166,22 @@ class NetnsCluster:
         except OSError:
             lines = []
         return lines[-1] if lines else "its supervisor ended without a word"
+
+    def crash(self, name: str) -> dict[str, Any]:
+        """Let a host lose its power: all of its processes and its network are gone."""
+        return self._ask("crash", name)
+
+    def boot(self, name: str) -> dict[str, Any]:
+        """Let a host that crashed start again, with the files it had but for /run and /tmp."""
+        return self._ask("boot", name)
+
+    def _ask(self, do: str, name: str) -> dict[str, Any]:
+        if self.directory is None:
+            raise ClusterError("the cluster is not up")
+        try:
+            return machines.ask(self.directory, do, name)
+        except machines.MachineError as error:
+            raise ClusterError(str(error)) from error
 
     def heal(self) -> dict[str, dict[str, object]]:
         """Undo every drop and pause on the hosts."""

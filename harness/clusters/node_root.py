@@ -138,7 +138,7 @@ def _build_root(spec: NodeSpec) -> None:
         mount(str(group), str(here), "", MS_BIND)
     _write_identity(root, spec)
     old = root / ".machine"
-    old.mkdir()
+    old.mkdir(exist_ok=True)
     pivot_root(str(root), str(old))
 
 

@@ -24,10 +24,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups, kernel
+from harness.clusters import cgroups, kernel, machines
 from harness.clusters.node_root import NodeSpec, become_host
 from harness.clusters.state import ProcessIdentity, State
-from harness.clusters.switch import CONTROL_SUFFIX, Subnet, claim_subnet, connect
+from harness.clusters.switch import CONTROL_SUFFIX, Subnet, claim_subnet, connect, reconnect
 from harness.clusters.switch import new_network_namespace as new_switch
 
 READY_TIMEOUT_S = 15.0
@@ -112,13 +112,14 @@ def _inner(directory: Path, spec: dict[str, Any], leash: int) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         try:
-            ready = _build(directory, spec)
+            cluster = _build(directory, spec)
+            listener = machines.listen(directory)
         except OSError as error:
             _report({"error": error.strerror or str(error)})
             os._exit(1)
-        _report({"ready": ready})
+        _report({"ready": cluster.as_json()})
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        os.read(leash, 1)
+        machines.serve(listener, leash, cluster.carry_out)
     finally:
         os._exit(0)
 
@@ -131,8 +132,8 @@ def _report(message: dict[str, Any]) -> None:
     os.close(null)
 
 
-def _build(directory: Path, spec: dict[str, Any]) -> dict[str, Any]:
-    """Make the switch and all hosts; return subnet and host addresses. Raises OSError."""
+def _build(directory: Path, spec: dict[str, Any]) -> _Cluster:
+    """Make the switch and all hosts. Raises OSError."""
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("proc", "/proc", "proc")
@@ -148,12 +149,68 @@ def _build(directory: Path, spec: dict[str, Any]) -> dict[str, Any]:
     os.write(go_write, b"g" * len(nodes))
     for node, pid in zip(nodes, pids, strict=True):
         _wait_for_sshd(node, pid)
-    return {
-        "subnet": subnet.cidr,
-        "uplink": subnet.uplink,
-        "control_ip": subnet.control_ip,
-        "ips": [node.ip for node in nodes],
-    }
+    return _Cluster(own_pid_namespace, switch, subnet, {node.name: node for node in nodes}, pids)
+
+
+class _Cluster:
+    """The hosts, whose power can be cut and who can be booted again."""
+
+    def __init__(
+        self,
+        own_pid_namespace: int,
+        switch: int,
+        subnet: Subnet,
+        nodes: dict[str, NodeSpec],
+        pids: list[int],
+    ) -> None:
+        self._own_pid_namespace = own_pid_namespace
+        self._switch = switch
+        self._subnet = subnet
+        self._nodes = nodes
+        self._pids: dict[str, int | None] = dict(zip(nodes, pids, strict=True))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return subnet and addresses, for the control process."""
+        return {
+            "subnet": self._subnet.cidr,
+            "uplink": self._subnet.uplink,
+            "control_ip": self._subnet.control_ip,
+            "ips": [node.ip for node in self._nodes.values()],
+        }
+
+    def carry_out(self, do: str, name: str) -> dict[str, Any]:
+        """Crash or boot a host; return evidence. Raises OSError with one line."""
+        if name not in self._nodes:
+            raise OSError(f"there is no host {name}")
+        pid = self._pids[name]
+        if do == "crash":
+            if pid is None:
+                raise OSError(f"{name} is off already")
+            evidence = machines.end(pid)
+            self._pids[name] = None
+            return evidence
+        if pid is not None:
+            raise OSError(f"{name} runs already")
+        return self._boot(name)
+
+    def _boot(self, name: str) -> dict[str, Any]:
+        began = time.monotonic()
+        node = self._nodes[name]
+        _log(node).write_text("")  # What is waited for there stands in it from the last time.
+        # Programs that are run here must be waited for as usual meanwhile.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            go_read, go_write = os.pipe()
+            pid = _fork_host(node, self._own_pid_namespace, go_read)
+            reconnect(self._subnet, self._switch, list(self._nodes).index(name) + 1, pid)
+            os.write(go_write, b"g")
+            _wait_for_sshd(node, pid)
+            os.close(go_read)
+            os.close(go_write)
+        finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        self._pids[name] = pid
+        return {"up_after_us": round((time.monotonic() - began) * 1e6)}
 
 
 def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
@@ -191,7 +248,7 @@ def _node_spec(
 
 def _fork_host(node: NodeSpec, own_pid_namespace: int, go: int) -> int:
     """Fork PID 1 of a new PID namespace into ``become_host``; return its pid here."""
-    node.directory.mkdir(parents=True)
+    node.directory.mkdir(parents=True, exist_ok=True)
     unshared_read, unshared_write = os.pipe()
     kernel.unshare(kernel.CLONE_NEWPID)
     pid = os.fork()

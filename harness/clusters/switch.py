@@ -10,6 +10,7 @@ import ipaddress
 import json
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from harness.clusters.kernel import CLONE_NEWNET, setns, unshare
 PREFIX = "10.77"
 CONTROL_SUFFIX = 254
 MAX_NODES = 200
+GONE_S = 10.0
+"""How long a link of a host that has ended may stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +160,21 @@ def connect(subnet: Subnet, switch: int, pids: Sequence[int]) -> None:
     disable = Path(f"/proc/sys/net/ipv6/conf/{subnet.uplink}/disable_ipv6")
     if disable.exists():
         disable.write_text("1")
+
+
+def reconnect(subnet: Subnet, switch: int, node_id: int, pid: int) -> None:
+    """Join a host that was booted again; its old link goes away with its old namespace, soon."""
+    script = (
+        f"link add p{node_id} netns /proc/{os.getpid()}/fd/{switch}"
+        f" type veth peer name eth0 address {subnet.mac(node_id)} netns {pid}\n"
+    )
+    deadline = time.monotonic() + GONE_S
+    while True:
+        try:
+            ip_batch(script)
+            break
+        except OSError as error:
+            if "File exists" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+    ip_batch(f"link set p{node_id} master br0 up\n", netns=switch)

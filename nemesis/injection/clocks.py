@@ -18,6 +18,7 @@ class Clocks(Means):
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         self._skewed: set[str] = set()
+        self._touched: set[str] = set()
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         shape = entry.family.shapes[entry.fault.shape]
@@ -28,6 +29,9 @@ class Clocks(Means):
 
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         self._set(entry, entry.targets, evidence)
+
+    def renew(self, entry: Active, nodes: Sequence[str], evidence: Evidence) -> None:
+        self._set(entry, [node for node in nodes if node in self._touched], evidence)
 
     def rest(self) -> set[str] | None:
         return set(self._skewed) or None
@@ -42,6 +46,7 @@ class Clocks(Means):
             settings = [a.clock for a in active if node in a.targets and a.clock is not None]
             setting = together(settings)
             self._skewed.add(node)
+            self._touched.add(node)
             done = ground.call(entry, node, partial(ground.env.set_clock, node, setting), evidence)
             if done and setting == ClockSetting():
                 self._skewed.discard(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from nemesis.active import Active
@@ -22,6 +23,12 @@ class Cuts(Means):
 
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         self._apply(entry, evidence)
+
+    def renew(self, entry: Active, nodes: Sequence[str], evidence: Evidence) -> None:
+        grudges = [a.grudge for a in self.ground.active.values() if a.grudge]
+        if grudges:
+            wanted = union(grudges, tuple(self.ground.env.nodes))
+            self.ground.call(entry, "drop", partial(self.ground.env.drop, wanted), evidence)
 
     def rest(self) -> set[str] | None:
         return set() if self._cut else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -29,6 +30,10 @@ class Disturbances(Means):
 
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         self._disturb(entry, evidence)
+
+    def renew(self, entry: Active, nodes: Sequence[str], evidence: Evidence) -> None:
+        if self._disturbed:
+            self._disturb(entry, evidence)
 
     def rest(self) -> set[str] | None:
         return set() if self._disturbed else None

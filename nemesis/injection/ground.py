@@ -83,6 +83,9 @@ class Means:
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         """Undo what ``entry``, no longer in force, did."""
 
+    def renew(self, entry: Active, nodes: Sequence[str], evidence: Evidence) -> None:
+        """The machines of ``nodes`` have been booted: let what is in force be so there, too."""
+
     def settle(self, entry: Active) -> None:
         """Wait for what ``entry``, no longer in force, has under way; called without the lock."""
 

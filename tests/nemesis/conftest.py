@@ -95,6 +95,15 @@ class FakeEnvironment:
         assert node in self.down, "its code is in use"
         return {node: {"code": "other"}}
 
+    def crash_host(self, node: str) -> dict[str, Any]:
+        self._did("crash_host", node)
+        self.down.add(node)
+        return {node: {"host": "crashed"}}
+
+    def boot_host(self, node: str) -> dict[str, Any]:
+        self._did("boot_host", node)
+        return {node: {"host": "booted"}}
+
     def busiest_broker(self) -> str | None:
         return self.busiest
 

@@ -205,3 +205,45 @@ def test_roles_need_brokers(env: Any, injector: Injector) -> None:
     assert injector.start(0, fault("busiest", kind="roles")).detail["skipped"]
     assert families()["roles"].usable(5, 0) == {}
     assert set(families()["roles"].usable(5, 2)) == set(ROLES)
+
+
+# --- machines -----------------------------------------------------------------------------
+
+
+def test_a_machine_crashes_and_what_is_in_force_is_so_again_once_it_is_booted(
+    env: Any, injector: Injector
+) -> None:
+    injector.start(0, fault("one", "n2", kind="host"))
+    assert env.down == {"n2"}
+    injector.start(1, fault("one", "n2", kind="partition"))
+    injector.start(2, fault("jump", "n2", kind="clock"))
+    env.calls.clear()
+    event = injector.stop(0)
+    assert [name for name, _ in env.calls] == ["boot_host", "drop", "set_clock", "start"]
+    assert event.evidence["n2"]["host"] == "booted"
+    assert "n2" in event.evidence["renewed"]
+    assert not env.down
+    injector.heal_all()
+    assert injector.heal_all() == []
+
+
+def test_a_machine_whose_disk_or_process_is_in_trouble_is_not_crashed(
+    env: Any, injector: Injector
+) -> None:
+    injector.start(0, fault("slow", "n2", kind="disk"))
+    injector.start(1, fault("cpu", "n3", kind="squeeze"))
+    injector.start(2, fault("one", "n4", kind="kill"))
+    event = injector.start(3, fault("all", "n2", "n3", "n4", "n5", kind="host"))
+    assert event.targets == ["n5"]
+
+
+def test_a_boot_that_failed_is_tried_again_before_anything_else(
+    env: Any, injector: Injector
+) -> None:
+    env.failing.add("boot_host")
+    injector.start(0, fault("one", "n2", kind="host"))
+    assert "boot_host" in str(injector.stop(0).error)
+    env.failing.clear()
+    env.calls.clear()
+    injector.heal_all()
+    assert [name for name, _ in env.calls] == ["boot_host"]

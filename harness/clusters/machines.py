@@ -1,0 +1,98 @@
+"""Cutting the power of namespace hosts and booting them, asked of the process that owns them.
+
+The owner of a cluster listens on a socket in its state directory. A request is one JSON line,
+``{"do": "crash" | "boot", "host": name}``; the answer is evidence or ``{"error": "one line"}``.
+Standard library only: the owner has to start at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SOCKET = "machines.sock"
+LONGEST_S = 30.0
+"""How long a host may take to end or to boot."""
+
+CarryOut = Callable[[str, str], dict[str, Any]]
+
+
+class MachineError(Exception):
+    """A host cannot be crashed or booted; one line says why."""
+
+
+def listen(directory: Path) -> socket.socket:
+    """Return the owner's socket; reached by a short name, for paths of sockets are limited."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
+    finally:
+        os.close(folder)
+    listener.listen(8)
+    return listener
+
+
+def serve(listener: socket.socket, leash: int, carry_out: CarryOut) -> None:
+    """Carry out requests, one after the other, until ``leash`` is let go."""
+    while True:
+        ready, _, _ = select.select([listener.fileno(), leash], [], [])
+        if leash in ready:
+            return
+        client, _ = listener.accept()
+        # Whoever asks and goes away keeps nobody waiting.
+        with contextlib.suppress(OSError), client:
+            client.settimeout(1.0)
+            client.sendall(json.dumps(_answer(client, carry_out)).encode() + b"\n")
+
+
+def _answer(client: socket.socket, carry_out: CarryOut) -> dict[str, Any]:
+    try:
+        with client.makefile("rb") as lines:
+            request = json.loads(lines.readline())
+        return carry_out(request["do"], request["host"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {"error": " ".join(str(error).split()) or type(error).__name__}
+
+
+def ask(directory: Path, do: str, host: str) -> dict[str, Any]:
+    """Have a host crashed or booted by the owner; return evidence. Raises MachineError."""
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(LONGEST_S)
+            client.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+            client.sendall(json.dumps({"do": do, "host": host}).encode() + b"\n")
+            with client.makefile("rb") as lines:
+                answer: dict[str, Any] = json.loads(lines.readline())
+    except (OSError, ValueError) as error:
+        raise MachineError(f"{do} {host}: {error}") from error
+    finally:
+        os.close(folder)
+    if "error" in answer:
+        raise MachineError(f"{do} {host}: {answer['error']}")
+    return answer
+
+
+def end(pid: int) -> dict[str, Any]:
+    """kill -9 PID 1 of a host, and with it, by the kernel, every process there; wait for that.
+
+    Raises OSError.
+    """
+    began = time.monotonic()
+    handle = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        if not select.select([handle], [], [], LONGEST_S)[0]:
+            raise OSError(f"process {pid} does not end")
+    finally:
+        os.close(handle)
+    return {"gone_after_us": round((time.monotonic() - began) * 1e6)}

@@ -1,0 +1,226 @@
+"""Hosts that crash and are booted again, and what stays of it all: nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.clusters import cgroups
+from harness.clusters import state as states
+from harness.clusters.cluster import ClusterError
+from harness.clusters.netns import NetnsCluster
+from harness.deployment import Deployment, Settings
+from harness.options import RunOptions
+from harness.remote import Remote, RemoteError
+from harness.remote_environment import RemoteEnvironment
+from harness.run import TestRun
+from histories.fault import Fault
+from histories.reading import read_faults
+from kraftwreck.judge import judge
+from kraftwreck.replay import replay_nodes
+from nemesis.inject import Injector
+from systems.kraft import SYSTEM
+from workloads import registry as workloads
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+SECOND = 1_000_000_000
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def cluster(netns_possible: None, own_state_directories: Path) -> Iterator[NetnsCluster]:
+    cluster = NetnsCluster(3)
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+def answers(ip: str) -> bool:
+    """Whether another host gets any answer from there, be it a refusal."""
+    asked = subprocess.run(
+        ["/usr/bin/python3", "-c", "import socket, sys\n"
+         "s = socket.socket(); s.settimeout(0.5)\n"
+         f"sys.exit(0 if s.connect_ex(('{ip}', 9)) == 111 else 1)"],
+        check=False,
+    )  # fmt: skip
+    return asked.returncode == 0
+
+
+def test_a_host_that_crashes_is_silent_and_has_its_files_when_it_is_back(
+    cluster: NetnsCluster,
+) -> None:
+    host, other = cluster.hosts[1], cluster.hosts[2]
+    remote = Remote(host)
+    remote.run(
+        [
+            "sh",
+            "-c",
+            "echo kept > /var/kept; echo gone > /run/gone; setsid sleep 91.17 >/dev/null 2>&1 &",
+        ]
+    )
+    assert answers(host.ip)
+    evidence = cluster.crash(host.name)
+    assert evidence["gone_after_us"] > 0
+    listed = subprocess.run(["ps", "ax"], capture_output=True, text=True, check=True).stdout
+    assert "sleep 91.17" not in listed
+    assert not answers(host.ip)
+    assert answers(other.ip), "nobody else was meant"
+    remote.close()
+    with pytest.raises(ClusterError, match="off already"):
+        cluster.crash(host.name)
+    cluster.boot(host.name)
+    with pytest.raises(ClusterError, match="runs already"):
+        cluster.boot(host.name)
+    assert remote.run(["cat", "/var/kept"]).text == "kept"
+    assert remote.run(["sh", "-c", "cat /run/gone || echo no"]).text == "no"
+    assert answers(host.ip)
+    for _ in range(2):  # It can be done again and again.
+        cluster.crash(host.name)
+        cluster.boot(host.name)
+    remote.close()
+    assert Remote(host).run(["hostname"]).text == host.name
+    with pytest.raises(ClusterError, match="no host n9"):
+        cluster.crash("n9")
+
+
+def test_a_whole_run_with_crashed_hosts_is_valid_and_replays(
+    netns_possible: None, own_state_directories: Path, tmp_path: Path
+) -> None:
+    planned: list[tuple[int, str, str, int, tuple[str, ...]]] = [
+        (1, "host", "leader", 4, ()),
+        (2, "partition", "one", 6, ("n1",)),
+        (3, "clock", "jump", 4, ("n2",)),
+        (9, "host", "all", 3, ()),
+        (10, "pause", "one", 1, ()),
+        (14, "kill", "leader", 1, ()),
+    ]
+    schedule = [
+        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=at,
+              targets=targets)
+        for at, kind, shape, long, targets in planned
+    ]  # fmt: skip
+    outcome = TestRun(
+        RunOptions(
+            faults=("host", "partition", "clock", "pause", "kill"), time_limit_s=18, nodes=3,
+            seed=1, store=tmp_path,
+        ),
+        system=SYSTEM,
+        workload=workloads.find("metadata"),
+        schedule=schedule,
+        injector=Injector,
+        cluster=NetnsCluster(3),
+        say=print,
+    ).go()  # fmt: skip
+    assert outcome.errors == []
+    verdict = judge(outcome.folder, print)
+    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
+        verdict.checkers, True
+    )
+    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 3
+    events = sorted(
+        (e for e in read_faults(outcome.folder) if e.kind == "host"), key=lambda e: e.time
+    )
+    ends = {e.id: e for e in events if e.phase == "stop"}
+    begun = [e for e in events if e.phase == "start"]
+    assert len(begun) == len(ends) == 2
+    crashed = [node for event in begun for node in event.targets]
+    for event in begun:
+        assert event.targets
+        for node in event.targets:
+            assert event.evidence[node]["host"] == "crashed"
+            assert ends[event.id].evidence[node]["host"] == "booted"
+    # What the nodes themselves say: each crash ended a process, and another one started.
+    for node in set(crashed):
+        text = (outcome.folder / "nodes" / node / "trace.jsonl").read_text()
+        starts = sum(json.loads(line)["kind"] == "start" for line in text.splitlines())
+        assert starts >= 1 + crashed.count(node)
+
+
+CONTROL = """
+import sys, time
+from pathlib import Path
+from harness.archive import PROJECT_TREE
+from harness.clusters.netns import NetnsCluster
+from harness.options import RunOptions
+from systems.kraft import SYSTEM
+cluster = NetnsCluster(2)
+options = RunOptions(nodes=2, faults=("disk", "storage", "squeeze", "host", "clock"))
+up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)
+up.ready(60)
+up.use(cluster)
+env = up.env
+print(cluster.directory, flush=True)
+env.trouble_disk("n1", "slow", 1)
+env.squeeze("n1", "cpu", 1)
+env.squeeze("n1", "memory", 1)
+env.deployment.agents["n1"].ask(
+    "squeeze", service=env.deployment.service, what="duty", amount=10)
+env.kill("n2")
+env.damage_disk("n2", 1)
+env.mend_disk("n2")
+env.crash_host("n2")
+print("broken", flush=True)
+time.sleep(600)
+"""
+
+
+def left_of(directory: Path) -> list[str]:
+    """What the machine still has of a cluster: groups, mounts, processes, links, files."""
+    found = [
+        str(group)
+        for controller in cgroups.CONTROLLERS
+        if (group := cgroups.ROOT / controller / f"kraftwreck-{directory.name}").exists()
+    ]
+    found += [line for line in Path("/proc/mounts").read_text().splitlines()
+              if str(directory) in line]  # fmt: skip
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if f"{directory}/" in (process / "mountinfo").read_text():
+                    found.append(str(process))
+            except OSError:
+                continue
+    return found
+
+
+def test_nothing_is_left_when_the_control_process_is_killed_amid_all_of_it(
+    netns_possible: None, own_state_directories: Path
+) -> None:
+    loops = subprocess.run(["losetup", "-a"], capture_output=True, check=False).stdout
+    control = subprocess.Popen(
+        [sys.executable, "-c", CONTROL], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert control.stdout is not None
+    directory = Path(control.stdout.readline().strip())
+    assert left_of(directory), "there is something to look for"
+    assert control.stdout.readline().strip() == "broken"
+    control.kill()
+    control.wait()
+    control.stdout.close()
+    wait_until(lambda: left_of(directory) == [])
+    wait_until(lambda: not directory.exists())
+    states.sweep()
+    assert subprocess.run(["losetup", "-a"], capture_output=True, check=False).stdout == loops
+
+
+def test_without_machines_to_crash_it_is_said_in_one_line(cluster: NetnsCluster) -> None:
+    env = RemoteEnvironment(Deployment(cluster.hosts, Settings(seed=1)))
+    with pytest.raises(RemoteError, match="cannot be crashed: use -c netns"):
+        env.crash_host("n1")
+    env.close()
+    env.deployment.close()
