@@ -34,6 +34,7 @@ from histories.verdict import Anomaly, CheckerResult, Validity
 MODELS = tuple(WRITES)
 """What :func:`check_transactions` can check."""
 SEARCH_SECONDS = 10.0
+_COMPONENTS_AT_MOST = 6  # that take all their time; what comes after them gets none
 STRICT = ("strict-serializable",)
 Parts = list[tuple[Ints, Ints, int]]
 
@@ -163,8 +164,10 @@ def _add_cycles(
     seconds: float,
     found: dict[str, Any],
 ) -> None:
+    last = monotonic() + _COMPONENTS_AT_MOST * seconds
     for edges in graph.components():
-        component = Component(graph, edges, Budget(monotonic() + seconds))
+        budget = Budget(min(last, monotonic() + seconds))
+        component = Component(graph, edges, budget)
         result = search(component)
         for cycle in result.cycles:
             shown = cycle_map(transactions, explainer, cycle)
