@@ -27,7 +27,8 @@ POSSIBLE_NS = 500 * _MS
 
 
 class _Reign(NamedTuple):
-    """An active controller: from its claim to the last time it committed anything, in ns."""
+    """An active controller: from its claim to the last time, in ns, that it wrote anything which
+    was committed. What it did later may have been lost with it."""
 
     node: str
     begun: int
@@ -104,13 +105,26 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
 
 def _reigns(evidence: Evidence) -> list[_Reign]:
     reigns = []
+    written = _last_written(evidence)
     for claim in evidence.trace.claims:
-        last = evidence.trace.last_commit.get((claim.node, claim.epoch))
+        last = written.get(claim.epoch)
+        last = None if last is None or last.node != claim.node else last
         begun = evidence.moment(claim)
         ended = None if last is None else evidence.moment(last)
         if begun is not None and ended is not None and not evidence.pauses.get(claim.node):
             reigns.append(_Reign(claim.node, begun, ended, claim))
     return reigns
+
+
+def _last_written(evidence: Evidence) -> dict[int, TraceEvent]:
+    """Return for each epoch who wrote the last batch of it that was committed, and when."""
+    chain = evidence.trace.chain
+    last: dict[int, tuple[int, TraceEvent]] = {}
+    for base, entry in chain.committed.items():
+        batch, epoch = chain.batches.get(entry.id), entry.id[1]
+        if batch is not None and batch.event is not None and base >= last.get(epoch, (-1,))[0]:
+            last[epoch] = base, batch.event
+    return {epoch: event for epoch, (_, event) in last.items()}
 
 
 def _judge(

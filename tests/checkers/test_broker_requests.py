@@ -207,6 +207,23 @@ def test_c16_a_broker_whose_fencing_is_committed_late(
     assert not {kind for kind in broken(run) if kind.startswith("C")}
 
 
+def test_c16_a_controller_whose_fencing_may_have_been_lost(
+    brokers: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """What it committed long after is from before the silence: followers hear of it late."""
+    for second in range(60):
+        beat(capture, 1 + second, 1, brokers.epochs[1])
+    beat(capture, 1, 2, brokers.epochs[2])
+    brokers.time += 5
+    batch = encode_batch(brokers._end("n1"), 1, 0, [(None, brokers.later)], False)
+    brokers.store("n1", batch, "leader")
+    brokers.time += 55
+    brokers.copy("n1", "n2", "n3")
+    brokers.commit("n1", "n2", "n3")
+    run = make_run(None, brokers, capture=capture)
+    assert not {kind for kind in broken(run) if kind.startswith("C")}
+
+
 def test_c16_a_heartbeat_that_is_answered_late(
     brokers: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
