@@ -176,11 +176,11 @@ def _machine(name: str) -> Any:
 def _log(source: Source, settings: Settings) -> Report:
     from checkers.logs.linearizable import check_log
 
-    verdicts = check_log(source, settings.time_limit_s)
-    found = merge("log", verdicts)
+    judged = check_log(source, settings.time_limit_s)
+    found = merge("log", [verdict for verdict, _ in judged])
 
     def witness() -> list[int]:
-        return [start for verdict in verdicts for start in verdict.outcome.order]
+        return [start for _, order in judged for start in order()]
 
     return _ordered(found, witness)
 

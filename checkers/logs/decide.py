@@ -10,7 +10,7 @@ seeing it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,26 +26,37 @@ class AmbiguousError(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """``fault`` names what is wrong and the calls that show it; ``order`` are calls."""
+    """``fault`` names what is wrong and the calls that show it.
+
+    ``order`` makes a legal order of the calls, where there is one.
+    """
 
     fault: tuple[str, list[int]] | None
-    order: Ints
+    order: Callable[[], Ints]
 
 
 def decide(log: LogOperations) -> Verdict:
     """Decide one log. Raises :class:`AmbiguousError`."""
     offsets, fault = _offsets(log)
     if fault is not None:
-        return Verdict(fault, np.zeros(0, np.int64))
+        return Verdict(fault, _none)
     placed, calls = _place(log, offsets)
     found = contradiction(placed)
     if found is not None:
         late, early = found
-        return Verdict(("order", [int(calls[early]), int(calls[late])]), np.zeros(0, np.int64))
-    # A call that saw several offsets stands where the last of them allows it.
-    order = calls[order_of(placed)][::-1]
-    _, last = np.unique(order, return_index=True)
-    return Verdict(None, order[np.sort(last)][::-1])
+        return Verdict(("order", [int(calls[early]), int(calls[late])]), _none)
+
+    def order() -> Ints:
+        # A call that saw several offsets stands where the last of them allows it.
+        whole = calls[order_of(placed)][::-1]
+        _, last = np.unique(whole, return_index=True)
+        return whole[np.sort(last)][::-1]
+
+    return Verdict(None, order)
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
 
 
 def _offsets(log: LogOperations) -> tuple[Ints, tuple[str, list[int]] | None]:
@@ -79,30 +90,37 @@ def _matched(
     log: LogOperations, offsets: Ints, points: Ints
 ) -> tuple[Ints, tuple[str, list[int]] | None]:
     """Give appends of unknown offset those at which their values were seen."""
-    at: dict[int, tuple[int, int]] = {}
-    for point in points:
-        offset, value = int(log.point_offset[point]), int(log.point_value[point])
-        first = at.setdefault(offset, (value, int(point)))
-        if first[0] != value:
-            calls = [int(log.point_call[first[1]]), int(log.point_call[point])]
-            return offsets, ("two-values", calls)
-    if not at:
-        return offsets, None
-    waiting: dict[int, list[int]] = defaultdict(list)
-    wanted = {value for value, _ in at.values()}
-    for append in np.flatnonzero(offsets == NOWHERE):
-        value = int(log.append_value[append])
-        if value in wanted:
-            waiting[value].append(int(append))
-    for candidates in waiting.values():
-        # Those that certainly happened have to stand somewhere, so they come first.
-        candidates.sort(key=lambda a: log.append_start[a], reverse=True)
-    for offset in sorted(at):
-        value, point = at[offset]
-        if not waiting[value]:
-            kind = "aborted" if value in set(log.failed.tolist()) else "phantom"
-            return offsets, (kind, [int(log.point_call[point])])
-        offsets[waiting[value].pop()] = offset
+    where, what = log.point_offset[points], log.point_value[points]
+    order = np.argsort(where, kind="stable")
+    points, where, what = points[order], where[order], what[order]
+    again = where[1:] == where[:-1]
+    unlike = np.flatnonzero(again & (what[1:] != what[:-1]))
+    if len(unlike):
+        pair = points[unlike[0]], points[unlike[0] + 1]
+        return offsets, ("two-values", [int(log.point_call[p]) for p in pair])
+    first = np.concatenate([np.ones(min(len(where), 1), np.bool_), ~again])
+    points, where, what = points[first], where[first], what[first]
+    unplaced = np.flatnonzero(offsets == NOWHERE)
+    waiting = unplaced[np.isin(log.append_value[unplaced], what)]
+    waiting = waiting[np.argsort(log.append_value[waiting], kind="stable")]
+    values = log.append_value[waiting]
+    if (values[1:] == values[:-1]).any():
+        raise AmbiguousError
+    at = np.searchsorted(values, what)
+    near = np.minimum(at, max(len(values) - 1, 0))
+    found = values[near] == what if len(values) else np.zeros(len(what), np.bool_)
+    twice = np.sort(what)
+    missing = np.flatnonzero(~found)
+    if len(missing):
+        value = int(what[missing[0]])
+        kind = "aborted" if value in set(log.failed.tolist()) else "phantom"
+        return offsets, (kind, [int(log.point_call[points[missing[0]]])])
+    if (twice[1:] == twice[:-1]).any():
+        # One append, seen at two offsets.
+        value = int(twice[1:][twice[1:] == twice[:-1]][0])
+        places = points[what == value][:2]
+        return offsets, ("two-offsets", [int(log.point_call[p]) for p in places])
+    offsets[waiting[near]] = where
     return offsets, None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 import numpy as np
@@ -28,22 +28,30 @@ _WORDS = {
     "one-offset": "Two appends were answered with one offset",
     "other-value": "A read found another value than was appended at the offset",
     "two-values": "Two reads found different values at one offset",
+    "two-offsets": "One value, appended once, was found at two offsets",
     "phantom": "A read found a value that nobody tried to append",
     "aborted": "A read found a value whose append failed",
 }
 
 
-def check_log(source: Source, time_limit_s: float) -> list[KeyVerdict]:
-    """Return the verdict of every key. Raises :class:`~checkers.models.ModelError`."""
+Order = Callable[[], list[int]]
+
+
+def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Order]]:
+    """Return for every key the verdict, and what makes the order that proves it.
+
+    Raises :class:`~checkers.models.ModelError`.
+    """
     table = _typed(source)
     if table is not None:
         return [_judged_columns(table)]
     deadline = monotonic() + time_limit_s
     calls = pair(map(to_op, _with_offsets(source.events())))
-    return [
-        KeyVerdict(key=key, count=len(group), outcome=_judged(group, deadline))
-        for key, group in by_key(calls).items()
-    ]
+    found = []
+    for key, group in by_key(calls).items():
+        outcome, order = _judged(group, deadline)
+        found.append((KeyVerdict(key=key, count=len(group), outcome=outcome), order))
+    return found
 
 
 def _typed(source: Source) -> pa.Table | None:
@@ -75,7 +83,7 @@ def _typed(source: Source) -> pa.Table | None:
     index = table.column("index").to_numpy()
     if bool((index[1:] <= index[:-1]).any()):
         table = table.sort_by("index")
-    return table.combine_chunks()
+    return table
 
 
 def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
@@ -94,16 +102,17 @@ def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
         yield event
 
 
-def _judged(calls: Sequence[Call], deadline: float) -> Outcome:
+def _judged(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]:
     try:
         verdict = decide(from_calls(calls))
     except AmbiguousError:
-        return search(Log(), calls, time_limit_s=max(deadline - monotonic(), 0.1))
+        outcome = search(Log(), calls, time_limit_s=max(deadline - monotonic(), 0.1))
+        return outcome, lambda: outcome.order
     if verdict.fault is None:
-        return Outcome(valid=True, order=verdict.order.tolist())
+        return Outcome(valid=True, order=[]), lambda: verdict.order().tolist()
     kind, places = verdict.fault
     by_start = {call.start: call for call in calls}
-    return _outcome(kind, [by_start[place] for place in places])
+    return _outcome(kind, [by_start[place] for place in places]), list
 
 
 def _outcome(kind: str, window: list[Call]) -> Outcome:
@@ -116,7 +125,7 @@ def _outcome(kind: str, window: list[Call]) -> Outcome:
     return Outcome(valid=False, order=[], placed=0, stuck=stuck, window=window, why=why)
 
 
-def _judged_columns(table: pa.Table) -> KeyVerdict:
+def _judged_columns(table: pa.Table) -> tuple[KeyVerdict, Order]:
     log: LogOperations = from_columns(table)
     count = len(log.append_call) + len(log.point_call)
     try:
@@ -127,13 +136,11 @@ def _judged_columns(table: pa.Table) -> KeyVerdict:
             order=[],
             reason="several appends of one value, of unknown offset, might be what was read",
         )
-        return KeyVerdict(key="null", count=count, outcome=outcome)
+        return KeyVerdict(key="null", count=count, outcome=outcome), list
     index = table.column("index").to_numpy()
     if verdict.fault is None:
-        order = index[verdict.order]
-        return KeyVerdict(
-            key="null", count=count, outcome=Outcome(valid=True, order=order.tolist())
-        )
+        valid = KeyVerdict(key="null", count=count, outcome=Outcome(valid=True, order=[]))
+        return valid, lambda: index[verdict.order()].tolist()
     kind, places = verdict.fault
     pairs = pair_rows(table)
     at = np.searchsorted(pairs.begun, places)
@@ -142,4 +149,4 @@ def _judged_columns(table: pa.Table) -> KeyVerdict:
         call_at(full, int(begun), int(pairs.done[i]), int(pairs.outcome[i]) in (1, 2))
         for begun, i in zip(places, at, strict=True)
     ]
-    return KeyVerdict(key="null", count=count, outcome=_outcome(kind, window))
+    return KeyVerdict(key="null", count=count, outcome=_outcome(kind, window)), list

@@ -23,6 +23,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 TYPES = ("invoke", "ok", "fail", "info")
 READ, WRITE, CAS, DELETE = 0, 1, 2, 3
+_COMPILED = 4_000_000
+"""From so many events on a compiled loop is worth its loading."""
 FS = ("read", "write", "cas", "delete")
 
 
@@ -64,7 +66,7 @@ class Pairs:
 
     begun: Ints
     done: Ints
-    outcome: Ints
+    outcome: npt.NDArray[np.int8]
 
 
 def pair_rows(table: pa.Table) -> Pairs:
@@ -73,7 +75,23 @@ def pair_rows(table: pa.Table) -> Pairs:
     Raises :class:`~checkers.calls.HistoryShapeError`.
     """
     kind = _codes_in(table.column("type"), TYPES)
-    f = table.column("f").combine_chunks().dictionary_encode().indices.to_numpy()
+    f = _words(table.column("f"))
+    numbers = table.column("process").to_numpy()
+    if len(kind) >= _COMPILED and numbers.min() >= 0 and numbers.max() < 2 * len(kind):
+        from checkers.zones.kernels import partners
+
+        partner, wrong = partners(numbers, kind, f, int(numbers.max()) + 1)
+        if wrong >= 0:
+            _refuse(table, int(wrong))
+    else:
+        partner = _partners(table, kind, f)
+    starts = np.flatnonzero(kind == 0)
+    ends = partner[starts]
+    outcome = np.where(ends >= 0, kind[ends], TYPES.index("info")).astype(np.int8)
+    return Pairs(starts, ends, outcome)
+
+
+def _partners(table: pa.Table, kind: npt.NDArray[np.int8], f: Ints) -> Ints:
     process = _ranks(table.column("process"))
     order = np.argsort(process, kind="stable")
     ordered = process[order]
@@ -91,10 +109,17 @@ def pair_rows(table: pa.Table) -> Pairs:
         _refuse(table, int(rows.min()))
     partner = np.full(len(order), -1, np.int64)
     partner[begun] = done
-    starts = np.flatnonzero(kind == 0)
-    ends = partner[starts]
-    outcome = np.where(ends >= 0, kind[ends], TYPES.index("info"))
-    return Pairs(starts, ends, outcome)
+    return partner
+
+
+def _words(column: pa.ChunkedArray) -> Ints:
+    """Number the distinct words of a column."""
+    whole = column.combine_chunks()
+    encoded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+    indices: Ints = encoded.indices.to_numpy()
+    return indices
 
 
 def _refuse(table: pa.Table, row: int) -> None:
@@ -110,9 +135,20 @@ def _refuse(table: pa.Table, row: int) -> None:
     )
 
 
-def _codes_in(column: pa.ChunkedArray, names: tuple[str, ...]) -> Ints:
-    codes = pc.index_in(column, pa.array(names)).fill_null(-1).to_numpy()
-    return codes.astype(np.int64)  # type: ignore[no-any-return]  # Arrow has no types
+def _codes_in(column: pa.ChunkedArray, names: tuple[str, ...]) -> npt.NDArray[np.int8]:
+    if pa.types.is_dictionary(column.type):
+        # Of a dictionary only its few words are looked up.
+        parts = [
+            pc.index_in(chunk.dictionary, pa.array(names))
+            .fill_null(-1)
+            .to_numpy()[chunk.indices.to_numpy()]
+            for chunk in column.chunks
+        ]
+        codes = np.concatenate(parts) if parts else np.zeros(0, np.int8)
+    else:
+        codes = pc.index_in(column, pa.array(names)).fill_null(-1).to_numpy()
+    found: npt.NDArray[np.int8] = codes.astype(np.int8)
+    return found
 
 
 def _ranks(column: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -182,7 +218,11 @@ Halves = tuple[Any, Any]
 
 
 def _values(
-    table: pa.Table, column: pa.ChunkedArray, told: Ints, kind: Ints, begun: Ints
+    table: pa.Table,
+    column: pa.ChunkedArray,
+    told: Ints,
+    kind: npt.NDArray[np.int8],
+    begun: Ints,
 ) -> tuple[Ints, Ints, list[Flags]]:
     """Return values and expected values as numbers, and where each is null."""
     texts = column.take(pa.array(told)).combine_chunks()

@@ -191,7 +191,7 @@ def test_logs_by_levels_agree_with_the_search() -> None:
         assert (verdict.fault is None) is expected, (ops, verdict)
         seen[bool(expected)] += 1
         if expected:
-            assert verify(machine, calls, verdict.order.tolist()) is None, ops
+            assert verify(machine, calls, verdict.order().tolist()) is None, ops
     assert min(seen.values()) > 50, seen
 
 
