@@ -174,7 +174,7 @@ class RemoteLinks:
             counts = told["before"]["links"].get(ip, {})
             echoes = told["before"]["echoes"].get(ip)
             before[self._names.get(ip, ip)] = counts | ({"echoes": echoes} if echoes else {})
-        evidence: Evidence = {"before": before} if before else {}
+        evidence: Evidence = {"before": before} if before or not wanted else {}
         if wanted:
             evidence["means"] = told["means"]
             evidence["now"] = self._readable(told["links"])
@@ -195,7 +195,7 @@ class RemoteLinks:
             }
             for ip, kinds in told["before"].get("messages", {}).items()
         }
-        evidence: Evidence = {"before": before} if before else {}
+        evidence: Evidence = {"before": before} if before or not wanted else {}
         if wanted:
             evidence["means"] = told["means"]
             evidence["now"] = self._readable(told["rules"])

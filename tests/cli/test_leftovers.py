@@ -44,12 +44,20 @@ def machine() -> dict[str, list[str]]:
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("how", "status", "faults"),
+    [
+        (signal.SIGINT, 130, "partition,kill"),
+        (signal.SIGKILL, -9, "partition,kill"),
+        (signal.SIGKILL, -9, "network"),
+        (signal.SIGKILL, -9, "wire"),
+    ],
+)
 def test_an_ended_run_leaves_nothing_behind(
-    how: signal.Signals, status: int, tmp_path: Path, netns_possible: None
+    how: signal.Signals, status: int, faults: str, tmp_path: Path, netns_possible: None
 ) -> None:
     before = machine()
-    command = [sys.executable, "-m", "kraftwreck", "run", "-t", "600", "--seed", "3"]
+    command = [sys.executable, "-m", "kraftwreck", "run", "-t", "600", "--seed", "3", "-n", faults]
     with subprocess.Popen(
         [*command, "--store", str(tmp_path)],
         stderr=subprocess.PIPE,
@@ -58,7 +66,7 @@ def test_an_ended_run_leaves_nothing_behind(
     ) as run:
         assert run.stderr is not None
         for line in run.stderr:
-            if "kill/" in line or "partition/" in line:
+            if any(f"{family}/" in line for family in faults.split(",")):
                 break
         during = machine()
         assert during["interfaces"] != before["interfaces"]

@@ -214,6 +214,27 @@ def test_hosts_that_refuse_ssh_are_one_line_and_255(kraftwreck: Any, tmp_path: P
 
 @pytest.mark.cluster
 @pytest.mark.slow
+def test_a_run_on_namespaces_whose_network_is_disturbed(
+    kraftwreck: Any, tmp_path: Path, netns_possible: None
+) -> None:
+    options = ("-n", "network,wire", "-t", 12, "--seed", 21)
+    ended = kraftwreck("run", *options, "--store", tmp_path, "--json")
+    assert ended.code == 0, ended.err
+    said = json.loads(ended.out)
+    assert said["errors"] == []
+    faults = [json.loads(line) for line in (Path(said["run"]) / "faults.jsonl").open()]
+    assert all(fault["error"] is None for fault in faults)
+    disturbed = [fault for fault in faults if fault["kind"] in ("network", "wire")]
+    assert {fault["shape"] for fault in disturbed} == {"reset", "rpc", "slow"}
+    for fault in disturbed:
+        assert fault["detail"].get("disturbances") or fault["phase"] == "stop"
+        told = [host[kind] for host in fault["evidence"].values() for kind in host
+                if kind in ("packets", "messages", "names")]  # fmt: skip
+        assert all("before" in each or "now" in each for each in told)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
 def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
     kraftwreck: Any, tmp_path: Path, netns_possible: None
 ) -> None:

@@ -106,12 +106,14 @@ ONE = grudge(n1="n2 n3 n4 n5", n2="n1", n3="n1", n4="n1", n5="n1")
 BRIDGE = grudge(n1="n4 n5", n2="n4 n5", n4="n1 n2", n5="n1 n2")
 RING = grudge(n1="n3 n4", n2="n4 n5", n3="n5 n1", n4="n1 n2", n5="n2 n3")
 ONE_WAY = grudge(n1="n2", n4="n3 n5")
+THREE = grudge(n1="n3 n4 n5", n2="n3 n4 n5", n3="n1 n2 n5", n4="n1 n2 n5", n5="n1 n2 n3 n4")
+ALONE = grudge(**{name: " ".join(set(NAMES) - {name}) for name in NAMES})
 
 
 @pytest.mark.parametrize(
     "wanted",
-    [HALVES, ONE, BRIDGE, RING, ONE_WAY],
-    ids=["halves", "one", "bridge", "ring", "one-way"],
+    [HALVES, ONE, BRIDGE, RING, ONE_WAY, THREE, ALONE],
+    ids=["halves", "one", "bridge", "ring", "one-way", "three parts", "each alone"],
 )
 def test_exactly_the_grudges_are_held(
     network: Network, faults: RemoteEnvironment, wanted: Grudge
