@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.elle import models
+from checkers.elle import models, predicates
 from checkers.elle.append_anomalies import append_anomalies
 from checkers.elle.append_graph import AppendGraph
 from checkers.elle.component import Budget, Component
@@ -29,9 +29,10 @@ from checkers.elle.transactions import (
     Transactions,
 )
 from histories.operation import Op
+from histories.reading import from_table
 from histories.verdict import Anomaly, CheckerResult, Validity
 
-MODELS = tuple(WRITES)
+MODELS = (*WRITES, predicates.NAME)
 """What :func:`check_transactions` can check."""
 SEARCH_SECONDS = 10.0
 _COMPONENTS_AT_MOST = 6  # that take all their time; what comes after them gets none
@@ -107,9 +108,15 @@ def check_transactions(
 
 def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> Analysis:
     """Return Elle's result map for a history; see :func:`check_transactions`."""
-    if model not in WRITES:
+    if model not in MODELS:
         raise TransactionError(f"no model {model!r}; there are {', '.join(MODELS)}")
-    wanted = options.forbidden()
+    options.forbidden()
+    if model == predicates.NAME:
+        ops = from_table(history, Op) if isinstance(history, pa.Table) else history
+        universe = predicates.Universe(ops)
+        misses = universe.misses()
+        known = {"predicate-read-miss": misses} if misses else {}
+        return _judged(model, universe.transactions, universe.edges(), universe, known, options)
     try:
         transactions = read_transactions(history, model)
     except RepeatedAppendError as error:
@@ -133,6 +140,19 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
             linearizable=options.linearizable_keys,
         )
         found.update(register_found)
+    return _judged(model, transactions, parts, explainer, found, options)
+
+
+def _judged(
+    model: str,
+    transactions: Transactions,
+    parts: Parts,
+    explainer: Explainer,
+    found: dict[str, Any],
+    options: Options,
+) -> Analysis:
+    """Look for cycles among ``parts`` and judge what was ``found`` and those together."""
+    wanted = options.forbidden()
     graph = _with_orders(transactions, parts, wanted)
     if graph.empty:
         found["empty-transaction-graph"] = True

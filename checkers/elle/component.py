@@ -14,13 +14,13 @@ from time import monotonic
 import numpy as np
 
 from checkers.elle.components import strong_components
-from checkers.elle.graph import REALTIME, RW, Graph
+from checkers.elle.graph import REALTIME, Graph
 from checkers.elle.transactions import Ints
 
 Step = tuple[int, int, int]
 """From one transaction to another by an edge of one kind."""
 
-PREFERRED = (1, 2, 8, 16, 4)
+PREFERRED = (1, 2, 64, 8, 16, 4, 32)
 """The kind to name where an edge has several: data before order, rw last."""
 
 
@@ -71,16 +71,16 @@ class Component:
         label = strong_components(len(self._local), self._a[keep], self._b[keep])
         return self._groups(label, len(self._local))
 
-    def cyclic_apart(self, mask: int) -> list[set[int]]:
-        """As :meth:`cyclic`, with rw edges too, but never two of them in a row.
+    def cyclic_apart(self, mask: int, rw: int) -> list[set[int]]:
+        """As :meth:`cyclic`, with edges of ``rw`` too, but never two of them in a row.
 
         Each vertex is there twice: reached by an rw edge, or by another.
         """
         size = len(self._local)
-        plain, rw = (self.kind & mask) != 0, (self.kind & RW) != 0
+        plain, lone = (self.kind & mask) != 0, (self.kind & rw) != 0
         a, b = self._a, self._b
-        source = np.concatenate([a[plain], a[plain] + size, a[rw]])
-        target = np.concatenate([b[plain], b[plain], b[rw] + size])
+        source = np.concatenate([a[plain], a[plain] + size, a[lone]])
+        target = np.concatenate([b[plain], b[plain], b[lone] + size])
         return self._groups(strong_components(2 * size, source, target), size)
 
     def _groups(self, label: Ints, size: int) -> list[set[int]]:
@@ -99,13 +99,14 @@ class Component:
                     yield a, b
 
     def walk(
-        self, start: int, goals: Iterable[int], mask: int, apart: bool = False
+        self, start: int, goals: Iterable[int], mask: int, rw: int = 0
     ) -> dict[int, list[Step]]:
         """Return a shortest walk from ``start`` to each of ``goals`` that can be reached.
 
-        ``mask`` says by which edges. With ``apart`` rw edges may be taken too, but not first,
-        nor last, nor after each other.
+        ``mask`` says by which edges. Those of ``rw`` may be taken too, but not first, nor
+        last, nor after each other.
         """
+        apart = rw != 0
         self.budget.spend()
         wanted = set(goals)
         begin = (start, apart)
@@ -127,8 +128,8 @@ class Component:
                 usable = kinds & mask
                 if usable:
                     self._reach(here, (other, False), usable, cost, parent, queue)
-                if apart and not after_rw and kinds & RW:
-                    self._reach(here, (other, True), RW, cost, parent, queue)
+                if apart and not after_rw and kinds & rw:
+                    self._reach(here, (other, True), kinds & rw, cost, parent, queue)
         return found
 
     def _reach(

@@ -1,10 +1,11 @@
 """The anomalies that are cycles, each with a shortest example.
 
 Adya's phenomena by the kinds of edges of a cycle: G0 has ww only; G1c also wr; G-single has
-exactly one rw; G-nonadjacent several, no two in a row; G2-item any others. ``-process`` and
-``-realtime`` cycles also need an edge of that order. A kind that a found one implies is not
-looked for. A search that finds nothing proves that there is nothing, as long as no worse
-kind is there: so the models refuted are exactly those that cycles can refute.
+exactly one rw; G-nonadjacent several, no two in a row; G2 any others. ``-item`` cycles have no
+rw edge of a predicate read. ``-process`` and ``-realtime`` cycles also need an edge of that
+order. A kind that a found one implies is not looked for. A search that finds nothing proves
+that there is nothing, as long as no worse kind is there: so the models refuted are exactly
+those that cycles can refute.
 
 Source: Adya (1999), section 4; Fekete et al. (TODS 2005) for the cycles of snapshot
 isolation; names and severity as elle.txn has them.
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from checkers.elle.component import Component, OutOfTimeError, Step
-from checkers.elle.graph import PROCESS, REALTIME, RW, WR, WW
+from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW
 from checkers.elle.models import implied
 
 
@@ -42,27 +44,21 @@ class Search:
     looked: list[str] = field(default_factory=list)
 
 
-EXISTS: dict[str, tuple[tuple[str, bool, int], ...]] = {
-    "": (
-        ("PL-1-cycle-exists", False, WW),
-        ("PL-2-cycle-exists", False, WW | WR),
-        ("PL-SI-cycle-exists", True, WW | WR),
-        ("PL-2.99-cycle-exists", False, WW | WR | RW),
-    ),
+READ = WW | WR | WRP
+ANY_RW = RW | RWP
+_MODELS = {
+    "": ("PL-1", "PL-2", "PL-SI", "PL-2.99", "PL-3"),
     "-process": (
-        ("strong-session-PL-1-cycle-exists", False, WW | PROCESS),
-        ("strong-session-PL-2-cycle-exists", False, WW | WR | PROCESS),
-        ("strong-session-snapshot-isolation-cycle-exists", True, WW | WR | PROCESS),
-        ("strong-session-serializable-cycle-exists", False, WW | WR | RW | PROCESS),
+        "strong-session-PL-1",
+        "strong-session-PL-2",
+        "strong-session-snapshot-isolation",
+        None,
+        "strong-session-serializable",
     ),
-    "-realtime": (
-        ("strong-PL-1-cycle-exists", False, WW | REALTIME),
-        ("strong-PL-2-cycle-exists", False, WW | WR | REALTIME),
-        ("strong-snapshot-isolation-cycle-exists", True, WW | WR | REALTIME),
-        ("PL-SS-cycle-exists", False, WW | WR | RW | REALTIME),
-    ),
+    "-realtime": ("strong-PL-1", "strong-PL-2", "strong-snapshot-isolation", None, "PL-SS"),
 }
-"""By suffix: the anomaly, whether rw edges may be taken one at a time, and the edges."""
+"""By suffix: the models that cycles of ww edges refute, of wr edges too, with rw edges one at
+a time, with those of objects, and with any."""
 
 
 def search(component: Component) -> Search:
@@ -74,19 +70,23 @@ def search(component: Component) -> Search:
     for suffix, order in suffixes.items():
         if suffix and not kinds & order:
             continue
-        looks: tuple[tuple[str, Callable[[Component, int], Cycle | None]], ...] = (
-            ("G0", _g0),
-            ("G1c", _g1c),
-            ("G-single-item", _g_single),
-            ("G-nonadjacent-item", _g_nonadjacent),
-            ("G2-item", _g2),
-        )
+        looks: list[tuple[str, Callable[[], Cycle | None]]] = [
+            ("G0", partial(_shortest, component, WW | order)),
+            ("G1c", partial(_shortest, component, READ | order)),
+        ]
+        for item, rw, needed in (("-item", RW, RW), ("", ANY_RW, RWP)):
+            if kinds & needed:
+                looks += [
+                    (f"G-single{item}", partial(_g_single, component, order, rw)),
+                    (f"G-nonadjacent{item}", partial(_g_nonadjacent, component, order, rw)),
+                    (f"G2{item}", partial(_g2, component, order, rw)),
+                ]
         for name, look in looks:
             if name + suffix in known:
                 continue
             result.looked.append(name + suffix)
             try:
-                cycle = look(component, order)
+                cycle = look()
             except OutOfTimeError:
                 result.timed_out = name + suffix
                 result.exists = _existing(component, kinds)
@@ -100,22 +100,22 @@ def search(component: Component) -> Search:
 def _existing(component: Component, kinds: int) -> dict[str, set[int]]:
     """Return every ``-cycle-exists`` anomaly that strong components alone show."""
     found: dict[str, set[int]] = {}
-    for suffix, specs in EXISTS.items():
-        if suffix and not kinds & (PROCESS if suffix == "-process" else REALTIME):
+    for suffix, names in _MODELS.items():
+        order = {"": 0, "-process": PROCESS, "-realtime": REALTIME}[suffix]
+        if order and not kinds & order:
             continue
-        for name, apart, mask in specs:
-            groups = component.cyclic_apart(mask) if apart else component.cyclic(mask)
-            if groups:
-                found[name] = {event for event in groups[0] if event < component.transactions}
+        groups = (
+            component.cyclic(WW | order),
+            component.cyclic(READ | order),
+            component.cyclic_apart(READ | order, ANY_RW),
+            component.cyclic(READ | RW | order),
+            component.cyclic(READ | ANY_RW | order),
+        )
+        for name, tangles in zip(names, groups, strict=True):
+            if name is not None and tangles:
+                events = {event for event in tangles[0] if event < component.transactions}
+                found[f"{name}-cycle-exists"] = events
     return found
-
-
-def _g0(component: Component, order: int) -> Cycle | None:
-    return _shortest(component, WW | order)
-
-
-def _g1c(component: Component, order: int) -> Cycle | None:
-    return _shortest(component, WW | WR | order)
 
 
 def _shortest(component: Component, mask: int) -> Cycle | None:
@@ -155,7 +155,7 @@ def _there_and_back(
     for last, walk in walks.items():
         if last < component.transactions:
             kind = next(
-                k for k in (WW, WR, PROCESS, REALTIME, RW)
+                k for k in (WW, WR, WRP, PROCESS, REALTIME)
                 if component.out[last][event] & mask & k
             )  # fmt: skip
             closed.append([*walk, (last, event, kind)])
@@ -173,19 +173,20 @@ def _by_target(edges: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return groups
 
 
-def _closing(component: Component, mask: int, apart: bool) -> Iterable[list[Step]]:
-    """Return shortest walks that one rw edge closes to a cycle."""
-    for b, sources in sorted(_by_target(component.edges(RW)).items()):
-        for a, walk in component.walk(b, sources, mask, apart).items():
-            yield [(a, b, RW), *walk]
+def _closing(component: Component, mask: int, rw: int, apart: bool) -> Iterable[list[Step]]:
+    """Return shortest walks that one edge of ``rw`` closes to a cycle."""
+    for b, sources in sorted(_by_target(component.edges(rw)).items()):
+        for a, walk in component.walk(b, sources, mask, rw if apart else 0).items():
+            kind = RW if component.out[a][b] & rw & RW else RWP
+            yield [(a, b, kind), *walk]
 
 
 def _best(
-    component: Component, mask: int, apart: bool, accepted: Callable[[list[Step]], bool]
+    component: Component, mask: int, rw: int, apart: bool, accepted: Callable[[list[Step]], bool]
 ) -> Cycle | None:
     best: list[Step] | None = None
     try:
-        for cycle in _closing(component, mask, apart):
+        for cycle in _closing(component, mask, rw, apart):
             if accepted(cycle) and (best is None or len(cycle) < len(best)):
                 best = cycle
                 if len(best) == 2:
@@ -196,21 +197,20 @@ def _best(
     return None if best is None else Cycle(classify(best), tuple(best))
 
 
-def _g_single(component: Component, order: int) -> Cycle | None:
-    if not component.cyclic_apart(WW | WR | order):
+def _g_single(component: Component, order: int, rw: int) -> Cycle | None:
+    if not component.cyclic_apart(READ | order, rw):
         return None
-    return _best(component, WW | WR | order, False, lambda cycle: True)
+    return _best(component, READ | order, rw, False, lambda cycle: True)
 
 
-def _g_nonadjacent(component: Component, order: int) -> Cycle | None:
-    mask = WW | WR | order
-    if not component.cyclic_apart(mask):
+def _g_nonadjacent(component: Component, order: int, rw: int) -> Cycle | None:
+    if not component.cyclic_apart(READ | order, rw):
         return None
-    return _best(component, mask, True, _is_simple)
+    return _best(component, READ | order, rw, True, _is_simple)
 
 
-def _g2(component: Component, order: int) -> Cycle | None:
-    return _best(component, WW | WR | RW | order, False, lambda cycle: True)
+def _g2(component: Component, order: int, rw: int) -> Cycle | None:
+    return _best(component, READ | rw | order, rw, False, lambda cycle: True)
 
 
 def _is_simple(steps: list[Step]) -> bool:
@@ -220,15 +220,16 @@ def _is_simple(steps: list[Step]) -> bool:
 def classify(steps: Iterable[Step]) -> str:
     """Return the name of the anomaly that a cycle of these steps is."""
     kinds = [kind for _, _, kind in steps]
-    crossings = kinds.count(RW)
-    if crossings == 1:
-        name = "G-single-item"
-    elif crossings:
-        turned = zip(kinds, [*kinds[1:], kinds[0]], strict=True)
-        adjacent = any(first == RW and second == RW for first, second in turned)
-        name = "G2-item" if adjacent else "G-nonadjacent-item"
+    crossings = [bool(kind & ANY_RW) for kind in kinds]
+    item = "" if RWP in kinds else "-item"
+    if sum(crossings) == 1:
+        name = f"G-single{item}"
+    elif any(crossings):
+        turned = zip(crossings, [*crossings[1:], crossings[0]], strict=True)
+        adjacent = any(first and second for first, second in turned)
+        name = f"G2{item}" if adjacent else f"G-nonadjacent{item}"
     else:
-        name = "G1c" if WR in kinds else "G0"
+        name = "G1c" if WR in kinds or WRP in kinds else "G0"
     if REALTIME in kinds:
         return name + "-realtime"
     return name + "-process" if PROCESS in kinds else name

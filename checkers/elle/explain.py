@@ -51,7 +51,21 @@ def register_sentence(step: dict[str, Any], a: str, b: str) -> str:
     )
 
 
+def predicate_sentence(step: dict[str, Any], a: str, b: str) -> str:
+    """Say a dependency between transactions with predicate reads."""
+    key, value, after = step["key"], step.get("value"), step.get("value'")
+    predicate = step.get("predicate-read")
+    if step["type"] == "ww":
+        return f"{a} set key {key!r} to {value!r}, which {b} overwrote with {after!r}"
+    if step["type"] in ("wr", "wrp"):
+        how = f" in {predicate!r}" if predicate is not None else ""
+        return f"{a} set key {key!r} to {value!r}, which {b} saw{how}"
+    how = f"its predicate read {predicate!r} selected" if predicate is not None else "it read"
+    return f"of {a} {how} {value!r} of key {key!r}, which {b} replaced by {after!r}"
+
+
 SENTENCES: dict[str, Sentence] = {
+    "closed-predicate": predicate_sentence,
     "list-append": append_sentence,
     "rw-register": register_sentence,
 }
@@ -107,11 +121,16 @@ def _reason(sentence: Sentence, step: dict[str, Any], a: str, b: str) -> str:
 
 def op_text(op: dict[str, Any]) -> str:
     """Return an operation shortly: its index, how it ended, and what it did."""
-    mops = " ".join(f"[{f} {key!r} {value!r}]" for f, key, value in op["value"] or ())
+    value = op["value"] or ()
+    mops = repr(value) if isinstance(value, dict) else " ".join(map(_mop_text, value))
     ended = (
         "" if op["type"] == "ok" else f" ({'no answer' if op['type'] == 'invoke' else op['type']})"
     )
     return f"operation {op['index']}{ended} {mops}"
+
+
+def _mop_text(mop: Any) -> str:
+    return f"[{' '.join([str(mop[0]), *map(repr, mop[1:])])}]"
 
 
 def network(found: dict[str, Any]) -> nx.MultiDiGraph[int]:
@@ -170,6 +189,10 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
         "neither is a beginning of the other."
     ),
     "dirty-update": _dirty,
+    "predicate-read-miss": lambda case: (
+        f"{op_text(case['op'])} did not see key {case['key']!r} in {case['mop']!r}, though each "
+        f"of its versions {case['versions']!r} matches."
+    ),
     "lost-update": lambda case: (
         f"{len(case['txns'])} transactions read {case['value']!r} from key {case['key']!r} and "
         "wrote it again, so all but one of the updates are lost: "

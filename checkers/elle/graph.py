@@ -2,7 +2,8 @@
 
 Vertices are positions of events; vertices from ``transactions`` on are moments of the time
 chain (:func:`realtime_edges`), which carry real-time order in a number of edges that does not
-grow with concurrency. ``kind`` is one bit of WW, WR, RW, PROCESS, REALTIME.
+grow with concurrency. ``kind`` is one bit of WW, WR, RW,
+PROCESS, REALTIME, and for what predicate reads depend on RWP and WRP.
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from numpy.typing import NDArray
 from checkers.elle.components import strong_components, tangled
 from checkers.elle.transactions import OK, Ints, Transactions
 
-WW, WR, RW, PROCESS, REALTIME = 1, 2, 4, 8, 16
-NAMES = {WW: "ww", WR: "wr", RW: "rw", PROCESS: "process", REALTIME: "realtime"}
+WW, WR, RW, PROCESS, REALTIME, RWP, WRP = 1, 2, 4, 8, 16, 32, 64
+NAMES = {
+    WW: "ww",
+    WR: "wr",
+    RW: "rw",
+    PROCESS: "process",
+    REALTIME: "realtime",
+    RWP: "rwp",
+    WRP: "wrp",
+}
 
 
 @dataclass(frozen=True, slots=True)

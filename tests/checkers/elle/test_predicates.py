@@ -1,0 +1,120 @@
+"""Transactions with predicate reads: what is seen, what is not seen, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from checkers.elle import check_transactions
+from checkers.elle.predicates import DEAD, UNBORN, matches
+from checkers.elle.transactions import TransactionError
+from histories.operation import Op, OpType
+
+INIT: tuple[int, str, Any] = (0, "init", {"x": 0, "y": 0})
+
+
+def history(*lines: tuple[int, str, Any]) -> list[Op]:
+    """Each (process, f, value) committed before the next began."""
+    ops: list[Op] = []
+    for process, f, value in lines:
+        kinds: tuple[OpType, ...] = ("invoke", "ok")
+        for kind in kinds:
+            at = len(ops)
+            ops.append(Op(index=at, process=process, type=kind, f=f, value=value, time=at))
+    return ops
+
+
+def found(ops: Sequence[Op], model: str = "serializable") -> dict[str, Any]:
+    result = check_transactions(ops, "closed-predicate", consistency_models=[model])
+    for anomaly in result.anomalies:
+        assert len(anomaly.explanation) > 20
+    elle: dict[str, Any] = result.stats["elle"]
+    return elle
+
+
+def test_predicates_match_versions_that_are_there() -> None:
+    assert matches("true", 3)
+    assert matches(["=", 3], 3)
+    assert not matches(["=", 3], 4)
+    assert matches(["mod", 2, 1], 3)
+    assert not matches("true", UNBORN)
+    assert not matches("true", DEAD)
+    with pytest.raises(TransactionError, match="no predicate is written 'odd'"):
+        matches("odd", 1)
+
+
+def test_one_after_the_other_is_valid() -> None:
+    lines = history(
+        INIT,
+        (1, "txn", [["rp", "true", {"x": 0, "y": 0}], ["delete", "x"]]),
+        (2, "txn", [["rp", "true", {"y": 0}], ["insert", "z", 5], ["r", "x", None]]),
+        (1, "txn", [["rp", ["mod", 5, 0], {"y": 0, "z": 5}], ["w", "y", 7]]),
+        (2, "txn", [["rp", ["=", 7], {"y": 7}]]),
+    )
+    assert found(lines, "strict-serializable") == {"valid?": True}
+
+
+def test_two_that_see_each_others_writes_are_circular() -> None:
+    result = found(history(
+        (0, "txn", [["w", "x", 1], ["rp", "true", {"y": 2}]]),
+        (1, "txn", [["w", "y", 2], ["rp", "true", {"x": 1}]]),
+    ))  # fmt: skip
+    assert result["anomaly-types"] == ["G1c"]
+    assert result["not"] == ["read-committed"]
+    assert {step["type"] for step in result["anomalies"]["G1c"][0]["steps"]} == {"wrp"}
+
+
+def test_deletes_are_seen_by_what_is_not_returned() -> None:
+    result = found(history(
+        INIT,
+        (0, "txn", [["delete", "x"], ["rp", "true", {}]]),
+        (1, "txn", [["delete", "y"], ["rp", "true", {}]]),
+    ))  # fmt: skip
+    assert result["anomaly-types"] == ["G1c"]
+
+
+def test_two_phantoms_make_a_cycle_that_repeatable_read_allows() -> None:
+    lines = history(
+        INIT,
+        (0, "txn", [["rp", ["=", 1], {}], ["w", "x", 1]]),
+        (1, "txn", [["rp", ["=", 1], {}], ["w", "y", 1]]),
+    )
+    result = found(lines)
+    assert result["anomaly-types"] == ["G2"]
+    assert result["not"] == ["serializable"]
+    assert found(lines, "repeatable-read") == {"valid?": True}
+    strict = found(lines, "strict-serializable")
+    assert strict["anomaly-types"] == ["G-single-realtime", "G2"]
+    assert strict["not"] == ["serializable", "strong-snapshot-isolation"]
+
+
+def test_reads_of_objects_make_item_cycles() -> None:
+    result = found(history(
+        (0, "init", {"x": 0, "z": 0}),
+        (0, "txn", [["delete", "x"], ["insert", "y", 1]]),
+        (1, "txn", [["r", "y", 1], ["r", "z", None]]),
+    ))  # fmt: skip
+    assert result["anomaly-types"] == ["G-single-item"]
+    assert result["not"] == ["consistent-view", "repeatable-read"]
+
+
+def test_what_always_matches_must_be_returned() -> None:
+    result = found(history(INIT, (1, "txn", [["rp", "true", {"x": 0}]])))
+    assert "predicate-read-miss" in result["anomaly-types"]
+    (case,) = result["anomalies"]["predicate-read-miss"]
+    assert case["key"] == "y"
+    assert case["versions"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([["append", "x", 1]], "operation 0: no micro-operation is"),
+        ([["w", "x", 1], ["w", "y", 1]], "operation 3 writes 1 to key 'x', as another did"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(TransactionError, match=message):
+        found(history((0, "txn", value), (1, "txn", value)))
