@@ -148,10 +148,12 @@ def asker_of(api: str, request: Any) -> int:
     return int(getattr(request, field)) if field is not None else -1
 
 
-def _values(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], int]:
-    """Return what takes all fields of a message, and which of them are the bytes it carries."""
+def _values(kind: type) -> tuple[str, Callable[[Any], tuple[Any, ...]], int]:
+    """Return the name of the bytes that a message carries, what takes all of its fields, and
+    which of them are the bytes."""
     names = [field.name for field in fields(kind)]
-    return attrgetter(*names), names.index("records" if kind is FetchResponse else "data")
+    carried = "records" if kind is FetchResponse else "data"
+    return carried, attrgetter(*names), names.index(carried)
 
 
 _CARRIED = {kind: _values(kind) for kind in (FetchResponse, FetchSnapshotResponse)}
@@ -163,11 +165,11 @@ def _slim(response: Any) -> tuple[Any, Extent]:
     carried = _CARRIED.get(kind)
     if carried is None:
         return response, None
-    values, place = carried
-    content = list(values(response))
-    data = content[place]
+    name, values, place = carried
+    data = getattr(response, name)
     if not data:
         return response, None
+    content = list(values(response))
     content[place] = b""
     return kind(*content), _extent(data) if kind is FetchResponse else None
 

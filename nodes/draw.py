@@ -7,7 +7,7 @@ what makes failures shrink well.
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import blake2b
 
 
 def draw(seed: int, *key: object) -> int:
@@ -15,10 +15,8 @@ def draw(seed: int, *key: object) -> int:
 
     Keys are compared by their text form, so use ints and strs.
     """
-    text = f"{seed!s}"
-    for part in key:
-        text += f"\x1f{part!s}"
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    text = "\x1f".join(map(str, (seed, *key)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def draw_below(bound: int, seed: int, *key: object) -> int:

@@ -12,6 +12,7 @@ from nodes.consensus.kraft.leader import Leader, Progress
 from nodes.consensus.kraft.messages import NO_DIRECTORY
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
+from nodes.consensus.kraft.voters import VoterSet
 from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
 from nodes.server.wire import request_from_body, response_to_body
 
@@ -27,12 +28,17 @@ class LocalQuorum:
         self.cluster_id = replica.config.cluster_id
         self._asked: dict[int, tuple[int, Callable[[Body], None]]] = {}
         self._tokens = 0
+        self._voters: dict[int, Endpoint] = {}  # Of the voter set it was last asked for.
+        self._voters_of: VoterSet | None = None
 
     @property
     def voters(self) -> Mapping[int, Endpoint]:
         voters = self._replica.voter_set
-        found = {voter: voters.endpoint(voter) for voter in voters.ids}
-        return {voter: endpoint for voter, endpoint in found.items() if endpoint is not None}
+        if voters is not self._voters_of:
+            found = {voter: voters.endpoint(voter) for voter in voters.ids}
+            self._voters = {v: endpoint for v, endpoint in found.items() if endpoint is not None}
+            self._voters_of = voters
+        return self._voters
 
     @property
     def epoch(self) -> int:

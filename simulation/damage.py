@@ -20,6 +20,13 @@ from nodes.log.batch import CRC_START, HEADER_SIZE, BatchError, parse_header
 _CRC_SIZE = 4
 
 
+def carries(message: Response) -> bool:
+    """Whether the message has bytes that could be damaged at all."""
+    if type(message) is FetchResponse:
+        return bool(message.records)
+    return type(message) is FetchSnapshotResponse
+
+
 def damaged(message: Response, number: int, file: bytes = b"") -> Response:
     """Return ``message`` with one protected byte changed, which ``number`` chooses.
 

@@ -78,6 +78,15 @@ class Network:
     _grudges: dict[int, frozenset[int]] = field(default_factory=dict)
     _links: dict[tuple[int, int], _Link] = field(default_factory=dict)
 
+    _least: int = 0
+    _quick: int = 0
+    _slow: int = 0
+
+    def __post_init__(self) -> None:
+        span = self.knobs.latency_max - self.knobs.latency_min
+        self._least = self.knobs.latency_min
+        self._quick, self._slow = (span >> 3) + 1, span + 1
+
     def cut(self, grudges: Mapping[int, Set[int]]) -> None:
         """Add ``grudges``: receiver → the senders it drops from now on."""
         for receiver in sorted(grudges):
@@ -117,11 +126,9 @@ class Network:
             self._draw(link, source, destination)
         link.count += 1
         number = numbers.pop()
-        knobs = self.knobs
-        low, high = knobs.latency_min, knobs.latency_max
         # Most messages are quick; one in eight takes anything up to the maximum.
-        span = high - low if number & 7 == 0 else (high - low) >> 3
-        at = now + extra + low + (number >> 3) % (span + 1)
+        most = self._slow if number & 7 == 0 else self._quick
+        at = now + extra + self._least + (number >> 3) % most
         if ordered:
             if at <= link.last:
                 at = link.last + 1

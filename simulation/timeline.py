@@ -47,13 +47,14 @@ class Timeline:
 
     def schedule(self, time: int, kind: str, a: Any = None, b: Any = None, c: Any = None) -> None:
         """Let an event of ``kind`` happen at ``time``; raises for an unknown kind."""
-        known = self._handlers.get(kind)
-        if known is None:
-            raise WorldError(f"unknown event kind {kind!r} at {time}")
+        try:
+            order, handler = self._handlers[kind]
+        except KeyError:
+            raise WorldError(f"unknown event kind {kind!r} at {time}") from None
         if time < self.now:
             raise WorldError(f"{kind} at {time} would be in the past, it is {self.now}")
-        self._sequence += 1
-        heappush(self._heap, (time, known[0], self._sequence, known[1], a, b, c))
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._heap, (time, order, sequence, handler, a, b, c))
 
     def at(self, time: int, action: Callable[[], None], fact: str, *, fault: bool = False) -> None:
         """Run ``action`` at ``time``; ``fact`` stands for it in the digest."""

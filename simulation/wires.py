@@ -36,7 +36,7 @@ from nodes.protocol.apis import SUPPORTED
 from nodes.protocol.codec import ProtocolError, decode, encode
 from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from simulation.calls import Calls, answer_body
-from simulation.damage import damaged
+from simulation.damage import carries, damaged
 from simulation.disturbed import Disturbances, copy_of
 from simulation.encoding import carried_answer, carried_request
 from simulation.host import ClientCall, Host
@@ -228,7 +228,7 @@ class Wires:
     def _carry_answer(self, host: Host, rpc: Rpc, message: QuorumResponse) -> None:
         """Put an answer into ``rpc`` as it comes out at the other end."""
         answer: Response = message
-        if self.flips:
+        if self.flips and carries(answer):
             number = draw(self.network.seed, "flip", host.id, rpc.source, rpc.correlation)
             if number % 1000 < self.flips:
                 answer = damaged(answer, number, _file_of(host, message))

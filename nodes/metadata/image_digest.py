@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -49,5 +50,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return sorted(value.items())
     if is_dataclass(value):
-        return [getattr(value, field.name) for field in fields(value)]
+        return list(_values_of(value.__class__)(value))
     return value
+
+
+@cache
+def _values_of(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what takes all fields of a dataclass, of which it has several."""
+    return attrgetter(*(field.name for field in fields(kind)))

@@ -74,10 +74,13 @@ def deadline(replica: Replica) -> int:
         if state.change is not None:
             wake = min(wake, state.change.deadline)
         period = replica.config.fetch_timeout_ms * _MS // 2
+        progress = state.voters
         for voter in replica.other_voters:
-            due = _begin_due(state, voter, period)
-            if due < wake and links.is_open(voter):
-                wake = due
+            last = progress[voter].last_fetch
+            if last < 0 or last + period < wake:  # Most were heard of a moment ago.
+                due = _begin_due(state, voter, period)
+                if due < wake and links.is_open(voter):
+                    wake = due
         return wake
     if now < replica.join_at < wake and _wants_to_tell(replica, state):
         wake = replica.join_at
