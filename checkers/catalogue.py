@@ -344,6 +344,12 @@ _ENTRIES = [
         },
     ),
     HistoryModel(
+        name="closed-predicate",
+        about="transactions with predicate reads over objects that an init operation makes",
+        judge=_transactions("closed-predicate"),
+        options=_ELLE,
+    ),
+    HistoryModel(
         name="lock",
         about="a linearizable lock: acquire and release",
         judge=_machine("lock"),

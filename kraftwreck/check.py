@@ -11,8 +11,8 @@ import msgspec
 
 from checkers.calls import HistoryShapeError
 from checkers.catalogue import CATALOGUE, HistoryModel, Settings, find, options_of
+from checkers.elle.binding import MODELS as TRANSACTIONS
 from checkers.elle.binding import ElleError, ElleMissingError
-from checkers.elle.check import MODELS as TRANSACTIONS
 from checkers.elle.models import UnknownModelError
 from checkers.elle.transactions import TransactionError
 from checkers.linearizable import TIME_LIMIT_S

@@ -33,6 +33,8 @@ from histories.events import plain
 from histories.operation import Op
 from histories.verdict import CheckerResult
 
+MODELS = ("list-append", "rw-register")
+"""What is checked here that elle-cli checks too."""
 VARIABLE = "KRAFTWRECK_ELLE"
 TIME_LIMIT_S = 600.0
 MEMORY_MB = 8192

@@ -164,14 +164,14 @@ def agree_on_lists(ops: list[Op]) -> None:
 @pytest.mark.parametrize("faults", [0, 1, 3])
 def test_lists_are_judged_as_by_trying_every_order(faults: int) -> None:
     verdicts = []
-    for seed in range(120):
+    for seed in range(70):
         ops = random_world(seed * 7 + faults, True, 4, faults)
         agree_on_lists(ops)
         verdicts.append(serializable(ops, True, lists=True))
     assert faults == 0 or {True, False} == set(verdicts)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(worlds(lists=True))
 def test_any_small_list_history_is_judged_as_by_trying_every_order(ops: list[Op]) -> None:
     agree_on_lists(ops)
@@ -191,11 +191,11 @@ def never_blamed(ops: list[Op]) -> None:
 
 @pytest.mark.parametrize("faults", [0, 1, 3])
 def test_registers_that_some_order_explains_are_never_blamed(faults: int) -> None:
-    for seed in range(120):
+    for seed in range(70):
         never_blamed(random_world(seed * 7 + faults, False, 4, faults))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(worlds(lists=False))
 def test_any_small_register_history_that_some_order_explains_is_not_blamed(
     ops: list[Op],
@@ -275,7 +275,7 @@ def naive_types(graph: nx.MultiDiGraph[int]) -> set[str]:
 def test_cycles_are_those_that_looking_at_every_cycle_finds(order: str, model: str) -> None:
     cyclic = 0
     seen: set[str] = set()
-    for seed in range(150):
+    for seed in range(110):
         ops = random_world(seed, True, 5, 3)
         found = check_transactions(ops, "list-append", consistency_models=[model]).stats["elle"]
         others = {"internal", "lost-update", "G1a", "G1b", "incompatible-order", "dirty-update"}
