@@ -3,7 +3,7 @@
 Controllers come first in the order of hosts, brokers follow them.
 
 On every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
-``/var/lib/kraftwreck`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
+``/var/lib/kraftwreck/data`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
 ``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``: exactly what a run folder
 keeps of it, and what outlives a disk).
 """
@@ -383,6 +383,10 @@ class Deployment:
     def release(self, name: str) -> Evidence:
         """Give back what was taken from the node's process."""
         return self.agents[name].ask("release", service=self.service)
+
+    def log_ends(self, name: str) -> Evidence:
+        """Tell what of its log a node that is down had told of, and what its disk has."""
+        return self.agents[name].ask("log_ends", service=self.service)
 
     def image(self, name: str, label: str) -> Evidence:
         """Keep the node's data directory as image ``label``."""

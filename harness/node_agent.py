@@ -203,9 +203,13 @@ def cut_power(request: Request) -> Evidence:
     ``log_end_told`` is the log end the process wrote into its trace last, ``log_end`` that
     of the log as the disk has it; -1 where there is none.
     """
-    evidence = kill(request)
+    return {**kill(request), **log_ends(request)}
+
+
+def log_ends(request: Request) -> Evidence:
+    """Tell what of its log a service that is down had told of, and what its disk has."""
     told, end = told_log_end(request["service"]), disk_log_end(request["service"])
-    return {**evidence, "log_end_told": told, "log_end": end, "records_lost": max(0, told - end)}
+    return {"log_end_told": told, "log_end": end, "records_lost": max(0, told - end)}
 
 
 def directory(request: Request) -> Evidence:
@@ -387,8 +391,8 @@ ACTIONS = {
     for action in (
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
-        sums, launch, exchange, set_links, set_relay, set_names, network_means, heal_network,
-        settled,
+        sums, launch, exchange, log_ends, set_links, set_relay, set_names, network_means,
+        heal_network, settled,
     )
 } | node_disk.ACTIONS | node_squeeze.ACTIONS  # fmt: skip
 

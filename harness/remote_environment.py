@@ -197,7 +197,8 @@ class RemoteEnvironment:
         self.deployment.disconnect(node)
         self._links.booted(node)
         image = self.deployment.image(node, self._label(node))
-        return {node: {"host": "booted", **evidence, **image}}
+        ends = self.deployment.log_ends(node)
+        return {node: {"host": "booted", **evidence, **image, **ends}}
 
     def kill(self, node: str) -> Evidence:
         """kill -9; the data directory as it was left becomes image ``kill-<k>``.

@@ -1,7 +1,8 @@
 """The node as a service of a host: where its files are, and what it has preloaded.
 
-``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration), ``/var/lib/kraftwreck`` (data
-directory), ``/var/log/kraftwreck`` (what a run folder keeps of it, and what outlives a disk).
+``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration), ``/var/lib/kraftwreck/data``
+(data directory; what is above it may be a disk of its own), ``/var/log/kraftwreck`` (what a run
+folder keeps of it, and what outlives a disk).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from harness.clockwork import library
 CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
 OTHER_CODE = "/opt/kraftwreck/kraftwreck-nodes-other.pyz"
 CONFIG = "/etc/kraftwreck/controller.properties"
-DATA = "/var/lib/kraftwreck"
+DATA = "/var/lib/kraftwreck/data"
 LOGS = "/var/log/kraftwreck"
 CLOCKWORK = "/opt/kraftwreck/clockwork.so"
 CLOCK = "/opt/kraftwreck/clock"

@@ -182,7 +182,7 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
     everybody = None if nodes is None else nodes + options.brokers
     if not options.cluster.startswith("hosts:"):
         everybody = options.nodes + options.brokers
-    cluster = choose_cluster(options.cluster, everybody)
+    cluster = choose_cluster(options.cluster, everybody, disks="host" in options.faults)
     listed = getattr(cluster, "hosts", None)
     if options.cluster.startswith("hosts:") and listed:
         if len(listed) <= options.brokers:

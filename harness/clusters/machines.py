@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.clusters import disk_image
+
 SOCKET = "machines.sock"
 LONGEST_S = 30.0
 """How long a host may take to end or to boot."""
@@ -82,17 +84,23 @@ def ask(directory: Path, do: str, host: str) -> dict[str, Any]:
     return answer
 
 
-def end(pid: int) -> dict[str, Any]:
+def end(pid: int, *, disk: bool) -> dict[str, Any]:
     """kill -9 PID 1 of a host, and with it, by the kernel, every process there; wait for that.
 
-    Raises OSError.
+    What was not fsynced is lost if the host has a ``disk`` of its own. Raises OSError.
     """
     began = time.monotonic()
+    held = disk_image.hold(pid) if disk else -1
     handle = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         if not select.select([handle], [], [], LONGEST_S)[0]:
             raise OSError(f"process {pid} does not end")
+        if disk:
+            disk_image.cut_power(held)
     finally:
         os.close(handle)
-    return {"gone_after_us": round((time.monotonic() - began) * 1e6)}
+        if disk:
+            os.close(held)
+    means = "FS_IOC_SHUTDOWN" if disk else "the machine keeps what was written"
+    return {"disk": means, "gone_after_us": round((time.monotonic() - began) * 1e6)}

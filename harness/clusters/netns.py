@@ -59,15 +59,22 @@ def probe() -> None:
 
 
 class NetnsCluster:
-    """``nodes`` hosts ``n1``, ``n2`` …; gone when this process ends, unless ``detached``."""
+    """``nodes`` hosts ``n1``, ``n2`` …; gone when this process ends, unless ``detached``.
+
+    With ``disks`` nodes keep their data on a disk of their own, whose power is cut when a host
+    crashes: what was not fsynced is lost. Where that cannot be, :attr:`no_disks` says why.
+    """
 
     name = "netns"
 
-    def __init__(self, nodes: int = 5, *, detached: bool = False) -> None:
+    def __init__(self, nodes: int = 5, *, detached: bool = False, disks: bool = False) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise ClusterError(f"{nodes} hosts: between 1 and {MAX_NODES} are possible", 254)
         self.nodes = nodes
         self.detached = detached
+        self.disks = disks
+        self.no_disks = ""
+        """Why hosts have no disks of their own although they were to have some."""
         self.directory: Path | None = None
         self.control_ip = ""
         self.hosts: list[Host] = []
@@ -106,6 +113,7 @@ class NetnsCluster:
         pairs = [new_key_pair() for _ in names]
         spec = {
             "authorized_key": client_public,
+            "disks": self.disks,
             "nodes": [
                 {"name": name, "node_id": node_id, "host_key": private}
                 for node_id, (name, (private, _)) in enumerate(zip(names, pairs, strict=True), 1)
@@ -117,6 +125,7 @@ class NetnsCluster:
 
         ready = self._spawn_and_wait(lock)
         self.control_ip = ready["control_ip"]
+        self.no_disks = ready["no_disks"]
         self.hosts = [
             Host(name=name, node_id=node_id, ip=ip, host_key=public, key=key_file)
             for node_id, (name, ip, (_, public)) in enumerate(

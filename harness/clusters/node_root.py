@@ -13,6 +13,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.clusters import disk_image
 from harness.clusters.kernel import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -70,7 +71,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class NodeSpec:
     """One host to be: ``host_key`` is its private key (OpenSSH text), ``hosts`` /etc/hosts.
 
-    ``cgroups`` are its control groups, by controller; it sees them below :data:`CGROUPS`.
+    ``cgroups`` are its control groups, by controller; it sees them below :data:`CGROUPS`. ``disk``
+    is the image of the disk where nodes keep their data, None for a directory of the machine.
     """
 
     name: str
@@ -80,6 +82,7 @@ class NodeSpec:
     authorized_key: str
     hosts: str
     cgroups: dict[str, Path] = field(default_factory=dict)
+    disk: Path | None = None
 
 
 def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
@@ -126,6 +129,10 @@ def _build_root(spec: NodeSpec) -> None:
         path.mkdir(exist_ok=True)
     mount("none", "/", "", MS_REC | MS_PRIVATE)
     mount("overlay", str(root), "overlay", 0, f"lowerdir=/,upperdir={upper},workdir={work}")
+    if spec.disk is not None:
+        here = root / disk_image.MOUNT.removeprefix("/")
+        here.mkdir(parents=True, exist_ok=True)
+        disk_image.mount_at(spec.disk, here)
     mount("proc", f"{root}/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("sysfs", f"{root}/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     _build_devices(root)

@@ -10,8 +10,9 @@ NAMES = ("netns", "vagrant", "hosts:FILE")
 DEFAULT_NODES = 5
 
 
-def choose_cluster(spec: str, nodes: int | None = None) -> Cluster:
-    """Return the cluster that ``spec`` names, not yet up.
+def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) -> Cluster:
+    """Return the cluster that ``spec`` names, not yet up; with ``disks`` namespace hosts have some
+    of their own.
 
     ``nodes`` None means five, or all hosts of an inventory. Raises ClusterError (exit code
     254) for an unknown word or a bad inventory. ``sim`` is not a cluster.
@@ -24,7 +25,7 @@ def choose_cluster(spec: str, nodes: int | None = None) -> Cluster:
     if spec == "netns":
         from harness.clusters.netns import NetnsCluster
 
-        return NetnsCluster(nodes or DEFAULT_NODES)
+        return NetnsCluster(nodes or DEFAULT_NODES, disks=disks)
     if spec == "vagrant":
         from harness.clusters.vagrant import VagrantCluster
 

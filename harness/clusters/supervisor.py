@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups, kernel, machines
+from harness.clusters import cgroups, disk_image, kernel, machines
 from harness.clusters.node_root import NodeSpec, become_host
 from harness.clusters.state import ProcessIdentity, State
 from harness.clusters.switch import CONTROL_SUFFIX, Subnet, claim_subnet, connect, reconnect
@@ -142,14 +142,17 @@ def _build(directory: Path, spec: dict[str, Any]) -> _Cluster:
     switch = new_switch()
     subnet = claim_subnet(switch)
     (directory / "uplink").write_text(subnet.uplink)
-    nodes = [_node_spec(node, subnet, spec, directory) for node in spec["nodes"]]
+    template, refusal = _disk_template(directory) if spec.get("disks") else (None, "")
+    nodes = [_node_spec(node, subnet, spec, directory, template) for node in spec["nodes"]]
     go_read, go_write = os.pipe()
     pids = [_fork_host(node, own_pid_namespace, go_read) for node in nodes]
     connect(subnet, switch, pids)
     os.write(go_write, b"g" * len(nodes))
     for node, pid in zip(nodes, pids, strict=True):
         _wait_for_sshd(node, pid)
-    return _Cluster(own_pid_namespace, switch, subnet, {node.name: node for node in nodes}, pids)
+    return _Cluster(
+        own_pid_namespace, switch, subnet, {node.name: node for node in nodes}, pids, refusal
+    )
 
 
 class _Cluster:
@@ -162,7 +165,9 @@ class _Cluster:
         subnet: Subnet,
         nodes: dict[str, NodeSpec],
         pids: list[int],
+        no_disks: str,
     ) -> None:
+        self._no_disks = no_disks
         self._own_pid_namespace = own_pid_namespace
         self._switch = switch
         self._subnet = subnet
@@ -176,6 +181,7 @@ class _Cluster:
             "uplink": self._subnet.uplink,
             "control_ip": self._subnet.control_ip,
             "ips": [node.ip for node in self._nodes.values()],
+            "no_disks": self._no_disks,
         }
 
     def carry_out(self, do: str, name: str) -> dict[str, Any]:
@@ -186,7 +192,7 @@ class _Cluster:
         if do == "crash":
             if pid is None:
                 raise OSError(f"{name} is off already")
-            evidence = machines.end(pid)
+            evidence = machines.end(pid, disk=self._nodes[name].disk is not None)
             self._pids[name] = None
             return evidence
         if pid is not None:
@@ -200,6 +206,8 @@ class _Cluster:
         # Programs that are run here must be waited for as usual meanwhile.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
+            if node.disk is not None:
+                disk_image.wait_until_free(node.disk)
             go_read, go_write = os.pipe()
             pid = _fork_host(node, self._own_pid_namespace, go_read)
             reconnect(self._subnet, self._switch, list(self._nodes).index(name) + 1, pid)
@@ -230,15 +238,40 @@ def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
         kernel.mount("tmpfs", str(nodes), "tmpfs", 0, "mode=700")
 
 
+def _disk_template(directory: Path) -> tuple[Path | None, str]:
+    """Return an empty disk for hosts to have copies of; None and why where none can be had."""
+    image, probe = directory / "disk.img", directory / "disk"
+    try:
+        disk_image.make(image)
+        probe.mkdir()
+        disk_image.mount_at(image, probe)
+        disk_image.unmount(probe)
+        disk_image.wait_until_free(image)
+    except OSError as error:
+        return None, str(error)
+    return image, ""
+
+
 def _node_spec(
-    node: dict[str, Any], subnet: Subnet, spec: dict[str, Any], directory: Path
+    node: dict[str, Any],
+    subnet: Subnet,
+    spec: dict[str, Any],
+    directory: Path,
+    template: Path | None,
 ) -> NodeSpec:
+    home = directory / "nodes" / node["name"]
+    disk = None
+    if template is not None:
+        home.mkdir(parents=True)
+        disk = home / "disk.img"
+        disk_image.copy(template, disk)
     hosts = ["127.0.0.1 localhost", f"{subnet.ip(CONTROL_SUFFIX)} control"]
     hosts += [f"{subnet.ip(other['node_id'])} {other['name']}" for other in spec["nodes"]]
     return NodeSpec(
         name=node["name"],
         ip=subnet.ip(node["node_id"]),
-        directory=directory / "nodes" / node["name"],
+        directory=home,
+        disk=disk,
         host_key=node["host_key"],
         authorized_key=spec["authorized_key"],
         hosts="\n".join(hosts) + "\n",

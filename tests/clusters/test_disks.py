@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 SECOND = 1_000_000_000
 MEASURE = """
 import json, os, time
-path = "/var/lib/kraftwreck/measured"
+path = "/var/lib/kraftwreck/data/measured"
 file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND)
 def attempt(action):
     began = time.monotonic()
