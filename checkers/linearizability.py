@@ -31,6 +31,13 @@ Link = Any
 """A linked list (position, rest) of calls in the order, last first; None when empty."""
 
 _PULSE = 2048
+_QUICK = 20_000
+"""Configurations that plain Python looks at before compiled code takes over."""
+_LONG = 20_000
+"""Calls from which on it takes over at once."""
+_SLOW = 3_000_000
+MEMORY = 1 << 30
+"""Bytes that the compiled search may use."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -84,17 +91,60 @@ def check(
     calls: Sequence[Call],
     *,
     time_limit_s: float = 60.0,
-    max_steps: int = 3_000_000,
+    max_steps: int | None = None,
     stop: Callable[[], bool] | None = None,
+    memory: int = MEMORY,
 ) -> Outcome:
     """Search for a legal order of ``calls`` (of one key).
 
-    ``valid`` is ``"unknown"`` when ``time_limit_s`` seconds or ``max_steps``
-    configurations did not suffice, or when ``stop`` returned True (it is asked every few
-    thousand steps). Raises :class:`~checkers.models.ModelError` for operations the model
+    ``valid`` is ``"unknown"`` when ``time_limit_s`` seconds, ``max_steps`` configurations
+    (where told) or ``memory`` bytes did not suffice, or when ``stop`` returned True (it is
+    asked every few thousand steps). What plain Python does not decide in a moment is left
+    to compiled code. Raises :class:`~checkers.models.ModelError` for operations the model
     does not know.
     """
-    return _Search(model, calls, time_limit_s, max_steps, stop).run()
+    if max_steps is not None:
+        return _Search(model, calls, time_limit_s, max_steps, stop).run()
+    begun = monotonic()
+    found = _Search(model, calls, time_limit_s, _QUICK, stop).run(compiled=len(calls) > _LONG)
+    if found.valid != "unknown" or found.reason != f"no decision after {_QUICK} configurations":
+        return found
+    from checkers.compiled_search import MAX_OPEN, CompiledSearch
+
+    items = actions(model, calls)
+    search = CompiledSearch(model, items, memory)
+    if search.max_open > MAX_OPEN:
+        left = time_limit_s - (monotonic() - begun)
+        return _Search(model, calls, max(left, 0.0), _SLOW, stop).run()
+    result = search.run(begun + time_limit_s, stop, time_limit_s)
+    order = _named(search.codes(), search.members, items)
+    if isinstance(result, str):
+        return Outcome(valid="unknown", order=order, steps=search.steps, reason=result)
+    if result:
+        return Outcome(valid=True, order=order, steps=search.steps)
+    return Outcome(
+        valid=False,
+        order=order,
+        stuck=items[int(search.positions[search.deepest])][0],
+        window=[items[position][0] for position in search.window()],
+        states=search.states(),
+        steps=search.steps,
+    )
+
+
+def _named(
+    codes: Sequence[int], members: list[list[int]], items: Sequence[tuple[Call, Action]]
+) -> list[int]:
+    """Return calls by ``start``; ``~group`` is the earliest one of a group not yet used."""
+    used = [0] * len(members)
+    starts = []
+    for code in codes:
+        position = code
+        if code < 0:
+            position = members[~code][used[~code]]
+            used[~code] += 1
+        starts.append(items[position][0].start)
+    return starts
 
 
 def _allowed(state: Hashable, need: Hashable) -> bool:
@@ -113,7 +163,7 @@ class _Search:
         self._initial = model.initial
         self._items = actions(model, calls)
         self._members: list[list[int]] = []
-        self._levels = self._prepare()
+        self._levels: list[_Completion] = []
         self._deadline = monotonic() + time_limit_s
         self._time_limit_s = time_limit_s
         self._max_steps = max_steps
@@ -165,14 +215,18 @@ class _Search:
         level.groups = [(g, action, len(self._members[g])) for action, g in groups.items()]
         return level
 
-    def run(self) -> Outcome:
-        levels = self._levels
-        link: Link = None
-        if not levels:
-            return Outcome(valid=True, order=[])
+    def run(self, compiled: bool = False) -> Outcome:
+        """Search; with ``compiled`` only for what needs no search."""
         phantom = self._phantom()
         if phantom is not None:
             return Outcome(valid=False, order=[], stuck=phantom, window=[phantom])
+        if compiled:
+            reason = f"no decision after {self._max_steps} configurations"
+            return Outcome(valid="unknown", order=[], reason=reason)
+        levels = self._levels = self._prepare()
+        link: Link = None
+        if not levels:
+            return Outcome(valid=True, order=[])
         empty: Configuration = (self._initial, 0, ())
         stack = [self._expand(levels[0], empty, None)]
         deepest, best = 0, link
@@ -218,21 +272,11 @@ class _Search:
         return None
 
     def _order(self, link: Link) -> list[int]:
-        order = []
-        used = [0] * len(self._members)
+        codes = []
         while link is not None:
-            position, link = link
-            order.append(position)
-        order.reverse()
-        starts = []
-        for position in order:
-            if position < 0:
-                # Some indeterminate call of the group: the earliest invoked one not yet used.
-                group = ~position
-                position = self._members[group][used[group]]
-                used[group] += 1
-            starts.append(self._items[position][0].start)
-        return starts
+            code, link = link
+            codes.append(code)
+        return _named(codes[::-1], self._members, self._items)
 
     def _pulse(self) -> None:
         if self._steps > self._max_steps:
