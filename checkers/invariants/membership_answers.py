@@ -45,7 +45,8 @@ def check(evidence: Evidence, report: Report) -> None:
                 continue
             report.held("C22")
             if api == DESCRIBE:
-                wrong = _described(message, standing, settled=not evidence.trace.voter_changes)
+                settled = not evidence.trace.voter_changes
+                wrong = _described(message, standing, evidence, settled=settled)
             else:
                 wrong = _changed(message, standing)
             if wrong is not None:
@@ -104,7 +105,9 @@ def _done(api: str, voter: tuple[int, str], sets: list[Voters], request: Any) ->
     return any(before - after == {voter} for before, after in pairwise(sets))
 
 
-def _described(message: Message, standing: Standing, *, settled: bool) -> str | None:
+def _described(
+    message: Message, standing: Standing, evidence: Evidence, *, settled: bool
+) -> str | None:
     """``settled``: the voters never changed, so that majorities are always of the same ones."""
     stood, counted = standing.positions(message), standing.voters(message)
     if message.response.get("error_code") != errors.NONE:
@@ -131,13 +134,34 @@ def _described(message: Message, standing: Standing, *, settled: bool) -> str | 
                     f"with high watermark {part['high_watermark']} and voters' ends {ends}; its "
                     f"own log ended at {most}."
                 )
-            reached = sum(end >= part["high_watermark"] for end in ends)
-            if settled and part["high_watermark"] >= 0 and reached <= len(ends) // 2:
+            if settled and not _reached(part, message, evidence):
                 return (
                     f"with high watermark {part['high_watermark']}, which no majority of the "
                     f"voters' ends {ends} has reached."
                 )
     return None
+
+
+def _reached(part: dict[str, Any], message: Message, evidence: Evidence) -> bool:
+    """Whether a majority of the voters has, or once had, all below the high watermark.
+
+    A Fetch that was long on its way takes the end of its sender back, as in Kafka, which only
+    warns of it; the high watermark never goes back.
+    """
+    mark, epoch = part["high_watermark"], part["leader_epoch"]
+    ends = {each["replica_id"]: each["log_end_offset"] for each in part["current_voters"]}
+    there = {voter for voter, end in ends.items() if end >= mark}
+    if mark >= 0 and len(there) <= len(ends) // 2:
+        for fetch in evidence.of("Fetch"):
+            request = fetch.request
+            if (
+                request is not None
+                and (fetch.replier, request.current_leader_epoch) == (message.replier, epoch)
+                and fetch.sent <= message.time
+                and request.fetch_offset >= mark
+            ):
+                there.add(fetch.asker)
+    return mark < 0 or len(there & ends.keys()) > len(ends) // 2
 
 
 def _voters(part: dict[str, Any], sets: list[Voters]) -> str | None:

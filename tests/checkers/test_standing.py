@@ -280,3 +280,20 @@ def test_c22_the_quorum_is_described_as_it_is(
     at = now(quorum)
     capture.api(at, -1, 1, "DescribeQuorum", {"topics": []}, answer, at)
     assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
+
+
+@pytest.mark.parametrize(("offset", "right"), [(2, True), (1, False)])
+def test_c22_an_old_fetch_takes_an_end_back_but_not_the_high_watermark(
+    quorum: Any, capture: Capture, make_run: MakeRun, offset: int, right: bool
+) -> None:
+    """A Fetch from before a partition comes after a newer one, which had made a majority."""
+    quorum.one_epoch()
+    count(quorum, 1, 2, 3)
+    for begin in (offset, 0):
+        request = FetchRequest(None, 2, NO_DIRECTORY, 500, 1 << 20, 1, begin, 1, -1)
+        ask(capture, quorum, 2, 1, request, fetched(0, 1, 1))
+    quorum.time += 0.1
+    at = now(quorum)
+    answer = described(2, {1: 2, 2: 0, 3: 0})
+    capture.api(at, -1, 1, "DescribeQuorum", {"topics": []}, answer, at)
+    assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
