@@ -16,33 +16,62 @@ SETTLE_S = 3.0
 def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
     """Undo every drop, pause, wrong clock and bad disk; return, by host name, what was undone.
 
-    A host that cannot be healed has ``error`` (one line) in its place; the others are
-    healed all the same.
+    A host that cannot be healed of all of it has ``error`` (one line) in its place; whatever else
+    can be undone is, there and on the others.
     """
     by_name = {host.name: host for host in hosts}
 
     def heal_one(name: str) -> dict[str, object]:
         remote = Remote(by_name[name])
         agent = Agent(remote)
+        evidence: dict[str, object] = {}
+        errors = []
         try:
             # A control node that was killed may have asked for something that is under way.
             agent.ask("settled", wait_s=SETTLE_S)
-            evidence: dict[str, object] = dict(agent.ask("heal"))
-            if network := agent.ask("heal_network")["healed"]:
-                evidence["network"] = network
-            if agent.ask("status", service=SERVICE).get("state") == "T":
-                evidence["resumed"] = agent.ask("resume", service=SERVICE)
-            if agent.ask("right_clock", path=CLOCK)["wrong"]:
-                evidence["clock"] = "right again"
-            if disk := agent.ask("heal_disk", service=SERVICE, disk=DISK)["healed"]:
-                evidence["disk"] = disk
-            if released := agent.ask("release", service=SERVICE):
-                evidence["released"] = released
-            return evidence
+            for step in _STEPS:
+                try:
+                    evidence |= step(agent)
+                except RemoteError as error:
+                    errors.append(str(error))
         except RemoteError as error:
-            return {"error": str(error)}
+            errors.append(str(error))
         finally:
             agent.close()
             remote.close()
+        return {"error": "; ".join(errors)} if errors else evidence
 
     return dict(on_all(list(by_name), heal_one))
+
+
+def _drops(agent: Agent) -> dict[str, object]:
+    return dict(agent.ask("heal"))
+
+
+def _network(agent: Agent) -> dict[str, object]:
+    network = agent.ask("heal_network")["healed"]
+    return {"network": network} if network else {}
+
+
+def _process(agent: Agent) -> dict[str, object]:
+    if agent.ask("status", service=SERVICE).get("state") != "T":
+        return {}
+    return {"resumed": agent.ask("resume", service=SERVICE)}
+
+
+def _clock(agent: Agent) -> dict[str, object]:
+    return {"clock": "right again"} if agent.ask("right_clock", path=CLOCK)["wrong"] else {}
+
+
+def _disk(agent: Agent) -> dict[str, object]:
+    disk = agent.ask("heal_disk", service=SERVICE, disk=DISK)["healed"]
+    return {"disk": disk} if disk else {}
+
+
+def _squeezes(agent: Agent) -> dict[str, object]:
+    released = agent.ask("release", service=SERVICE)
+    return {"released": released} if released else {}
+
+
+_STEPS = (_drops, _network, _process, _clock, _disk, _squeezes)
+"""What is undone on a host; each is tried, whatever became of those before."""

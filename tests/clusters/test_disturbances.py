@@ -1,0 +1,80 @@
+"""Disturbances as a nemesis asks for them: who does what, what they tell, and how they end."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.remote import Remote, RemoteError
+from harness.remote_environment import RemoteEnvironment
+from histories.disturbance import Disturbance
+
+pytestmark = pytest.mark.cluster
+
+SLOW = Disturbance(senders=("n1",), receivers=("n2", "n3"), delay=50_000)
+SWALLOWED = Disturbance(senders=("n4",), receivers=("n5",), apis=("Fetch",), drop=100)
+NAMELESS = Disturbance(senders=("n3",), receivers=(), names="refused")
+
+
+def test_evidence_is_by_name_and_measured_until_the_fault_ends(
+    environment: RemoteEnvironment,
+) -> None:
+    begun = environment.disturb([SLOW])
+    assert begun.keys() == {"n1"}
+    packets = begun["n1"]["packets"]
+    assert packets["means"] in ("netem", "tun")
+    assert packets["now"] == [{"delay": 50_000, "peers": ["n2", "n3"]}]
+    time.sleep(3)  # It asks for echoes twice a second.
+    ended = environment.disturb([])
+    before = ended["n1"]["packets"]["before"]
+    assert before.keys() == {"n2", "n3"}
+    for peer in ("n2", "n3"):
+        assert before[peer]["echoes"]["came"] >= 1
+        assert before[peer]["echoes"]["round_trip_us"][0] >= 50_000
+        assert before[peer]["packets"] >= before[peer]["echoes"]["came"]
+
+
+def test_a_change_concerns_only_hosts_that_have_to_do_something_else(
+    environment: RemoteEnvironment,
+) -> None:
+    assert environment.disturb([SLOW]).keys() == {"n1"}
+    added = environment.disturb([SLOW, SWALLOWED, NAMELESS])
+    assert {name: set(told) for name, told in added.items()} == {
+        "n3": {"names"},
+        "n4": {"messages"},
+        "n5": {"messages"},
+    }
+    asked = {"part": "request", "apis": ["Fetch"], "drop": 100, "peers": ["n4"]}
+    assert added["n5"]["messages"]["now"] == [asked]
+    assert environment.disturb([SWALLOWED]).keys() == {"n1", "n3"}
+    assert environment.disturb([]).keys() == {"n4", "n5"}
+    assert environment.disturb([]) == {}
+
+
+def test_what_could_not_be_done_is_asked_for_again(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    environment.disturb([SLOW])
+    # Somebody else has a device of that name: the forwarder cannot be made any more.
+    environment.disturb([])
+    remotes["n1"].run(["ip", "link", "add", "kwlinks", "type", "bridge"])
+    try:
+        if environment.deployment.agents["n1"].ask("network_means")["means"]["packets"] == "tun":
+            with pytest.raises(RemoteError, match=r"^n1: set_links: "):
+                environment.disturb([SLOW])
+    finally:
+        remotes["n1"].run(["ip", "link", "del", "kwlinks"])
+    assert environment.disturb([SLOW]).keys() == {"n1"}
+    assert environment.disturb([]).keys() == {"n1"}
+
+
+def test_restoring_ends_what_nobody_has_ended(
+    environment: RemoteEnvironment, remotes: dict[str, Remote]
+) -> None:
+    environment.disturb([SLOW, SWALLOWED, NAMELESS])
+    assert environment.restore() == []
+    for name in ("n1", "n3", "n4", "n5"):
+        told = environment.deployment.agents[name].ask("heal_network")
+        assert told == {"healed": []}
+        assert remotes[name].run(["nft", "list", "ruleset"]).text == ""
