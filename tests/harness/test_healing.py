@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,8 +25,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
 class FakeAgent:
     """Remembers what every host was asked; ``failing`` holds (host, request)."""
 
-    asked: list[tuple[str, str]] = []
-    failing: set[tuple[str, str]] = set()
+    asked: ClassVar[list[tuple[str, str]]] = []
+    failing: ClassVar[set[tuple[str, str]]] = set()
 
     def __init__(self, remote: Remote) -> None:
         self.name = remote.host.name
