@@ -181,7 +181,7 @@ class Numbering:
             raise self._error(at, f'{self._model} knows "r" and "{self._write}", got {f!r}')
         number = self._number(self._keys, key)
         code = READ if f == "r" else WRITE
-        if value is None and code == READ:
+        if value is None and (code == READ or self._model == "rw-register"):
             self._rows.append((at, code, number, NULL, 0))
         elif code == READ and self._model == "list-append":
             if not isinstance(value, list | tuple):

@@ -79,6 +79,7 @@ class RegisterAnomalies:
         """Several committed transactions read one version of a key and then wrote it."""
         own, mops = self._own, self._mops
         reads = own.groups.read_then_written(mops.f == READ, mops.f == WRITE, own.ok)
+        reads = reads[~own.emptied[own.version[reads]]]
         together: dict[int, list[int]] = {}
         _, number, times = np.unique(own.version[reads], return_inverse=True, return_counts=True)
         for read in sorted(reads[times[number] > 1].tolist()):

@@ -43,8 +43,9 @@ class Registers:
     """External reads and writes, with a number for every version.
 
     ``version`` gives, by micro-operation, the number of the (key, value) it read or wrote;
-    the initial state of key number k is version k. ``reads`` and ``writes`` are the external
-    ones of committed transactions, ``all_writes`` of all that may have happened.
+    the initial state of key number k is version k, and ``emptied`` marks the keys that may have
+    come back to it: nothing is inferred from that version. ``reads`` and ``writes`` are the
+    external ones of committed transactions, ``all_writes`` of all that may have happened.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -64,6 +65,9 @@ class Registers:
         last[self.groups.lasts_of(mops.f == WRITE)] = True
         self.writes = np.flatnonzero(last & self.ok)
         self.all_writes = np.flatnonzero(last & self.possible)
+        # Where null is written too, a null that was read need not be the initial state.
+        self.emptied = np.zeros(self.versions, dtype=bool)
+        self.emptied[self.key[(mops.f == WRITE) & (mops.kind == NULL) & self.possible]] = True
 
     def _number_versions(self) -> Ints:
         mops = self.mops

@@ -31,7 +31,7 @@ class VersionOrders:
     def add(self, name: str, before: Ints, after: Ints) -> None:
         """Take another order of versions, unless the union has a cycle."""
         own = self._registers
-        keep = before != after
+        keep = (before != after) & ~own.emptied[before] & ~own.emptied[after]
         before = np.concatenate([self.before, before[keep]])
         after = np.concatenate([self.after, after[keep]])
         label = strong_components(own.versions, before, after)

@@ -113,6 +113,14 @@ def test_a_step_shows_the_versions_and_where_they_are(build: Build) -> None:
     )
 
 
+def test_nothing_is_inferred_from_null_where_null_is_written(build: Build) -> None:
+    assumed: dict[str, Any] = {"wfr_keys": True, "linearizable_keys": True}
+    lines = build([(0, "rx_ wx1"), (1, "rx1 wx_"), (2, "rx_ wx2"), (0, "rx2 wx_"), (1, "rx_")])
+    assert check_transactions(lines, "rw-register", **assumed).valid is True
+    stale = build([(0, "rx_ wx1"), (1, "rx1 wx_"), (2, "rx1")])
+    assert check_transactions(stale, "rw-register").valid is True
+
+
 def test_two_writers_of_a_value_that_was_read_are_refused(build: Build) -> None:
     with pytest.raises(TransactionError, match="operations 1 and 3 both wrote 1 to key 'x'"):
         check_transactions(build([(0, "wx1"), (1, "wx1"), (2, "rx1")]), "rw-register")
