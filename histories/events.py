@@ -81,7 +81,10 @@ def read_events(
     """
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):
-        yield from _from_columns(path, kind)
+        for row in _from_columns(path, kind):
+            if independent and row.key is None and isinstance(row.value, list):
+                row.key, row.value = _split(row)
+            yield row
         return
     try:
         if kind == "jsonl":
@@ -140,30 +143,37 @@ def _edn_records(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _from_columns(path: Path, kind: str) -> Iterator[Event]:
-    if kind == "parquet" and path.is_dir():
-        from histories.parquet import read_history_parquet
+    """Read batch by batch where the file has our columns in order, else as a whole."""
+    if kind == "parquet" and not path.is_dir():
+        try:
+            file = pq.ParquetFile(path)
+            if file.schema_arrow.equals(HISTORY_SCHEMA):
+                yield from _batches(path, file)
+                return
+        except (OSError, pa.ArrowException) as error:
+            raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error
+    from histories.columns import read_table
 
-        yield from of_ops(from_table(read_history_parquet(path), Op))
-        return
-    try:
-        if kind == "parquet":
-            batches: Iterable[Any] = pq.ParquetFile(path).iter_batches(_BATCH)
-        else:
-            with pa.memory_map(str(path)) as source:
-                batches = pa.ipc.open_file(source).read_all().to_batches(_BATCH)
-        last = -1
-        for batch in batches:
-            table = pa.Table.from_batches([batch]).select(HISTORY_SCHEMA.names)
-            for op in from_table(table.cast(HISTORY_SCHEMA), Op):
-                if op.index <= last:
-                    raise HistoryError(
-                        f"{path}: operation {op.index} comes after operation {last}; "
-                        "sort the table by index"
-                    )
-                last = op.index
-                yield _of_op(op)
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error
+    table = read_table(path, kind)
+    for start in range(0, len(table), _BATCH):
+        yield from of_ops(from_table(table.slice(start, _BATCH), Op))
+
+
+def _batches(path: Path, file: pq.ParquetFile) -> Iterator[Event]:
+    last = -1
+    for batch in file.iter_batches(_BATCH):
+        for op in from_table(pa.Table.from_batches([batch]), Op):
+            if op.index <= last:
+                raise HistoryError(
+                    f"{path}: operation {op.index} comes after operation {last}; "
+                    "sort the table by index"
+                )
+            last = op.index
+            yield _of_op(op)
+
+
+def _split(event: Event) -> tuple[Any, Any]:
+    return tuple(event.value) if len(event.value) == 2 else (None, event.value)
 
 
 def plain(value: Any) -> Any:
