@@ -139,6 +139,16 @@ class Agent:
         assert best is not None
         return best[1]
 
+    def check_network(self) -> None:
+        """Raise :class:`RemoteError`, with the reasons, unless the host has means to disturb
+        packets and messages."""
+        told = self.ask("network_means")
+        missing = [kind for kind, means in told["means"].items() if means is None]
+        if missing:
+            why = "; ".join(f"{what}: {line}" for what, line in told["why"].items())
+            what = f"{' and '.join(missing)} cannot be disturbed there: {why}"
+            raise RemoteError(self.remote.host.name, what)
+
     def close(self) -> None:
         """End the agent."""
         with self._lock:

@@ -56,7 +56,8 @@ class Settings:
     and some controllers may have to join. With ``write_loss`` a kill loses what a node has
     not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
     nobody else's being touched. With ``own_disks`` their disks can be made to fail, likewise.
-    ``squeezable`` ones are in control groups of their own where the hosts have any. ``tree`` is
+    ``squeezable`` ones are in control groups of their own where the hosts have any. With
+    ``disturbed`` a host must have means to disturb packets and messages. ``tree`` is
     the folder of the node code, a mutated copy for planted bugs; ``other_tree`` the code that
     nodes are upgraded to, and back. ``extra`` are further properties, which win over the ones
     written here.
@@ -73,6 +74,7 @@ class Settings:
     own_clocks: bool = False
     own_disks: bool = False
     squeezable: bool = False
+    disturbed: bool = False
     other_tree: Path | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -210,6 +212,8 @@ class Deployment:
             if not there:
                 package = {"nft": "nftables"}.get(tool, tool)
                 raise RemoteError(name, f"{tool} is missing there: apt-get install {package}")
+        if self.settings.disturbed:
+            self.agents[name].check_network()
 
     def install(self) -> None:
         """Put code and configuration on every host, with empty data and log directories.

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.agent import Agent
+from harness.clusters.cluster import Host
+from harness.deployment import Deployment, Settings
 from harness.remote import Remote, RemoteError
 from harness.remote_environment import RemoteEnvironment
 from histories.disturbance import Disturbance
@@ -15,6 +20,21 @@ pytestmark = pytest.mark.cluster
 SLOW = Disturbance(senders=("n1",), receivers=("n2", "n3"), delay=50_000)
 SWALLOWED = Disturbance(senders=("n4",), receivers=("n5",), apis=("Fetch",), drop=100)
 NAMELESS = Disturbance(senders=("n3",), receivers=(), names="refused")
+
+
+class AgentWithoutMeans(Agent):
+    """The agent of a host whose kernel can hold no packet."""
+
+    def __init__(self, remote: Remote) -> None:
+        super().__init__(remote)
+        self.asked: list[str] = []
+
+    def ask(self, do: str, timeout_s: float = 30.0, **fields: Any) -> dict[str, Any]:
+        self.asked.append(do)
+        if do != "network_means":
+            return super().ask(do, timeout_s, **fields)
+        why = {"packets by netem": "no qdisc", "packets by tun": "no device"}
+        return {"means": {"messages": "relay", "packets": None}, "why": why}
 
 
 def test_evidence_is_by_name_and_measured_until_the_fault_ends(
@@ -78,3 +98,17 @@ def test_restoring_ends_what_nobody_has_ended(
         told = environment.deployment.agents[name].ask("heal_network")
         assert told == {"healed": []}
         assert remotes[name].run(["nft", "list", "ruleset"]).text == ""
+
+
+def test_a_host_without_means_is_refused_before_anything_is_installed(
+    five: list[Host], service_tree: Path
+) -> None:
+    deployment = Deployment(five[:1], Settings(seed=7, tree=service_tree, disturbed=True))
+    deployment.check_hosts()
+    agent = deployment.agents["n1"] = AgentWithoutMeans(deployment.remotes["n1"])
+    with pytest.raises(RemoteError) as refusal:
+        deployment.install()
+    why = "no qdisc; packets by tun: no device"
+    assert str(refusal.value) == f"n1: packets cannot be disturbed there: packets by netem: {why}"
+    assert "wipe" not in agent.asked
+    deployment.close()
