@@ -99,6 +99,11 @@ def test_a_history_that_happened_one_after_the_other_is_valid(build: Build) -> N
     assert result.anomalies == []
 
 
+def test_appends_that_nobody_read_are_in_no_order(build: Build) -> None:
+    for lines in ([(0, "ax1"), (1, "ax2"), (2, "ry_")], [(0, "ax1"), (1, "ax2"), (0, "ax3")]):
+        assert check_transactions(build(lines), "list-append").valid is True
+
+
 def test_wr_edges_and_real_time_make_a_cycle(build: Build) -> None:
     # T2 saw T1's append, and ended before T1 began.
     lines = [("begin", 1, "rx[1]"), ("end", 1, "rx[1]"), ("begin", 0, "ax1"), ("end", 0, "ax1")]
@@ -157,6 +162,11 @@ def test_a_history_without_any_dependency_is_unknown_and_says_so(build: Build) -
 def test_what_may_have_happened_counts_once_it_was_seen(build: Build) -> None:
     seen = [(0, "ax1 ry[1]", "info"), (1, "ay1 rx[1]")]
     assert check_transactions(build(seen), "list-append").valid is True
+    # It ordered two lists differently than another one did.
+    both = [*at_once("ax1 ay2", "ax2 ay1")[:2], ("end", 0, "ax1 ay2", "info"),
+            ("end", 1, "ax2 ay1"), (9, "rx[1,2] ry[1,2]")]  # fmt: skip
+    circular = check_transactions(build(both), "list-append").stats["elle"]
+    assert circular["anomaly-types"] == ["G0"]
     # Never answered at all: it was seen before it was invoked.
     lines = [(1, "rx[1]"), ("begin", 0, "ax1")]
     found = check_transactions(build(lines), "list-append").stats["elle"]
