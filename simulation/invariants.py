@@ -27,6 +27,7 @@ from simulation.host import Host
 from simulation.logs import LogWatch
 from simulation.network import Rpc
 from simulation.snapshot_watch import SnapshotWatch
+from simulation.storm_watch import StormWatch
 from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
@@ -57,6 +58,7 @@ class Invariants:
         self.voters = VoterWatch(world, self.failures, configured)
         self.logs = LogWatch(world, self.failures, self.voters)
         self.snapshots = SnapshotWatch(world, self.failures, self.logs)
+        self.storms = StormWatch(world, self.failures)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._leaders: dict[int, TraceEvent] = {}

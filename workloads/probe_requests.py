@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harness.workload import ClientState
+from nodes.draw import draw_below
+from workloads import probe_members
 from workloads.controller import METADATA_VERSION, TOPIC, metadata_request
-from workloads.phantoms import NO_EPOCH, registration
 
 PREFIX: Final = "ask"
 """What the names of probes' topics begin with."""
@@ -106,7 +107,7 @@ def _create_wrong(name: str, choose: Choose, client: ClientState, timeout_ms: in
 
 
 def _create_configured(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    configs = _settings(choose, _SETTINGS, 1 + choose(3, "configs"))
+    configs = _settings(choose, _SETTINGS, 1 + choose(4, "configs"))
     return _create([_topic(name, configs=configs)], timeout_ms)
 
 
@@ -173,10 +174,12 @@ def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Re
     known, brokers = _known(name, choose, client), _brokers(client)
     count = 1 + choose(7, "count")
     moved: list[str] = client.memory.get("moved", [])
-    if moved and choose(2, "moved"):
-        known, count = moved[choose(len(moved), "which")], 6 + choose(4, "count")
+    turned = bool(moved) and choose(4, "moved") > 0
+    if turned:
+        # As many replicas as there will be, whatever is added or goes at the moment.
+        known, count = moved[-1], 6 + choose(6, "count")
     assignments = None
-    if brokers and choose(2, "manual"):
+    if brokers and choose(4 if turned else 2, "manual") == 1:
         assignments = [
             {"broker_ids": brokers[: 1 + choose(3, "size", i)]} for i in range(1 + choose(3, "new"))
         ]
@@ -262,7 +265,7 @@ def _reassign(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         None,
     )
     part = {
-        "partition_index": choose(3, "partition"),
+        "partition_index": max(0, choose(4, "partition") - 1),
         "replicas": targets[choose(len(targets), "target")],
     }
     which = _known(name, choose, client)
@@ -288,8 +291,10 @@ def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         [(metadata, 8, 2)],
         [(metadata, 99, 1)],
         [(metadata, 25, 1)],
+        [(metadata, 24, 1)],
+        [(elr, 0, 2)],
         [(elr, 1, 1), (elr, 1, 1)],
-    )[choose(11, "updates")]
+    )[choose(13, "updates")]
     body = {
         "timeout_ms": timeout_ms,
         "feature_updates": [
@@ -351,73 +356,37 @@ def _configs(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
     return "DescribeConfigs", 4, body
 
 
+_LAYERS: Final = (
+    ("flush.messages", "log.flush.interval.messages", ("5", "7")),
+    ("preallocate", "log.preallocate", ("true", "false")),
+    ("compression.type", "compression.type", ("gzip", "zstd")),
+)
+"""Settings of topics with their synonyms for the whole cluster, and values."""
+
+
+def _layered(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """One setting at a topic, for the whole cluster, or asked for: the nearer one wins."""
+    own, synonym, values = _LAYERS[draw_below(len(_LAYERS), client.seed, "layer", client.thread)]
+    known = client.memory.get("asked", [])[:1] or client.memory.get("topics", [])[-1:]
+    topic = str(known[0]) if known else name
+    step = choose(5, "step")
+    if step > 2:
+        each: Body = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
+        body = {"resources": [each], "include_synonyms": True, "include_documentation": False}
+        return "DescribeConfigs", 4, body
+    operation = 1 if choose(4, "delete") == 0 else 0
+    config = {
+        "name": synonym if step == 2 else own,
+        "config_operation": operation,
+        "value": None if operation else values[choose(2, "value")],
+    }
+    kind, resource = (BROKER, "") if step == 2 else (TOPIC, topic)
+    each = {"resource_type": kind, "resource_name": resource, "configs": [config]}
+    return "IncrementalAlterConfigs", 1, {"resources": [each], "validate_only": False}
+
+
 def _versions(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     return "ApiVersions", 4, {"client_software_name": "probe", "client_software_version": "1"}
-
-
-# --- what brokers ask ---------------------------------------------------------------------
-
-
-def _stranger(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """A broker nobody knows, or of another time."""
-    ids = [*_brokers(client), 888]
-    broker = {"broker_id": ids[choose(len(ids), "id")], "broker_epoch": choose(2, "epoch")}
-    match choose(4, "stranger"):
-        case 0:
-            return "AllocateProducerIds", 0, broker
-        case 1:
-            return "UnregisterBroker", 0, {"broker_id": 888}
-        case 2:
-            return "AlterPartition", 3, broker | {"topics": []}
-    heartbeat = {"current_metadata_offset": 0, "want_fence": False, "want_shut_down": False}
-    return "BrokerHeartbeat", 1, broker | heartbeat | {"offline_log_dirs": []}
-
-
-def _again(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A phantom that is registered says it once more, and keeps what it is."""
-    cluster_id = client.memory.get("cluster_id")
-    registered = [p for p in client.memory.get("phantoms", ()) if p.epoch != NO_EPOCH]
-    if cluster_id is None or not registered:
-        return None
-    phantom = registered[choose(len(registered), "phantom")]
-    body = registration(client, phantom, phantom.incarnation, phantom.previous, cluster_id)
-    return "BrokerRegistration", 4, body
-
-
-def _newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A broker that may not be registered as it is."""
-    cluster_id = client.memory.get("cluster_id")
-    if cluster_id is None:
-        return None
-    features = [{"name": "metadata.version", "min_supported_version": 7,
-                 "max_supported_version": 27}]  # fmt: skip
-    body: Body = {
-        "broker_id": 888,
-        "cluster_id": cluster_id,
-        "incarnation_id": bytes(range(1, 17)),
-        "listeners": [
-            {"name": "PLAINTEXT", "host": "probe", "port": 20_888, "security_protocol": 0}
-        ],
-        "features": features,
-        "rack": None,
-        "is_migrating_zk_broker": False,
-        "log_dirs": [bytes([16] * 16)],
-        "previous_broker_epoch": -1,
-    }
-    wrong: tuple[Body, ...] = (
-        {"cluster_id": "another"},
-        {"log_dirs": []},
-        {"log_dirs": [bytes(15) + b"\x01"]},
-        {"log_dirs": [bytes([16] * 16)] * 2},
-        {"features": []},
-        {"features": [features[0] | {"max_supported_version": 24}]},
-        {"features": [features[0] | {"min_supported_version": 26}]},
-        {"is_migrating_zk_broker": True},
-    )
-    directories = client.memory.get("phantoms")
-    if directories:
-        wrong = (*wrong, {"log_dirs": [directories[0].directory]})
-    return "BrokerRegistration", 4, body | wrong[choose(len(wrong), "wrong")]
 
 
 PROBES: Final[dict[str, Callable[[str, Choose, ClientState, int], Request | None]]] = {
@@ -440,8 +409,10 @@ PROBES: Final[dict[str, Callable[[str, Choose, ClientState, int], Request | None
     "described": _described,
     "moves": _moves,
     "configs": _configs,
+    "layered": _layered,
+    "voters": probe_members.voters,
     "versions": _versions,
-    "stranger": _stranger,
-    "newcomer": _newcomer,
-    "again": _again,
+    "stranger": probe_members.stranger,
+    "newcomer": probe_members.newcomer,
+    "again": probe_members.again,
 }

@@ -70,7 +70,7 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         node: str | None = everybody[choose(len(everybody), "node")]
         assert node is not None
         answer = yield Call(node, api, version, body, timeout_ms)
-    elif api in _BY_BROKERS or not write:
+    elif api in _BY_BROKERS or (not write and (api != _FORWARDED or choose(2, "forwarded"))):
         answer, node = yield from ask_controller(client, api, version, body, timeout_ms)
     else:
         answer, node = yield from ask_for_write(client, api, version, body, timeout_ms)
@@ -119,6 +119,9 @@ _READS: Final = (
     "ListPartitionReassignments",
     "Metadata",
 )
+_FORWARDED: Final = "ListPartitionReassignments"
+"""The read that brokers pass on to the controller."""
+
 _ANYBODY: Final = ("ApiVersions", "DescribeCluster", "DescribeTopicPartitions", "Metadata")
 """What any node answers."""
 
@@ -126,9 +129,11 @@ _OF_BROKER: Final = _ANYBODY
 """What brokers answer by themselves, too."""
 
 _BY_BROKERS: Final = (
+    "AddRaftVoter",
     "AllocateProducerIds",
     "AlterPartition",
     "BrokerHeartbeat",
     "BrokerRegistration",
+    "RemoveRaftVoter",
 )
 """What brokers ask for themselves; nobody forwards it."""

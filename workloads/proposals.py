@@ -8,9 +8,10 @@ told before: if one is accepted, the compare-and-set is broken, whatever else go
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
-from harness.workload import ClientState, Completion, Invocation
+from harness.workload import Answer, Call, ClientState, Completion, Invocation
 from histories.operation import Op
 from nodes.draw import draw_below
 from nodes.protocol import errors
@@ -25,10 +26,11 @@ from workloads.controller import (
 from workloads.phantoms import NO_EPOCH, Phantom, phantoms_of
 
 ALTER_PARTITION_VERSION: Final = 3
+ELECT_LEADERS_VERSION: Final = 2
 TIMEOUT_MS: Final = 3000
 MOST_GUESSES: Final = 10
 
-HONEST: Final = ("expand", "expand", "shrink", "alone", "same")
+HONEST: Final = ("expand", "expand", "one-more", "shrink", "alone", "same")
 WRONG: Final = (
     "stale-leader-epoch",
     "stale-partition-epoch",
@@ -69,10 +71,30 @@ def propose(op: Op, client: ClientState) -> Invocation:
         return Completion("fail", error="leads nothing", node=node)
     client.calls += 1
     topic, part = led[draw_below(len(led), client.seed, "led", client.thread, client.calls)]
+    if op.value in WRONG:
+        # Wrong in this one thing only, so that nothing else is a reason to refuse it.
+        honest = _proposal("same", client, leaders, topic, part)
+        learnt = None if honest is None else (yield from _negotiate("same", client, honest))
+        if learnt is not None and learnt.type == "ok" and "new" in learnt.value:
+            part = {**part, "isr_nodes": learnt.value["new"]["isr"]}
     proposal = _proposal(op.value, client, leaders, topic, part)
     if proposal is None:
         return Completion("fail", error="nothing to propose", node=node)
-    return (yield from _negotiate(op, client, proposal))
+    ended = yield from _negotiate(op.value, client, proposal)
+    if ended.type == "ok" and op.value in HONEST and part["leader_id"] != part["replica_nodes"][0]:
+        yield from _prefer(client, topic["name"], part["partition_index"])
+    return ended
+
+
+def _prefer(client: ClientState, name: str, number: int) -> Generator[Call, Answer, None]:
+    """Ask for the election of the preferred leader, who may be in sync now; what comes of it is
+    judged by the log."""
+    body = {
+        "election_type": 0,
+        "topic_partitions": [{"topic": name, "partitions": [number]}],
+        "timeout_ms": TIMEOUT_MS,
+    }
+    yield from ask_controller(client, "ElectLeaders", ELECT_LEADERS_VERSION, body, TIMEOUT_MS)
 
 
 def _proposal(
@@ -138,6 +160,12 @@ def _members(
     match how:
         case "expand":
             return replicas
+        case "one-more":
+            # As followers catch up, one after the other.
+            missing = [i for i in replicas if i not in isr]
+            if missing:
+                place = draw_below(len(missing), client.seed, "in", client.thread, client.calls)
+                isr.append(missing[place])
         case "alone":
             return [leader]
         case "shrink":
@@ -151,7 +179,7 @@ def _members(
     return isr if leader in isr else [leader, *isr]
 
 
-def _negotiate(op: Op, client: ClientState, proposal: dict[str, Any]) -> Invocation:
+def _negotiate(how: str, client: ClientState, proposal: dict[str, Any]) -> Invocation:
     """Send the proposal; an honest one again, with the next partition epoch, while behind."""
     known: Known = client.memory["partitions"]
     key = bytes.fromhex(proposal["id"]), proposal["partition"]
@@ -182,7 +210,7 @@ def _negotiate(op: Op, client: ClientState, proposal: dict[str, Any]) -> Invocat
             if code == errors.NOT_CONTROLLER:  # of this partition the controller knows less
                 known.pop(key, None)
                 return Completion("fail", proposal, error="ahead", node=node)
-        if code != errors.INVALID_UPDATE_VERSION or op.value not in HONEST:
+        if code != errors.INVALID_UPDATE_VERSION or how not in HONEST:
             ended = refused_by_node(client, code, node, write=True)
             ended.value = proposal
             return ended

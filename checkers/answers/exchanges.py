@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
 from checkers.invariants.evidence import Evidence
@@ -49,6 +49,12 @@ class Commits:
             latest = max(latest, at)
             self._times.append(latest)
             self._ends.append(entry.last + 1)
+        self._written: dict[int, int] = {}
+        for _, entry in told:
+            batch = evidence.trace.chain.batches.get(entry.id)
+            at = None if batch is None or batch.event is None else evidence.moment(batch.event)
+            if at is not None:
+                self._written[entry.last + 1] = at
         self._taken: dict[str, tuple[list[int], list[int], list[int]]] = {}
         for event in evidence.run.events:
             if event.kind == "commit":
@@ -70,6 +76,16 @@ class Commits:
         """Return the end of what was committed at ``time`` (ns)."""
         place = bisect_right(self._times, time)
         return self._ends[place - 1] if place else 0
+
+    def when(self, end: int) -> int | None:
+        """Return when (ns) everything below ``end`` was committed, None if that is not known."""
+        place = bisect_left(self._ends, end)
+        return self._times[place] if place < len(self._times) else None
+
+    def written(self, end: int) -> int:
+        """Return when (ns) the batch that ends at ``end`` was first appended, by its leader or who
+        told of it first; a far future if that is not known."""
+        return self._written.get(end, 1 << 62)
 
     def taken(self, node: str, time: int) -> tuple[int, int]:
         """Return (end, incarnation) of what the node had taken in at ``time``."""

@@ -223,7 +223,8 @@ def alter_configs(
 # --- partitions ---------------------------------------------------------------------------
 
 
-def _is_online(state: State, partition: Partition, broker_id: int) -> bool:
+def is_online(state: State, partition: Partition, broker_id: int) -> bool:
+    """Whether the broker is active, with the directory of its replica online."""
     if not state.is_active(broker_id):
         return False
     broker = state.broker(broker_id)
@@ -245,15 +246,15 @@ def elect(state: State, name: str, number: int, kind: int) -> Codes:
         first = partition.replicas[0]
         if partition.leader == first:
             return {errors.ELECTION_NOT_NEEDED}
-        if first in (partition.isr or partition.elr) and _is_online(state, partition, first):
+        if first in (partition.isr or partition.elr) and is_online(state, partition, first):
             return set()
         last_known = not partition.isr and not partition.elr and partition.last_known_elr
-        if last_known == (first,) and _is_online(state, partition, first):
+        if last_known == (first,) and is_online(state, partition, first):
             return None
         return {errors.PREFERRED_LEADER_NOT_AVAILABLE}
     if partition.leader != NO_LEADER:
         return {errors.ELECTION_NOT_NEEDED}
-    able = [b for b in partition.replicas if _is_online(state, partition, b)]
+    able = [b for b in partition.replicas if is_online(state, partition, b)]
     return set() if able else {errors.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 

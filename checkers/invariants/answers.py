@@ -73,6 +73,7 @@ class _Judge:
         self._cluster_id = ""
         self._shown: dict[tuple[str, int], int] = {}
         self._heard: dict[int, list[int]] = {}
+        self._departures = effects.Departures()
 
     def run(self) -> None:
         """Judge every message there is a rule for."""
@@ -326,6 +327,8 @@ class _Judge:
         what = f"heartbeat of broker {body['broker_id']} epoch {body['broker_epoch']}"
         if self._judge(exchange, what, answer["error_code"], codes):
             self._done(exchange, effects.heartbeat(self._history, exchange, answer))
+            session = session_ns(self._evidence)
+            self._done(exchange, self._departures.heartbeat(self._history, exchange, session))
 
     def _unregister(self, exchange: Exchange) -> None:
         broker_id = exchange.request["broker_id"]
@@ -374,6 +377,7 @@ class _Judge:
         )
 
     def _read(self, exchange: Exchange) -> None:
+        self._judge(exchange, "a read", exchange.answer["error_code"], lambda _: None)
         if exchange.answer["error_code"] == errors.NONE:
             body, answer = exchange.request, exchange.answer
             self._shows(exchange, lambda s: reads.list_reassignments(s, body, answer, None))

@@ -31,6 +31,8 @@ class BrokerRules:
     def __init__(self, report: Report) -> None:
         self.epochs: list[tuple[int, int, int]] = []
         self.states: list[tuple[int, int, bool]] = []
+        self.fenced: list[tuple[int, int, int]] = []
+        """Brokers that were fenced as they stood: (offset of the batch, broker id, epoch)."""
         self.kept: dict[tuple[int, int], tuple[int | None, str]] = {}
         self._fresh: list[tuple[int, int, int | None]] = []
         self._report = report
@@ -69,6 +71,9 @@ class BrokerRules:
         """A broker's registration changed."""
         assert step.change is not None
         broker_id, old, new = step.change.key, step.change.old, step.change.new
+        served = old is not None and not old.fenced and not old.stopping
+        if served and new is not None and new.fenced and old.incarnation == new.incarnation:
+            self.fenced.append((step.batch.base, broker_id, new.epoch))
         if step.name == "RegisterBrokerRecord":
             self._registered(step, broker_id, old, new)
         else:

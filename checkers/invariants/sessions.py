@@ -16,12 +16,17 @@ from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
 from checkers.invariants.report import Report
 from histories.message import Message
+from histories.operation import OK
 from histories.trace import TraceEvent
+from nodes.protocol import errors
 
 SESSION_MS = 9000
 SLACK_NS = 3_000_000_000
 SIMULATED_SLACK_NS = 2_000_000_000
 _MS = 1_000_000
+_OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
+"""Operations by which a broker may say something."""
+
 POSSIBLE_NS = 500 * _MS
 """The step in which the moments at which a request may have arrived are taken."""
 
@@ -56,12 +61,13 @@ def check(evidence: Evidence, report: Report) -> None:
     if unfenced is None:
         report.unseen("C16", "when registrations were committed is not known for all of them")
         return
-    reigns = list(_reigns(evidence))
+    _early(evidence, report)
+    known = list(reigns(evidence))
     for broker_id, times in sorted(contacts.items()):
         times.sort()
         for begin, end in unfenced.get(broker_id, ()):
             report.held("C16")
-            _judge(evidence, report, broker_id, times, (begin, end), reigns, bound)
+            _judge(evidence, report, broker_id, times, (begin, end), known, bound)
 
 
 def _heard(message: Message) -> tuple[int, ...]:
@@ -103,8 +109,9 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
     return spans
 
 
-def _reigns(evidence: Evidence) -> list[_Reign]:
-    reigns = []
+def reigns(evidence: Evidence) -> list[_Reign]:
+    """Return the active controllers that were never paused."""
+    found = []
     written = _last_written(evidence)
     for claim in evidence.trace.claims:
         last = written.get(claim.epoch)
@@ -112,8 +119,8 @@ def _reigns(evidence: Evidence) -> list[_Reign]:
         begun = evidence.moment(claim)
         ended = None if last is None else evidence.moment(last)
         if begun is not None and ended is not None and not evidence.pauses.get(claim.node):
-            reigns.append(_Reign(claim.node, begun, ended, claim))
-    return reigns
+            found.append(_Reign(claim.node, begun, ended, claim))
+    return found
 
 
 def _last_written(evidence: Evidence) -> dict[int, TraceEvent]:
@@ -155,3 +162,72 @@ def _judge(
                 [reign.event],
             )
             return
+
+
+# --- too early ----------------------------------------------------------------------------
+
+
+def _early(evidence: Evidence, report: Report) -> None:
+    """Nobody is fenced for silence before a session is over: since the claim of the controller,
+    and since it heard of the broker.
+
+    A broker may wish to be fenced; one that may have wished it, heard or not, is left out. Only
+    the simulator tells when a request was sent, and by whom it was answered.
+    """
+    if evidence.run.test.get("simulated") is not True:
+        return
+    chain = evidence.trace.chain
+    span = session_ns(evidence) * 3 // 4
+    claims: dict[int, TraceEvent] = {claim.epoch: claim for claim in evidence.trace.claims}
+    beats: dict[int, list[Message]] = {}
+    for api in ("BrokerHeartbeat", "BrokerRegistration"):
+        for message in evidence.of(api):
+            if message.request is not None:
+                beats.setdefault(message.request["broker_id"], []).append(message)
+    doubtful = [
+        (call.start, call.end)
+        for call in evidence.run.calls
+        if call.f in _OF_BROKERS and call.type != OK
+    ]
+    for offset, broker_id, epoch in Controller.of(evidence).brokers.fenced:
+        entry = chain.committed.get(offset)
+        batch = None if entry is None else chain.batches.get(entry.id)
+        if entry is None or batch is None or batch.event is None:
+            continue
+        claim, at = claims.get(entry.id[1]), evidence.moment(batch.event)
+        begun = None if claim is None else evidence.moment(claim)
+        if claim is None or at is None or begun is None or batch.event.node != claim.node:
+            continue
+        if any(begin <= at and at - 2 * span <= end for begin, end in doubtful):
+            continue
+        mine = [m for m in beats.get(broker_id, ()) if at - 2 * span <= m.sent <= at]
+        if any(_wishes(message) for message in mine):
+            continue
+        report.held("C16")
+        own = evidence.trace.tracks[claim.node].id
+        heard = [
+            message.sent
+            for message in mine
+            if message.replier == own
+            and message.time <= at
+            and message.api == "BrokerHeartbeat"
+            and message.request["broker_epoch"] == epoch
+            and message.response
+            and message.response["error_code"] == errors.NONE
+        ]
+        since = max([begun, *heard])
+        if evidence.after(claim.node, since, span) > at:
+            report.broken(
+                "C16",
+                f"{claim.node} fences broker {broker_id} (epoch {epoch}) at offset {offset}, "
+                f"{(at - begun) / 1e9:.2f} s after its claim and {(at - since) / 1e9:.2f} s after "
+                f"it could know it alive; a session lasts {session_ns(evidence) / 1e9:g} s.",
+                [claim, batch.event],
+            )
+
+
+def _wishes(message: Message) -> bool:
+    """Whether a request is another reason for a broker to be fenced."""
+    if message.api != "BrokerHeartbeat":
+        return True
+    return bool(message.request.get("want_fence") or message.request.get("want_shut_down"))

@@ -12,9 +12,11 @@ from histories.trace import TraceEvent
 STEP_NS = 1_000_000
 """What is traced and what is answered in one step may differ in time by this much."""
 
-LEADER, FOLLOWER = "leader", "follower"
+LEADER, FOLLOWER, RESIGNED = "leader", "follower", "resigned"
 _MOVES = frozenset(("start", "state", "grant", "elected", "resign"))
 _LOG = frozenset(("append", "truncate", "install", "start"))
+
+_TOLD = _MOVES | _LOG | {"voters"}
 
 Voters = frozenset[tuple[int, str]]
 """(node id, directory id in hex) of the voters in force."""
@@ -81,9 +83,12 @@ class Standing:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
         self._nodes: dict[str, _Node] = {name: _Node() for name in evidence.names.values()}
+        self.resigned: set[tuple[int, int]] = set()
+        """(node id, epoch) of whoever was in an epoch that it had led and led no longer."""
+        ids = {name: node for node, name in evidence.names.items()}
         for event in evidence.run.events:
             kind = event.kind
-            if kind in _MOVES or kind in _LOG or kind == "voters":
+            if kind in _TOLD:
                 node = self._nodes.get(event.node)
                 if node is None:
                     continue
@@ -92,6 +97,8 @@ class Standing:
                     continue
                 if kind in _MOVES:
                     node.moved(event)
+                    if event.state == RESIGNED:
+                        self.resigned.add((ids[event.node], event.epoch))
                 if kind in _LOG:
                     node.logged(event)
 

@@ -10,6 +10,8 @@ from checkers.invariants import (
     membership_answers,
     quorum_answers,
     resignations,
+    retention,
+    timely_elections,
     unasked,
     voter_sets,
 )
@@ -58,6 +60,21 @@ ANSWERS = (
         "A leader resigns for want of a majority only if none fetched from it of late.",
         "T1 T4",
         (resignations.check,),
+    ),
+    Invariant(
+        "L11",
+        "SnapshotsKeptAsNeeded",
+        "Old snapshots go when the retention says so, and none while somebody fetches it.",
+        "T1 T4",
+        (retention.check,),
+    ),
+    Invariant(
+        "L12",
+        "ElectionsByTime",
+        "Partitions that the controller's own elections could help wait for no more than a few of "
+        "them.",
+        "T4 T6",
+        (timely_elections.check,),
     ),
     Invariant(
         "C15",

@@ -207,3 +207,23 @@ def test_c18_without_brokers_voters_stand_in_and_may_be_too_few(
     assert broken(make_run(None, quorum, capture=capture)) == set()
     tell(capture, quorum, "CreateTopics", create(replication_factor=3), done(37))
     assert broken(make_run(None, quorum, capture=capture)) == {"C18"}
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_c19_who_is_told_to_go_leads_nothing(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], leads: bool
+) -> None:
+    epoch = Controller(Evidence(make_run(None, cluster))).brokers.epochs[1][1]
+    leader = 2 if leads else 1
+    cluster.write(records.topic(), records.partition([1, 2], leader=leader))
+    body = {"broker_id": 2, "broker_epoch": epoch, "current_metadata_offset": 99,
+            "want_fence": False, "want_shut_down": True}  # fmt: skip
+    told = {"error_code": 0, "is_fenced": False, "is_caught_up": True, "should_shut_down": False}
+    since = cluster.time
+    tell(capture, cluster, "BrokerHeartbeat", body, told, since=since)
+    since = cluster.time
+    cluster.write(records.change(isr=[1], leader=1), records.fence(2, epoch, 1))
+    told = {**told, "is_fenced": True, "should_shut_down": True}
+    tell(capture, cluster, "BrokerHeartbeat", body, told, since=since)
+    found = [a.explanation for a in check(make_run(None, cluster, capture=capture)).anomalies]
+    assert any("and leads" in text for text in found) == leads, found

@@ -250,3 +250,22 @@ def test_c16_a_silent_broker_that_is_fenced_in_time(
     brokers.write(brokers.later)
     run = make_run(None, brokers, capture=capture)
     assert not {kind for kind in broken(run) if kind.startswith("C")}
+
+
+@pytest.mark.parametrize(
+    ("after_s", "wish", "right"),
+    [(1.0, {}, False), (9.5, {}, True), (1.0, {"want_fence": True}, True)],
+)
+def test_c16_nobody_is_fenced_before_a_session_is_over(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
+    after_s: float, wish: dict[str, Any], right: bool,
+) -> None:  # fmt: skip
+    body = {"broker_id": 2, "broker_epoch": brokers.epochs[2], "current_metadata_offset": 0, **wish}
+    brokers.time += 0.1
+    at = int(brokers.time * SECOND)
+    capture.api(at, 2, 1, "BrokerHeartbeat", body, {"error_code": 0, "is_fenced": True}, at)
+    brokers.time += after_s
+    brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
+    run = make_run(None, brokers, capture=capture, simulated=True)
+    told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
+    assert bool(told) != right, told

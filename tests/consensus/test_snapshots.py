@@ -9,7 +9,8 @@ import pytest
 
 from nodes.consensus.effects import FatalError
 from nodes.consensus.kraft import snapshots
-from nodes.consensus.kraft.messages import FetchSnapshotRequest
+from nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from nodes.consensus.kraft.responses import handle_response
 from nodes.consensus.kraft.states import Follower
 from nodes.protocol import errors
 
@@ -291,3 +292,20 @@ def test_a_crash_between_download_and_installation_is_repaired(cluster_of: Make)
     cluster.cut = lambda source, target: False
     assert cluster.run(5000, lambda: replica.high_watermark == new.high_watermark)
     assert cluster.loaded[node] == cluster.loaded[new.node_id]
+
+
+def test_whoever_is_sent_to_a_snapshot_that_cannot_be_read_waits_before_it_asks_again(
+    cluster_of: Make,
+) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    follower = cluster.replicas[others(cluster)[0]]
+    gone = FetchSnapshotResponse(
+        0, errors.SNAPSHOT_NOT_FOUND, leader.node_id, leader.epoch, 9, leader.epoch
+    )
+    follower.links.clear()
+    correlation = follower.links.open(leader.node_id, follower.now)
+    assert correlation is not None
+    handle_response(follower, leader.node_id, correlation, gone)
+    assert not follower.links.is_ready(leader.node_id, follower.now)
+    assert follower.links.is_ready(leader.node_id, follower.now + 20_000)

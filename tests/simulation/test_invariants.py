@@ -15,16 +15,19 @@ from nodes.consensus.effects import (
     FlushLog,
     InstallSnapshot,
     Reply,
+    ResponseReceived,
     WriteQuorumState,
 )
-from nodes.consensus.kraft.messages import VoteRequest, VoteResponse
+from nodes.consensus.kraft.messages import BeginQuorumEpochResponse, VoteRequest, VoteResponse
 from nodes.consensus.recovered import Recovered
 from nodes.log.snapshots import footer_batch, header_batch
+from nodes.protocol import errors
 from simulation.disk import Disk
 from simulation.disk_index import Durable
 from simulation.host import Host, SimNode
 from simulation.invariants import Invariants
 from simulation.network import Rpc
+from simulation.storm_watch import MOST_IN_VAIN
 from simulation.world import World
 
 
@@ -400,3 +403,27 @@ def test_i2_a_new_disk_may_vote_again_an_old_one_may_not(run: Watched) -> None:
     assert "I2" not in run.found
     vote(run, 2, 1)
     assert "I2" in run.found
+
+
+# --- storms -----------------------------------------------------------------------------------
+
+
+def answered(run: Watched, message: Any, times: int) -> None:
+    """n1 hears ``message`` from n2 so many times at once."""
+    for number in range(times):
+        for told in run.world.on_response:
+            told(run.host(1), ResponseReceived(2, number, message))
+
+
+@pytest.mark.parametrize("error", [True, False])
+def test_l8_who_asks_in_vain_waits(run: Watched, error: bool) -> None:
+    refusal = BeginQuorumEpochResponse(0, errors.FENCED_LEADER_EPOCH, 1, 1) if error else None
+    answered(run, refusal, MOST_IN_VAIN - 1)
+    assert run.found == []
+    answered(run, refusal, 1)
+    assert run.found == ["L8"]
+
+
+def test_l8_answers_that_bring_something_may_come_fast(run: Watched) -> None:
+    answered(run, BeginQuorumEpochResponse(0, errors.NONE, 1, 1), 3 * MOST_IN_VAIN)
+    assert run.found == []

@@ -18,15 +18,14 @@ from harness.triggers import TRIGGERS, TriggerError, parse
 from histories.fault import Fault
 from histories.operation import INVOKE
 from kraftwreck.campaign import (
-    EVERYTHING,
+    FAULTS as ALL_FAULTS,
+)
+from kraftwreck.campaign import (
     Campaign,
     combined_digest,
     judge,
     make_injector,
     run_seed,
-)
-from kraftwreck.campaign import (
-    FAULTS as ALL_FAULTS,
 )
 from kraftwreck.main import status
 from kraftwreck.replay import replay_nodes, replay_simulated
@@ -439,13 +438,3 @@ def test_a_failing_run_is_kept_with_the_command_that_repeats_it(
     assert test["repeat"].endswith("--seeds 2..2")
     verdict = json.loads((Path(tested.run) / "results.json").read_text())
     assert verdict["valid"] is False
-
-
-def test_now_and_then_a_campaign_has_a_single_controller() -> None:
-    counts = [EVERYTHING.options(seed).nodes for seed in range(200)]
-    assert set(counts) == {1, 3, 4, 5}
-    lonely = [seed for seed in range(200) if counts[seed] == 1]
-    for seed in lonely:  # Its disk is the only one, and nobody else could vote.
-        assert {fault.kind for fault in EVERYTHING.schedule(seed)}.isdisjoint(
-            ("membership", "disk")
-        )

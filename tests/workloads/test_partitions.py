@@ -56,12 +56,14 @@ def state(leader: int, isr: list[int], leader_epoch: int = 0) -> dict[str, Any]:
     return {**LED_BY_2, "topics": [topic]}
 
 
-def altered(partition_epoch: int, isr: list[int], code: int = 0) -> dict[str, Any]:
+def altered(
+    partition_epoch: int, isr: list[int], code: int = 0, leader_epoch: int = 0
+) -> dict[str, Any]:
     part = {
         "partition_index": 0,
         "error_code": code,
         "leader_id": isr[0] if isr else -1,
-        "leader_epoch": 0,
+        "leader_epoch": leader_epoch,
         "isr": isr,
         "partition_epoch": partition_epoch,
     }
@@ -197,7 +199,9 @@ def test_wrong_proposals_are_wrong_in_one_thing(
 ) -> None:
     alive.memory["partitions"] = {(ID, 0): (4, 9)}
     phantoms_of(alive)[0].old_epochs.append(4)
-    calls = script(state(1000, [1000, 1001], 4), altered(9, [], 42))
+    # It learns first, by an honest proposal, what is right.
+    learnt = altered(9, [1000, 1001], leader_epoch=4)
+    calls = script(state(1000, [1000, 1001], 4), learnt, altered(9, [], 42))
     done = drive(WORKLOAD, "isr", calls, value=how)
     assert (done.type, done.error) == ("fail", "invalid-request")
     right = {
@@ -208,6 +212,21 @@ def test_wrong_proposals_are_wrong_in_one_thing(
         "members": [[1000, 10], [1001, 11]],
     }
     assert {k: v for k, v in done.value.items() if k in right} == right | sent
+
+
+def test_one_more_replica_comes_into_sync(drive: Any, script: Any, alive: ClientState) -> None:
+    calls = script(state(1000, [1000]), altered(1, [1000, 1001]))
+    done = drive(WORKLOAD, "isr", calls, value="one-more")
+    members = [member for member, _ in done.value["members"]]
+    assert (len(members), members[0]) == (2, 1000)
+
+
+def test_who_leads_in_place_of_the_preferred_asks_for_its_election(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    calls = script(state(1001, [1001]), altered(1, [1001, 1000]), elected(0))
+    assert drive(WORKLOAD, "isr", calls, value="expand").type == "ok"
+    assert calls.calls[-1].api == "ElectLeaders"
 
 
 @pytest.mark.parametrize(

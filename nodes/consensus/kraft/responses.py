@@ -109,7 +109,11 @@ def _voter_change(replica: Replica, source: int, message: VoterChangeResponse) -
 
 
 def _fetch_snapshot(replica: Replica, source: int, message: FetchSnapshotResponse) -> None:
-    replica.links.succeeded(source)
+    if message.partition_error == errors.SNAPSHOT_NOT_FOUND:
+        # A leader whose file is damaged sends us to it again and again.
+        replica.links.refused(source, replica.now)
+    else:
+        replica.links.succeeded(source)
     if isinstance(replica.state, Follower):
         snapshots.received(replica, replica.state, source, message)
 

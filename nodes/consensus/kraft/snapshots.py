@@ -47,8 +47,8 @@ def begin(replica: Replication, end_offset: int, epoch: int) -> bytes | None:
     """Return the header batch of a new snapshot ``(end_offset, epoch)``.
 
     None if there is one that new already, or while this node, a new leader, does not know what
-    is committed: one that is due by time waits until it does. Raises FatalError for an id that is none of this
-    log: beyond the high watermark, inside a batch, or of another epoch.
+    is committed: one that is due by time waits until it does. Raises FatalError for an id that
+    is none of this log: beyond the high watermark, inside a batch, or of another epoch.
     """
     if replica.snapshots and replica.snapshots[-1].id >= (end_offset, epoch):
         return None

@@ -1,0 +1,93 @@
+"""How long snapshots are kept: L11 SnapshotsKeptAsNeeded (KIP-630).
+
+With a retention of next to nothing only the newest snapshot stays, a cleaning or two after it was
+made; but one that a follower is fetching stays until that is done or gives up. Were it removed,
+whoever lags would begin anew with each snapshot and never catch up.
+"""
+
+from __future__ import annotations
+
+from checkers.clocks import slowest
+from checkers.invariants.evidence import NO_MESSAGES, Evidence
+from checkers.invariants.report import Report
+from histories.trace import TraceEvent
+from nodes.protocol import errors
+
+_MS = 1_000_000
+SLACK_NS = 3_000_000_000
+TINY = 1
+"""A retention in bytes that every log exceeds."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge L11."""
+    report.unseen("L11", "no snapshot was fetched, and none had to go")
+    if evidence.setting("retention_bytes", 0) == TINY:
+        _old(evidence, report)
+    if not evidence.captured:
+        report.unseen("L11", NO_MESSAGES)
+    elif not any(fault.kind == "disk" for fault in evidence.run.faults):
+        _fetched(evidence, report)  # A damaged file cannot be served, though it is there.
+
+
+def _old(evidence: Evidence, report: Report) -> None:
+    """Two snapshots of one process do not stay for long."""
+    bound = evidence.setting("clean_interval_ms", 10_000) + _patience_ms(evidence)
+    span = int(bound * _MS * slowest(evidence.run.test)) + SLACK_NS
+    made: dict[str, list[TraceEvent]] = {}
+    told: set[str] = set()
+    for event in evidence.run.events:
+        if event.kind in ("start", "clean", "install"):
+            made[event.node] = []
+            continue
+        known = made.get(event.node)
+        if known is None or event.node in told or evidence.pauses.get(event.node):
+            continue
+        if event.kind == "snapshot":
+            known.append(event)
+            report.held("L11")
+        if len(known) < 2:
+            continue
+        since, now = evidence.moment(known[1]), evidence.moment(event)
+        if since is not None and now is not None and now - since > span:
+            told.add(event.node)
+            report.broken(
+                "L11",
+                f"{event.node} keeps the snapshots up to {known[0].detail['end']} and "
+                f"{known[1].detail['end']} for {(now - since) / 1e9:.1f} s, although its "
+                f"retention is {TINY} byte.",
+                [known[0], known[1], event],
+            )
+
+
+def _patience_ms(evidence: Evidence) -> int:
+    """Return for how long a snapshot may be kept for one who fetches it no more."""
+    return evidence.setting("fetch_timeout_ms", 2000)
+
+
+def _fetched(evidence: Evidence, report: Report) -> None:
+    """What was served a moment ago in the same epoch is there still."""
+    served: dict[tuple[int, int, int, int], int] = {}
+    span = _patience_ms(evidence) * _MS // 4
+    for message in evidence.of("FetchSnapshot"):
+        request, answer = message.request, message.response
+        if request is None or answer is None or message.sent < 0 or answer.error:
+            continue
+        key = (
+            message.replier,
+            answer.leader_epoch,
+            request.snapshot_end,
+            request.snapshot_epoch,
+        )
+        if answer.partition_error == errors.NONE:
+            served[key] = message.sent
+            report.held("L11")
+        elif answer.partition_error == errors.SNAPSHOT_NOT_FOUND:
+            before = served.get(key)
+            if before is not None and message.time - before < span:
+                report.broken(
+                    "L11",
+                    f"{evidence.name(message.replier)} has no snapshot ({key[2]}, {key[3]}) for "
+                    f"{evidence.name(message.asker)}, and served it "
+                    f"{(message.time - before) / 1e6:.0f} ms before.",
+                )

@@ -1,0 +1,100 @@
+"""Elections that the active controller holds by itself: L12 ElectionsByTime.
+
+Every ``leader.imbalance.check.interval.seconds`` partitions go back to their preferred leaders,
+every ``unclean.leader.election.interval.ms`` those that have no leader, and may lose records rather
+than be without, get any. What could have been elected for several intervals of one controller's
+time must have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.answers.exchanges import Commits
+from checkers.answers.refusals import is_online
+from checkers.answers.state import State, StateHistory
+from checkers.clocks import slowest
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import NO_LOG, Evidence
+from checkers.invariants.report import Report
+from checkers.invariants.sessions import reigns
+from checkers.metadata_model import NO_LEADER, Partition, PartitionKey
+
+REBALANCE = "leader_imbalance_check_interval_seconds"
+UNCLEAN = "unclean_leader_election_interval_ms"
+INTERVALS = 2
+SLACK_NS = 2_000_000_000
+_SECOND = 1_000_000_000
+LONGEST_NS = 10 * _SECOND
+"""Of longer intervals no run sees enough."""
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge L12."""
+    preferred = evidence.setting(REBALANCE, 300) * _SECOND
+    unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
+    report.unseen("L12", "the controller's own elections are minutes apart, or were never needed")
+    if min(preferred, unclean) > LONGEST_NS or evidence.trace.gaps:
+        return
+    history = Controller.of(evidence).history
+    if not history.whole or evidence.log.missing:
+        report.unseen("L12", NO_LOG)
+        return
+    commits, drift = Commits(evidence), slowest(evidence.run.test)
+    reigned = [(reign.begun, reign.last) for reign in reigns(evidence)]
+    for key, first, last, kind in _wanting(history):
+        interval = preferred if kind == "preferred" else unclean
+        if interval > LONGEST_NS:
+            continue
+        since, until = commits.when(first), commits.written(last)
+        if since is None:
+            continue
+        report.held("L12")
+        bound = int(interval * INTERVALS * drift) + SLACK_NS
+        for begun, ended in reigned:
+            waited = min(until, ended) - max(since, begun)
+            if waited > bound:
+                name = State(history, first).name(key[0])
+                report.broken(
+                    "L12",
+                    f"{name}-{key[1]} waits for its {kind} election from offset {first} on for "
+                    f"{waited / 1e9:.1f} s of one controller's time; one is held every "
+                    f"{interval / 1e9:g} s.",
+                )
+                return
+
+
+def _wanting(history: StateHistory) -> Iterator[tuple[PartitionKey, int, int, str]]:
+    """Yield (partition, first state, state that ended it, kind) of what calls for an election.
+
+    A partition is looked at wherever it, a broker that could lead it, or a setting changed.
+    """
+    brokers = sorted({end for v in history.brokers.values() for end, _, _ in v.since(-1, 1 << 62)})
+    settings = sorted({end for v in history.configs.values() for end, _, _ in v.since(-1, 1 << 62)})
+    turns = sorted({*brokers, *settings})
+    for key, versions in history.partitions.items():
+        changes = list(versions.since(-1, 1 << 62))
+        for place, (end, _, partition) in enumerate(changes):
+            following = changes[place + 1][0] if place + 1 < len(changes) else 1 << 62
+            if partition is None or partition.leader == partition.replicas[0]:
+                continue
+            since, kind = -1, ""
+            for turn in [end, *(t for t in turns if end < t < following)]:
+                wants = _kind(State(history, turn), key[0], partition)
+                if kind and wants != kind:
+                    yield key, since, turn, kind
+                if wants != kind:
+                    since, kind = turn, wants
+            if kind:
+                yield key, since, following, kind
+
+
+def _kind(state: State, topic_id: bytes, partition: Partition) -> str:
+    first = partition.replicas[0]
+    if partition.leader != NO_LEADER:
+        able = first in partition.isr and is_online(state, partition, first)
+        return "preferred" if able else ""
+    name = state.name(topic_id)
+    if name is None or state.setting(name, "unclean.leader.election.enable") != "true":
+        return ""
+    return "unclean" if any(is_online(state, partition, b) for b in partition.replicas) else ""

@@ -1,0 +1,97 @@
+"""The requests that probes send in the name of brokers and controllers that are none.
+
+As :mod:`workloads.probe_requests`, which lists them with all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness.workload import ClientState
+from workloads.phantoms import NO_EPOCH, registration
+
+Body = dict[str, Any]
+Choose = Callable[..., int]
+Request = tuple[str, int, Body]
+
+
+def stranger(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
+    """A broker nobody knows, or of another time."""
+    ids = [*client.memory.get("brokers", ()), 888]
+    broker = {"broker_id": ids[choose(len(ids), "id")], "broker_epoch": choose(2, "epoch")}
+    match choose(4, "stranger"):
+        case 0:
+            return "AllocateProducerIds", 0, broker
+        case 1:
+            return "UnregisterBroker", 0, {"broker_id": 888}
+        case 2:
+            return "AlterPartition", 3, broker | {"topics": []}
+    heartbeat = {"current_metadata_offset": 0, "want_fence": False, "want_shut_down": False}
+    return "BrokerHeartbeat", 1, broker | heartbeat | {"offline_log_dirs": []}
+
+
+def again(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+    """A phantom that is registered says it once more, and keeps what it is."""
+    cluster_id = client.memory.get("cluster_id")
+    registered = [p for p in client.memory.get("phantoms", ()) if p.epoch != NO_EPOCH]
+    if cluster_id is None or not registered:
+        return None
+    phantom = registered[choose(len(registered), "phantom")]
+    body = registration(client, phantom, phantom.incarnation, phantom.previous, cluster_id)
+    return "BrokerRegistration", 4, body
+
+
+def newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+    """A broker that may not be registered as it is."""
+    cluster_id = client.memory.get("cluster_id")
+    if cluster_id is None:
+        return None
+    features = [{"name": "metadata.version", "min_supported_version": 7,
+                 "max_supported_version": 27}]  # fmt: skip
+    body: Body = {
+        "broker_id": 888,
+        "cluster_id": cluster_id,
+        "incarnation_id": bytes(range(1, 17)),
+        "listeners": [
+            {"name": "PLAINTEXT", "host": "probe", "port": 20_888, "security_protocol": 0}
+        ],
+        "features": features,
+        "rack": None,
+        "is_migrating_zk_broker": False,
+        "log_dirs": [bytes([16] * 16)],
+        "previous_broker_epoch": -1,
+    }
+    wrong: tuple[Body, ...] = (
+        {"cluster_id": "another"},
+        {"log_dirs": []},
+        {"log_dirs": [bytes(15) + b"\x01"]},
+        {"log_dirs": [bytes([16] * 16)] * 2},
+        {"features": []},
+        {"features": [features[0] | {"max_supported_version": 24}]},
+        {"features": [features[0] | {"min_supported_version": 26}]},
+        {"is_migrating_zk_broker": True},
+    )
+    directories = client.memory.get("phantoms")
+    if directories:
+        wrong = (*wrong, {"log_dirs": [directories[0].directory]})
+    return "BrokerRegistration", 4, body | wrong[choose(len(wrong), "wrong")]
+
+
+def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
+    """A change of the voters that can never be made: of a disk that nobody has."""
+    cluster_id = client.memory.get("cluster_id")
+    if cluster_id is None:
+        return None
+    ids = [*client.ids, 555]
+    voter = {
+        "cluster_id": cluster_id,
+        "voter_id": ids[choose(len(ids), "voter")],
+        "voter_directory_id": bytes([0x55] * 16),
+    }
+    if choose(2, "remove"):
+        return "RemoveRaftVoter", 0, voter
+    host = client.nodes[choose(len(client.nodes), "host")]
+    listener = {"name": "CONTROLLER", "host": host, "port": 9093}
+    more = {"timeout_ms": timeout_ms, "listeners": [listener], "ack_when_committed": True}
+    return "AddRaftVoter", 1, voter | more
