@@ -243,6 +243,7 @@ def stop(request: Request) -> Evidence:
     service = request["service"]
     pid = service_pid(service)
     if pid is None:
+        node_squeeze.leave()
         return {"running": False}
     for name, wait_s in (("SIGTERM", request["wait_s"]), ("SIGKILL", 5.0)):
         try:
@@ -251,6 +252,7 @@ def stop(request: Request) -> Evidence:
         except RefusedError:
             wait_s = max(wait_s, 1.0)  # it is ending already
         if gone(pid, wait_s):
+            node_squeeze.leave()
             return {"pid": pid, "signal": name, "after": "ESRCH"}
     raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
 

@@ -45,8 +45,9 @@ _duties: dict[str, tuple[int, int]] = {}
 # --- control groups ---------------------------------------------------------------------
 
 
-def group(controller: str) -> tuple[Path, int] | None:
-    """Return a control group that is ours and its version, None where none can be had."""
+def group(controller: str, *, make: bool = True) -> tuple[Path, int] | None:
+    """Return a control group that is ours and its version, None where none can be had, or, unless
+    one is to be made, is there."""
     if (OURS / controller / "cgroup.procs").exists():
         return OURS / controller, 1
     if (SYSTEM / controller / "cgroup.procs").exists():
@@ -59,11 +60,17 @@ def group(controller: str) -> tuple[Path, int] | None:
         if controller not in there:
             return None
         path, version = SYSTEM / NAME, 2
-    try:
-        path.mkdir(exist_ok=True)
-    except OSError:
-        return None
-    return path, version
+    if make:
+        with suppress(OSError):
+            path.mkdir(exist_ok=True)
+    return (path, version) if path.is_dir() else None
+
+
+def leave() -> None:
+    """Remove the groups we made on a machine of its own, unless somebody is in there."""
+    for path in (SYSTEM / "cpu" / NAME, SYSTEM / "memory" / NAME, SYSTEM / NAME):
+        with suppress(OSError):
+            path.rmdir()
 
 
 def join(service: Request) -> None:
@@ -115,7 +122,7 @@ def limit_cpu(service: Request, percent: int) -> Evidence:
 def free_cpu(service: Request) -> Evidence:
     """End what :func:`limit_cpu` began; tell how often and how long it held the service."""
     evidence = end_duty(service)
-    found = group("cpu")
+    found = group("cpu", make=False)
     if found is None:
         return evidence
     path, version = found
@@ -197,7 +204,7 @@ def limit_memory(service: Request, headroom: int) -> Evidence:
 
 def free_memory(service: Request) -> Evidence:
     """End the limit; tell how often it was met, and how often somebody was killed for it."""
-    found = group("memory")
+    found = group("memory", make=False)
     if found is None:
         return {}
     path, version = found
