@@ -13,7 +13,14 @@ import pytest
 pytestmark = pytest.mark.campaign
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
-JUDGES = ("test_models", "test_append", "test_register", "test_predicates", "test_columns")
+JUDGES = (
+    "test_models",
+    "test_append",
+    "test_register",
+    "test_predicates",
+    "test_columns",
+    "test_brute_force",
+)
 
 FAULTS = [
     ("models.py", '"G1c": ("G1",)', '"G1c": ()'),
