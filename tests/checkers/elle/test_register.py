@@ -49,6 +49,8 @@ BROKEN: list[tuple[str, Lines, list[str], list[str]]] = [
      ["sequential_keys"], ["read-uncommitted"]),
     ("cyclic-versions", [(0, "wx1"), (1, "wx2"), (2, "rx1")],
      ["linearizable_keys"], ["read-uncommitted"]),
+    ("cyclic-versions", [*at_once("wx1", "wx2"), (2, "rx2"), (3, "rx1")],
+     ["linearizable_keys"], ["read-uncommitted"]),
     ("G-single-item-realtime", [(0, "wx1"), (1, "rx_")], [], ["strong-snapshot-isolation"]),
     ("G1c-realtime", [(0, "rx1"), (1, "wx1")], [], ["strong-read-committed"]),
 ]  # fmt: skip
