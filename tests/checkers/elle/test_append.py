@@ -156,6 +156,14 @@ def test_single_anomalies_can_be_asked_for(build: Build) -> None:
         assert result.valid is valid or result.valid == "unknown", name
 
 
+def test_models_refuted_are_named_though_they_were_not_asked_for(build: Build) -> None:
+    lines = build([(0, "ax1", "fail"), (1, "rx[1]")])
+    result = check_transactions(lines, "list-append", consistency_models=["read-uncommitted"])
+    assert result.valid == "unknown"
+    assert result.stats["elle"]["anomaly-types"] == ["empty-transaction-graph"]
+    assert result.stats["elle"]["not"] == ["read-committed"]
+
+
 def test_a_history_without_any_dependency_is_unknown_and_says_so(build: Build) -> None:
     result = check_transactions(
         build([(0, "ax1")]), "list-append", consistency_models=["serializable"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import networkx as nx
@@ -14,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.elle import check_transactions
+from checkers.elle.component import Budget, Component
 from checkers.elle.components import strong_components, tangled
 from checkers.elle.files import read_history_file
+from checkers.elle.graph import RW, WW, Graph
 from checkers.elle.reading import read_transactions
 from checkers.elle.transactions import TransactionError
 from histories.operation import Op
@@ -209,3 +212,15 @@ def test_a_history_in_order_needs_no_search() -> None:
     begin = np.array(list(itertools.chain.from_iterable((at + 1, at) for at in range(0, size, 2))))
     pairs = np.arange(0, size, 2)
     assert len(tangled(pairs, pairs + 1, begin, begin + 2)) == 0
+
+
+def test_two_rw_edges_in_a_row_are_not_walked_where_they_must_be_apart() -> None:
+    edges = [(0, 1, RW), (1, 4, WW), (0, 2, WW), (2, 3, RW), (3, 4, WW)]
+    places = np.arange(5)
+    source, target = (np.array([edge[at] for edge in edges], dtype=np.int64) for at in (0, 1))
+    kind = np.array([edge[2] for edge in edges], dtype=np.int8)
+    graph = Graph(5, 5, source, target, kind, places, places)
+    component = Component(graph, np.arange(len(edges)), Budget(monotonic() + 60))
+    # An rw edge led to 0, so the walk must not begin with another one.
+    assert component.walk(0, [4], WW, RW) == {4: [(0, 2, WW), (2, 3, RW), (3, 4, WW)]}
+    assert len(component.walk(0, [4], WW | RW)[4]) == 2
