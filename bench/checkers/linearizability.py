@@ -28,15 +28,16 @@ from bench.checkers.small import small
 from histories.columns import read_table
 
 _CHILD = """
-import json, resource, sys, time
+import json, re, sys, time
 from pathlib import Path
 from checkers.catalogue import Settings, find
 from histories.source import HistoryFile
 import checkers.zones.registers, checkers.logs.linearizable
 wall, cpu = time.perf_counter(), time.process_time()
 report = find(sys.argv[1]).judge(HistoryFile(Path(sys.argv[2])), Settings(time_limit_s=60))
+peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
 print(json.dumps([report.result.valid, time.perf_counter() - wall, time.process_time() - cpu,
-                  resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]))
+                  int(peak.group(1)) >> 10]))
 """
 Make = Callable[[Path], None]
 

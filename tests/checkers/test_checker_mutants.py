@@ -1,0 +1,116 @@
+"""Faults planted in the checkers themselves: each must make some test fail.
+
+    pytest -m campaign tests/checkers/test_checker_mutants.py
+
+Each fault is one replacement in one file of a copy of ``checkers/``, against which the tests
+of that part run in a process of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+JEPSEN, ZONES = "tests/checkers/jepsen", "tests/checkers/zones"
+MACHINES, SEARCH = "tests/checkers/machines", "tests/checkers/test_compiled_search.py"
+PLAIN = "tests/checkers/test_linearizability.py"
+
+Fault = tuple[str, str, str, str]
+FAULTS: list[Fault] = [
+    ("jepsen/sets.py", "unexpected = final - attempts", "unexpected = set()", JEPSEN),
+    ("jepsen/sets.py", "lost = adds - final", "lost = set()", JEPSEN),
+    ("jepsen/sets.py", "recovered = ok - adds", "recovered = ok", JEPSEN),
+    ("jepsen/set_full.py", "if count > 1:", "if count < 1:", JEPSEN),
+    ("jepsen/set_full.py", "known.position < without.position", "True", JEPSEN),
+    ("jepsen/set_full.py", "life.known = life.known or moment\n    return", "return", JEPSEN),
+    ("jepsen/set_full.py", "(linearizable and stale)", "False", JEPSEN),
+    ("jepsen/queues.py", "pending[element] -= 1", "pass", JEPSEN),
+    ("jepsen/queues.py", "lost = enqueues - dequeues", "lost = enqueues - ok", JEPSEN),
+    ("jepsen/queues.py", "if e not in attempts", "if False", JEPSEN),
+    ("jepsen/queues.py", "duplicated = dequeues - attempts - unexpected",
+     "duplicated = dequeues - attempts", JEPSEN),
+    ("jepsen/unique_ids.py", "if count > 1}", "if count > 2}", JEPSEN),
+    ("jepsen/counters.py", 'completion.type != "fail"', "True", JEPSEN),
+    ("jepsen/counters.py", "may_up + down", "may_up", JEPSEN),
+    ("jepsen/counters.py", "up + may_down", "sure_up + may_down", JEPSEN),
+    ("jepsen/banks.py", "if below and not negative:", "if below:", JEPSEN),
+    ("jepsen/banks.py", "if sum(amounts) != total:", "if sum(amounts) > total:", JEPSEN),
+    ("jepsen/banks.py", "if nils:", "if False:", JEPSEN),
+    ("jepsen/banks.py", "if strangers:", "if False:", JEPSEN),
+    ("jepsen/long_fork.py", "if a & b != a\n    ]", "if False\n    ]", JEPSEN),
+    ("jepsen/long_fork.py", "if key in written and twice is None:", "if False:", JEPSEN),
+    ("jepsen/monotonic.py", 'lost = added["ok"] - read', "lost = set()", JEPSEN),
+    ("jepsen/monotonic.py", 'revived = read & added["fail"]', "revived = set()", JEPSEN),
+    ("jepsen/monotonic.py", '"sts", _not_less)', '"sts", _less_or_more)', JEPSEN),
+    ("jepsen/sequential.py", "parts[seen[0] :]", "parts[:0]", JEPSEN),
+    ("jepsen/causal.py", 'if link not in ("init", position):', "if False:", JEPSEN),
+    ("jepsen/causal.py", "event.value == counter + 1", "True", JEPSEN),
+    ("jepsen/precedence.py", "before[value] = len(completed)", "before[value] = 0", JEPSEN),
+    ("jepsen/statistics.py", '"valid?": counts["ok"] > 0', '"valid?": True', JEPSEN),
+    ("jepsen/kafka/losses.py", "if len(values) > 1\n", "if len(values) > 2\n", JEPSEN),
+    ("jepsen/kafka/losses.py", "if len(offsets) > 1", "if len(offsets) > 2", JEPSEN),
+    ("jepsen/kafka/losses.py", "if value in read or writer is None", "if writer is None", JEPSEN),
+    ("jepsen/kafka/losses.py", "or not logs.committed(writer)", "", JEPSEN),
+    ("jepsen/kafka/losses.py", "if value in logs.failed.get(key, ())", "if False", JEPSEN),
+    ("jepsen/kafka/logs.py", "(sends or not send)", "True", JEPSEN),
+    ("jepsen/kafka/order.py", 'if operation.type in ("ok", "info"):\n', "if True:\n", JEPSEN),
+    ("jepsen/kafka/order.py", 'if operation.type == "ok":\n', "if True:\n", JEPSEN),
+    ("jepsen/kafka/order.py", "if delta > 1:", "if False:", JEPSEN),
+    ("jepsen/kafka/cycles.py", "if realtime:\n", "if False:\n", JEPSEN),
+    ("jepsen/kafka/checker.py", "allowed |= _WITH_WW", "pass", JEPSEN),
+    ("zones/decide.py", "overlap = np.flatnonzero(low[1:] < high[:-1])",
+     "overlap = np.flatnonzero(low[1:] < low[:-1])", ZONES),
+    ("zones/decide.py", "inside = np.flatnonzero((around >= 0) &",
+     "inside = np.flatnonzero((around < -1) &", ZONES),
+    ("zones/decide.py", "clusters.first_end < start)", "clusters.first_end < -1)", ZONES),
+    ("zones/decide.py", "before[begins] = base[begins]", "pass", ZONES),
+    ("zones/decide.py", "keep[mutator] = True", "pass", ZONES),
+    ("zones/decide.py", "np.minimum(blocks.lo, blocks.hi)[block]", "blocks.hi[block]", ZONES),
+    ("zones/window.py", "low = middle + 1", "low = high", ZONES),
+    ("logs/levels.py", "placed.level[lows] + 1]", "placed.level[lows]]", MACHINES),
+    ("logs/decide.py", "level = 4 * offsets + 1", "level = 4 * offsets", MACHINES),
+    ("logs/decide.py", "np.where(nothing, 0, 2)", "np.where(nothing, 2, 2)", MACHINES),
+    ("machines/models.py", "return None if held else", "return", MACHINES),
+    ("machines/models.py", "return state if not state else None", "return state", MACHINES),
+    ("machines/search.py", "if count < level.available.get(group, 0):", "if False:", MACHINES),
+    ("machines/linearizable.py", "if call.f == \"dequeue\" and element is None:", "if False:",
+     MACHINES),
+    ("search_kernel.py", "if vectors[other, group] > vectors[vector, group]:", "if False:", SEARCH),
+    ("search_kernel.py", "and group_level[member] <= level", "", SEARCH),
+    ("search_kernel.py", "next_mask = mask ^ bit", "next_mask = mask", SEARCH),
+    ("linearizability.py", "if count < available and", "if", PLAIN),
+    ("models.py", "if call.type == FAIL:\n            continue", "if False:\n            continue",
+     PLAIN),
+    ("witness.py", "if call.end < latest:", "if False:", PLAIN),
+]  # fmt: skip
+
+
+def test_every_fault_is_one_replacement() -> None:
+    assert len(FAULTS) >= 50
+    for file, old, new, _ in FAULTS:
+        text = (ROOT / "checkers" / file).read_text()
+        assert text.count(old) >= 1, (file, old)
+        assert old != new
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0]}: {fault[1][:40]}")
+def test_a_fault_is_caught(fault: Fault, tmp_path: Path) -> None:
+    file, old, new, tests = fault
+    shutil.copytree(
+        ROOT / "checkers", tmp_path / "checkers", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    path = tmp_path / "checkers" / file
+    path.write_text(path.read_text().replace(old, new, 1))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [str(Path(sys.executable).parent / "pytest"), "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 1, f"not caught: {done.stdout[-2000:]}"
