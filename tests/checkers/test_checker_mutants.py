@@ -31,7 +31,7 @@ FAULTS: list[Fault] = [
     ("jepsen/set_full.py", "life.known = life.known or moment\n    return", "return", JEPSEN),
     ("jepsen/set_full.py", "(linearizable and stale)", "False", JEPSEN),
     ("jepsen/queues.py", "pending[element] -= 1", "pass", JEPSEN),
-    ("jepsen/queues.py", "lost = enqueues - dequeues", "lost = enqueues - ok", JEPSEN),
+    ("jepsen/queues.py", "lost = enqueues - dequeues", "lost = enqueues - enqueues", JEPSEN),
     ("jepsen/queues.py", "if e not in attempts", "if False", JEPSEN),
     ("jepsen/queues.py", "duplicated = dequeues - attempts - unexpected",
      "duplicated = dequeues - attempts", JEPSEN),

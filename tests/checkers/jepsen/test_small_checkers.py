@@ -75,6 +75,8 @@ def test_a_drain_takes_all_and_one_that_broke_off_may_have(judge: Any, done: Any
 def test_ids_are_unique(judge: Any, done: Any) -> None:
     empty = judge("unique-ids", []).details
     assert (empty["valid?"], empty["range"]) == (True, [None, None])
+    twice = [*done(0, "generate", None, "a"), *done(1, "generate", None, "a")]
+    assert judge("unique-ids", twice).details["duplicated"] == {"a": 2}
     rows = [row for value in (0, 1, 0, 0) for row in done(0, "generate", None, value)]
     rows += [(4, "invoke", "generate", None), (4, "info", "generate", None)]
     assert judge("unique-ids", rows).details == {
