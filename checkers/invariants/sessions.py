@@ -178,6 +178,7 @@ def _early(evidence: Evidence, report: Report) -> None:
         return
     chain = evidence.trace.chain
     span = session_ns(evidence) * 3 // 4
+    delay = _append_ns(evidence)
     claims: dict[int, TraceEvent] = {claim.epoch: claim for claim in evidence.trace.claims}
     beats: dict[int, list[Message]] = {}
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
@@ -209,7 +210,7 @@ def _early(evidence: Evidence, report: Report) -> None:
             message.sent
             for message in mine
             if message.replier == own
-            and message.time <= at
+            and message.time <= at - delay
             and message.api == "BrokerHeartbeat"
             and message.request["broker_epoch"] == epoch
             and message.response
@@ -224,6 +225,13 @@ def _early(evidence: Evidence, report: Report) -> None:
                 f"it could know it alive; a session lasts {session_ns(evidence) / 1e9:g} s.",
                 [claim, batch.event],
             )
+
+
+def _append_ns(evidence: Evidence) -> int:
+    """Return how long before it was appended a record may have been decided on."""
+    knobs = evidence.run.test.get("knobs")
+    disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"]) if isinstance(knobs, dict) else 0
+    return evidence.setting("linger_ms", 25) * _MS + 4 * disk * 1000 + _MS * 100
 
 
 def _wishes(message: Message) -> bool:
