@@ -42,6 +42,9 @@ BASE = [*SENT, *SEEN]
           *poll(3, {"x": [[0, "a"]]}), *poll(4, {"y": [[1, "c"]]})], ["lost-write"]),
         ([*send(1, ("x", "a"), ("y", 0, "b"), kind="info"), *send(2, ("y", "c"), kind="info"),
           *poll(4, {"y": [[1, "c"]]})], []),
+        # What only a poll that did not commit saw, of a send that may not have happened.
+        ([*send(1, ("x", "a"), kind="info"), *poll(2, {"x": [[0, "a"]]}, "info", "txn"),
+          *send(3, ("x", 1, "b")), *poll(4, {"x": [[1, "b"]]})], []),
         # Aborted, own, and never sent.
         ([*send(1, ("x", "a"), kind="fail"), *poll(2, {"x": [[0, "a"]]})], ["G1a"]),
         ([*BASE, *poll(2, {"x": [[9, "zz"]]})], ["unwritten"]),
