@@ -136,6 +136,17 @@ def test_write_dependencies_count_when_asked(judge: Any) -> None:
     assert report.result.valid is True
 
 
+def test_circles_of_reads_are_allowed_once_writes_count(judge: Any) -> None:
+    rows = [
+        (0, "invoke", "txn", [["send", "x", 1], ["poll"]]),
+        (1, "invoke", "txn", [["send", "y", 2], ["poll"]]),
+        (0, "ok", "txn", [["send", "x", [0, 1]], ["poll", {"y": [[0, 2]]}]]),
+        (1, "ok", "txn", [["send", "y", [0, 2]], ["poll", {"x": [[0, 1]]}]]),
+    ]
+    assert judge("kafka", rows).result.valid is False
+    assert judge("kafka", rows, ww_deps=True).result.valid is True
+
+
 def test_nothing_that_depends_on_anything_proves_nothing(judge: Any) -> None:
     report = judge("kafka", [(0, "invoke", "poll", ASKED), (0, "ok", "poll", [["poll", {}]])])
     assert report.result.valid == "unknown"
