@@ -43,12 +43,20 @@ def machine() -> dict[str, list[str]]:
 
 
 def namespaces_of(processes: list[int]) -> set[str]:
-    """The network namespaces of ``processes``, but for the machine's own."""
+    """The network namespaces of ``processes`` and what they started, but for the machine's own."""
+    family = set(processes)
+    while young := {int(pid) for pid in children(family)} - family:
+        family |= young
     found = set()
-    for pid in processes:
+    for pid in family:
         with contextlib.suppress(OSError):
             found.add(str(Path(f"/proc/{pid}/ns/net").stat().st_ino))
     return found - {str(Path("/proc/self/ns/net").stat().st_ino)}
+
+
+def children(family: set[int]) -> list[str]:
+    """The processes that ``family`` has started and that run."""
+    return output("ps", "-o", "pid=", "--ppid", ",".join(map(str, family)))
 
 
 def living(namespaces: set[str]) -> set[str]:
