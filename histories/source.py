@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,20 +14,20 @@ from histories.operation import Op
 from histories.reading import HistoryError
 
 
-class Source:
+class Source(ABC):
     """The client events of a history, as events, operations or columns."""
 
+    @abstractmethod
     def events(self) -> Iterator[Event]:
         """Yield the events in order. Raises :class:`HistoryError`."""
-        raise NotImplementedError
 
     def ops(self) -> Iterator[Op]:
         """Yield the events as operations of ours. Raises :class:`HistoryError`."""
         return map(to_op, self.events())
 
+    @abstractmethod
     def table(self) -> pa.Table:
         """Return the events as columns. Raises :class:`HistoryError`."""
-        raise NotImplementedError
 
 
 class HistoryFile(Source):
