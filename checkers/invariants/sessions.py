@@ -216,7 +216,8 @@ def _early(evidence: Evidence, report: Report) -> None:
             and message.response
             and message.response["error_code"] == errors.NONE
         ]
-        since = max([begun, *heard])
+        # The claim, too, may have been told that much later than it was made.
+        since = max([begun - delay, *heard])
         if evidence.after(claim.node, since, span) > at:
             report.broken(
                 "C16",
