@@ -28,7 +28,7 @@ def _mix(place: int, state: int, mask: Any) -> Any:
 
 
 @njit(cache=True)
-def _slot(keys: Any, masks: Any, key: int, place: int, state: int, mask: Any) -> int:
+def _slot(keys: Any, masks: Any, key: int, place: int, state: int, mask: Any) -> Any:
     """Return where a place of the search is, or would be, in the table."""
     size = len(keys) - 1
     at = np.int64(_mix(place, state, mask) & np.uint64(size))
