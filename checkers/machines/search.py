@@ -16,6 +16,7 @@ import msgspec
 from checkers.calls import Call
 from checkers.linearizability import Outcome
 from checkers.machines.models import Machine, Operation
+from checkers.witness import misplaced
 from histories.operation import FAIL, OK
 
 Link = Any
@@ -217,21 +218,13 @@ class _Search:
 
 def verify(machine: Machine, calls: Sequence[Call], order: Sequence[int]) -> str | None:
     """Return why ``order`` (calls named by ``start``) proves nothing, or None if it does."""
+    wrong = misplaced(calls, order, lambda call: machine.operation(call) is not None)
+    if wrong is not None:
+        return wrong
     known = {call.start: call for call in calls}
-    if len(set(order)) != len(order) or not set(order) <= set(known):
-        return "a call is named twice or is not in the history"
-    must = {c.start for c in calls if c.type == OK and machine.operation(c) is not None}
-    if must - set(order):
-        return f"calls {sorted(must - set(order))} are missing"
-    latest, state = -1, machine.initial
+    state = machine.initial
     for start in order:
-        call = known[start]
-        if call.type == FAIL:
-            return f"call {start} failed, so it did not happen"
-        latest = max(latest, call.start)
-        if call.end < latest:
-            return f"call {start} ended before call {latest} began, yet comes later"
-        operation = machine.operation(call)
+        operation = machine.operation(known[start])
         if operation is not None:
             following = machine.step(state, operation)
             if following is None:
