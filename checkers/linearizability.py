@@ -114,8 +114,7 @@ def check(
     items = actions(model, calls)
     search = CompiledSearch(model, items, memory)
     if search.max_open > MAX_OPEN:
-        left = time_limit_s - (monotonic() - begun)
-        return _Search(model, calls, max(left, 0.0), _SLOW, stop).run()
+        return _Search(model, calls, time_limit_s, _SLOW, stop, begun).run()
     result = search.run(begun + time_limit_s, stop, time_limit_s)
     order = _named(search.codes(), search.members, items)
     if isinstance(result, str):
@@ -159,12 +158,13 @@ class _Search:
         time_limit_s: float,
         max_steps: int,
         stop: Callable[[], bool] | None,
+        begun: float | None = None,
     ) -> None:
         self._initial = model.initial
         self._items = actions(model, calls)
         self._members: list[list[int]] = []
         self._levels: list[_Completion] = []
-        self._deadline = monotonic() + time_limit_s
+        self._deadline = (monotonic() if begun is None else begun) + time_limit_s
         self._time_limit_s = time_limit_s
         self._max_steps = max_steps
         self._stop = stop
