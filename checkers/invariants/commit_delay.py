@@ -19,6 +19,7 @@ from histories.trace import TraceEvent
 
 BEFORE_NS = 2_000_000_000
 """How long nothing may have been wrong before a commit that is judged."""
+DOWNLOAD = "download"
 FEWEST = 8
 FEWEST_ELSEWHERE = 3
 _US = 1000
@@ -64,9 +65,11 @@ def _follower(
         knows = now.state == "follower" and now.epoch == event.epoch and now.hw >= 0
         if not knows or now.hw >= event.hw or not (whole or now.leo >= event.hw):
             continue
+        after = told[place + 1 : bisect_right(times, at + bound)]
+        if now.kind == DOWNLOAD or any(later.kind == DOWNLOAD for later in after):
+            continue  # It fetches a snapshot, and hears of no commit meanwhile.
         judged += 1
-        until = bisect_right(times, at + bound)
-        if all(later.hw < event.hw for later in told[place + 1 : until]):
+        if all(later.hw < event.hw for later in after):
             late.append(event)
     if judged < FEWEST:
         return
@@ -166,11 +169,12 @@ _Positions = dict[str, tuple[list[int], list[TraceEvent]]]
 
 
 def _positions(evidence: Evidence) -> tuple[_Positions, list[tuple[int, str, TraceEvent]]]:
-    """Return each node's appends and high watermarks, and those of leaders in order."""
+    """Return each node's appends, high watermarks and snapshots it set out to fetch, and the
+    high watermarks of leaders in order."""
     nodes: _Positions = {}
     commits = []
     for event in evidence.run.events:
-        if event.kind not in ("hw", "append"):
+        if event.kind not in ("hw", "append", DOWNLOAD):
             continue
         at = evidence.moment(event)
         if at is None:

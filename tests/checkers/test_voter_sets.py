@@ -141,14 +141,18 @@ def test_l9_followers_hear_of_commits_when_their_wait_is_over(
 ) -> None:
     knobs = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}
 
-    def run(delay: float) -> RunData:
+    def run(delay: float, *, fetches_snapshots: bool = False) -> RunData:
         quorum.one_epoch()
         quorum.time += 5
         for _ in range(10):
+            if fetches_snapshots:
+                quorum.event("n2", "download", {"end": 1, "epoch": 1})
+                quorum.event("n3", "download", {"end": 1, "epoch": 1})
             quorum.append("n1", 1)
-            quorum.copy("n1", "n2", "n3")
+            quorum.copy("n1", *(() if fetches_snapshots else ("n2", "n3")))
             quorum.commit("n1")
             quorum.time += delay
+            quorum.copy("n1", *(("n2", "n3") if fetches_snapshots else ()))
             quorum.commit("n2", "n3")
             quorum.time += 0.5
         made: RunData = make_run(None, quorum, simulated=True, knobs=knobs)
@@ -157,3 +161,5 @@ def test_l9_followers_hear_of_commits_when_their_wait_is_over(
     assert "L9" not in broken(run(0.01))
     quorum.__init__()
     assert "L9" in broken(run(0.4))
+    quorum.__init__()
+    assert "L9" not in broken(run(0.4, fetches_snapshots=True))
