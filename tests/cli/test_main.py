@@ -46,7 +46,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "-w", "bank"], "unknown workload 'bank'; known workloads: leader, metadata"),
         (
             ["run", "-n", "fire"],
-            "unknown fault 'fire'; known faults: clock, disk, kill, membership",
+            "unknown fault 'fire'; known faults: clock, disk, host, kill, membership",
         ),
         (["run", "-t", "0"], "Invalid value for '-t'"),
         (["run", "--nodes", "0"], "Invalid value for '--nodes'"),

@@ -198,11 +198,15 @@ def test_what_fails_without_the_bug_does_not_count(monkeypatch: pytest.MonkeyPat
     assert (hunted.runs, hunted.cpu_s) == (4, 2.0)
 
 
+IMPORT = "from hashlib import blake2b"
+"""A line of ``nodes/draw.py`` behind which a comment changes nothing."""
+
+
 def harmless(folder: Path) -> Path:
     """A patch that plants nothing: a comment in the middle of the nodes."""
     source = PROJECT_TREE / "draw.py"
     lines = source.read_text().splitlines()
-    place = lines.index("import hashlib") + 1
+    place = lines.index(IMPORT) + 1
     patch = folder / "harmless.patch"
     patch.write_text(
         "--- a/nodes/draw.py\n+++ b/nodes/draw.py\n"
@@ -283,7 +287,7 @@ def test_what_is_no_patch_or_does_not_fit_is_refused(tmp_path: Path) -> None:
     patch.write_text("nothing")
     with pytest.raises(OptionError, match="not a unified diff"):
         hunt_patch(patch, 2)
-    patch.write_text(harmless(tmp_path).read_text().replace("import hashlib", "import hash"))
+    patch.write_text(harmless(tmp_path).read_text().replace(IMPORT, "from hashlib import blake"))
     with pytest.raises(OptionError, match=r"broken\.patch: does not apply: "):
         hunt_patch(patch, 2)
 

@@ -371,7 +371,7 @@ def test_kinds_of_clusters_come_from_the_seed_unless_they_are_given() -> None:
     assert 20 < len(asked) < sum(knobs.brokers > 0 for knobs in mixed)
     assert all(knobs.brokers for knobs in asked)
     sessions = {knobs.node["session_timeout_ms"] for knobs in mixed}
-    assert sessions == {1_000, 2_000, 9_000}
+    assert sessions == {1_000, 3_000, 6_000}
     assert {knobs.first_voters for knobs in mixed} == {3, 5}
     assert 0 < sum(knobs.auto_join for knobs in mixed) < 60
     assert not any(knobs.auto_join for knobs in mixed if not knobs.dynamic)
