@@ -81,6 +81,7 @@ FAULTS: list[Fault] = [
     ("machines/linearizable.py", "if call.f == \"dequeue\" and element is None:", "if False:",
      MACHINES),
     ("search_kernel.py", "and group_level[member] <= level", "", SEARCH),
+    ("search_kernel.py", "better = False", "better = True", SEARCH),
     ("search_kernel.py", "next_mask = mask ^ bit", "next_mask = mask", SEARCH),
     ("linearizability.py", "if count < available and", "if", PLAIN),
     ("models.py", "if call.type == FAIL:\n            continue", "if False:\n            continue",
