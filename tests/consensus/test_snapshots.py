@@ -309,3 +309,23 @@ def test_whoever_is_sent_to_a_snapshot_that_cannot_be_read_waits_before_it_asks_
     handle_response(follower, leader.node_id, correlation, gone)
     assert not follower.links.is_ready(leader.node_id, follower.now)
     assert follower.links.is_ready(leader.node_id, follower.now + 20_000)
+
+
+def test_whoever_has_fetched_a_damaged_snapshot_waits_before_it_asks_again(
+    cluster_of: Make,
+) -> None:
+    cluster = filled(cluster_of)
+    leader = cluster.leader()
+    follower = cluster.replicas[others(cluster)[0]]
+    assert isinstance(follower.state, Follower)
+    end = follower.log.end_offset + 5
+    snapshots.start_download(follower, follower.state, end, leader.epoch)
+    follower.links.clear()
+    correlation = follower.links.open(leader.node_id, follower.now)
+    assert correlation is not None
+    piece = FetchSnapshotResponse(0, 0, leader.node_id, leader.epoch, end, leader.epoch)
+    piece.size, piece.data = 4, b"none"
+    handle_response(follower, leader.node_id, correlation, piece)
+    assert follower.state.download is None
+    assert not follower.links.is_ready(leader.node_id, follower.now)
+    assert follower.links.is_ready(leader.node_id, follower.now + 20_000)

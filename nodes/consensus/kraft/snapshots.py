@@ -233,19 +233,21 @@ def received(
         )
         download.content += response.data
         if len(download.content) >= response.size:
-            _complete(replica, follower, download)
+            _complete(replica, follower, source, download)
     follower.deadline = replica.fetch_deadline()
     follower.has_fetched = True
 
 
-def _complete(replica: Replica, follower: Follower, download: Download) -> None:
+def _complete(replica: Replica, follower: Follower, source: int, download: Download) -> None:
     content = bytes(download.content)
     name = snapshot_name(download.end_offset, download.epoch)
     try:
         verify(content, name)
     except SnapshotCorruptError as error:
-        # Damaged on its way or at the leader: never install it, ask anew.
+        # Damaged on its way or at the leader: never install it, ask anew, but not at once: the
+        # leader may have nothing better for long.
         replica.trace("discard", {"reason": str(error)})
+        replica.links.refused(source, replica.now)
         _drop(replica, follower)
         return
     follower.download = None
