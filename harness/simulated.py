@@ -196,15 +196,18 @@ def _recover(world: World, watch: Invariants) -> None:
     goal = watch.logs.end_of_committed
     deadline = world.now + RECOVERY_LIMIT
     last = world.now + CATCH_UP_LIMIT
-    behind = -1
+    behind = (-1, -1)
     while world.now < deadline:
         world.run(min(world.now + SECOND // 4, deadline))
         if _recovered(world, goal):
             return
-        known = [host.last_trace.hw for host in world.hosts if host.node and host.last_trace]
-        if known and min(known) > behind:
-            # Who has lost its disk and has a slow one is not stuck as long as it gets on.
-            behind = min(known)
+        known = [host.last_trace for host in world.hosts if host.node and host.last_trace]
+        # Who has lost its disk and has a slow one is not stuck as long as it gets on, and nobody
+        # is who needs its vote for what comes next.
+        ends = min(min((event.leo for event in known), default=-1), goal)
+        at = (max(behind[0], min((event.hw for event in known), default=-1)), max(behind[1], ends))
+        if at > behind:
+            behind = at
             deadline = min(last, max(deadline, world.now + RECOVERY_LIMIT // 3))
     states = ", ".join(
         f"{h.name} {h.last_trace.state} of epoch {h.last_trace.epoch} at {h.last_trace.hw}"
