@@ -265,6 +265,21 @@ def test_i19_what_is_fetched_is_what_somebody_has_made(run: Watched) -> None:
     assert run.found == ["I19"]
 
 
+def test_i19_a_disk_that_failed_may_hold_the_snapshot_after_all(run: Watched) -> None:
+    run.commit(1, upto=6)
+    made = snapshot(timestamp=8)
+    run.host(1).disk.snapshots[4, 1] = made  # Written, but the call told of an error.
+    run.host(2).disk.snapshots[4, 1] = made[:-1]
+    run.watch.snapshots.restarted(run.host(1))
+    run.watch.snapshots.restarted(run.host(2))
+    run.make(3, 4, content=made)
+    run.disk(3, InstallSnapshot(4, 1))
+    assert run.found == []
+    run.make(1, 4, content=made[:-1])
+    run.disk(1, InstallSnapshot(4, 1))
+    assert run.found == ["I19"]
+
+
 def test_i19_one_name_is_one_state_though_its_bytes_may_differ(run: Watched) -> None:
     run.commit(1, 2, upto=6)
     for number, timestamp in ((1, 7), (2, 8)):
