@@ -49,8 +49,8 @@ ANSWERS = (
     Invariant(
         "L9",
         "CommitIsHeard",
-        "In quiet times followers hear of most commits, and where else to go, within some round "
-        "trips.",
+        "In quiet times followers that fetch no snapshot hear of most commits, and where else to "
+        "go, within some round trips.",
         "T4",
         (commit_delay.check,),
     ),
