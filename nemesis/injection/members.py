@@ -16,6 +16,8 @@ class Members(Means):
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         self._ended: list[dict[str, Any]] = []
+        self._ending: list[Active] = []
+        """No longer in force, but what they took has not been asked back yet: nodes start first."""
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         """Take votes away, or a machine; not while an earlier change is not complete.
@@ -51,15 +53,23 @@ class Members(Means):
         if not entry.targets:
             return "no controller is aimed at"
         others = (a for a in ground.others(entry) if a.targets)
-        if any(other.family.action == "members" for other in others):
+        ending = any(other is not entry for other in self._ending)
+        if ending or any(other.family.action == "members" for other in others):
             return "another change is in force"
         changes = ground.env.voter_changes()
         self._ended.extend(changes["ended"])
         return "an earlier change is not complete" if changes["open"] else None
 
+    def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
+        """No other change may begin before the targets have been started and vote again."""
+        if entry.targets:
+            self._ending.append(entry)
+
     def stopped(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         """Let the targets vote again."""
         ground = self.ground
+        if entry in self._ending:
+            self._ending.remove(entry)
         changes = _shape(entry).last(entry.targets)
         if changes:
             again = partial(ground.env.change_voters, changes)

@@ -83,3 +83,23 @@ def test_a_start_that_failed_is_tried_again_at_the_end(env: Any, injector: Injec
     [rest] = injector.heal_all()
     assert rest.error is None
     assert env.down == set()
+
+
+def test_no_vote_is_taken_while_a_replaced_machine_is_on_its_way_back(
+    env: Any, injector: Injector
+) -> None:
+    # Of three voters one has lost its disk: without another one, nobody would be elected again.
+    def change(shape: str, node: str) -> Fault:
+        return Fault(at=0, kind="membership", shape=shape, duration=1, draw=11, targets=(node,))
+
+    starting = Starting(env)
+    injector.start(1, change("replace", "n1"))
+    thread, _ = ending(injector, 1)
+    assert starting.begun.wait(5)
+    assert injector.start(2, change("one", "n2")).detail["skipped"] == "another change is in force"
+    starting.allowed.set()
+    thread.join(5)
+    injector.stop(2)
+    assert injector.start(3, change("one", "n2")).detail.get("skipped") is None
+    asked = [told for name, told in env.calls if name == "change_voters"]
+    assert asked == [[("add", "n1")], [("remove", "n2")]]
