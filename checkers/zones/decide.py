@@ -19,6 +19,7 @@ one. Then:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,7 +104,7 @@ def _member(ordered: Ints, values: Ints) -> Flags:
     return found
 
 
-def _place(operations: Operations):  # type: ignore[no-untyped-def]  # a function of arrays
+def _place(operations: Operations) -> Callable[[Ints], Ints]:
     base = operations.key * operations.values
     return lambda codes: base + codes
 
