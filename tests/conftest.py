@@ -10,6 +10,9 @@ from harness.clusters.netns import probe
 ALONE = ("cluster", "spark", "browser")
 """Markers of tests that share the machine's network or memory: one worker each."""
 
+TIMED = ("cluster", "browser")
+"""Markers of tests that wait for things that really happen, on a machine others use, too."""
+
 HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
 
@@ -26,7 +29,9 @@ def netns_possible() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test with one of the markers the xdist group of that name.
 
-    A test that uses the shared hosts belongs to them even where its marker was forgotten.
+    A test that uses the shared hosts belongs to them even where its marker was forgotten. What
+    depends on how long other programs take is tried once more before it counts as failed, and
+    pytest's summary names what was.
     """
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):
@@ -35,3 +40,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.xdist_group(marker))
                 break
+        if any(item.get_closest_marker(marker) is not None for marker in TIMED):
+            item.add_marker(pytest.mark.flaky(reruns=1))

@@ -7,7 +7,9 @@ pivot_root(2), prctl(2), capabilities(7).
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -69,6 +71,23 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
         ),
         f"mount {kind or 'bind'} on {target}",
     )
+
+
+def mount_overlay(target: Path, upper: Path, work: Path) -> None:
+    """Mount a copy-on-write view of the machine's root; ``work`` is made anew.
+
+    Volatile, where the kernel has that (5.10): else its end would wait until all that anybody
+    on the machine has written is on the disk, for half a minute at times.
+    """
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    layers = f"lowerdir=/,upperdir={upper},workdir={work}"
+    try:
+        mount("overlay", str(target), "overlay", 0, f"{layers},volatile")
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        mount("overlay", str(target), "overlay", 0, layers)
 
 
 def pivot_root(new: str, old: str) -> None:

@@ -30,6 +30,7 @@ from harness.clusters.kernel import (
     bound_capabilities,
     die_with_parent,
     mount,
+    mount_overlay,
     pivot_root,
     unshare,
 )
@@ -125,10 +126,10 @@ def _build_root(spec: NodeSpec) -> None:
     """Give the process a private copy-on-write view of the machine's root."""
     root = spec.directory / "root"
     upper, work = spec.directory / "upper", spec.directory / "work"
-    for path in (root, upper, work):
+    for path in (root, upper):
         path.mkdir(exist_ok=True)
     mount("none", "/", "", MS_REC | MS_PRIVATE)
-    mount("overlay", str(root), "overlay", 0, f"lowerdir=/,upperdir={upper},workdir={work}")
+    mount_overlay(root, upper, work)
     if spec.disk is not None:
         here = root / disk_image.MOUNT.removeprefix("/")
         here.mkdir(parents=True, exist_ok=True)

@@ -27,10 +27,19 @@ from typing import Any
 from harness.clusters import cgroups, disk_image, kernel, machines
 from harness.clusters.node_root import NodeSpec, become_host
 from harness.clusters.state import ProcessIdentity, State
-from harness.clusters.switch import CONTROL_SUFFIX, Subnet, claim_subnet, connect, reconnect
+from harness.clusters.switch import (
+    CONTROL_SUFFIX,
+    Subnet,
+    claim_subnet,
+    connect,
+    ip_batch,
+    reconnect,
+)
 from harness.clusters.switch import new_network_namespace as new_switch
 
 READY_TIMEOUT_S = 15.0
+LINKS_GONE_S = 3.0
+"""How long the kernel is left to take the uplink away by itself."""
 _LISTENING = "Server listening on"
 
 
@@ -92,14 +101,21 @@ def _watch(process: ProcessIdentity) -> int:
 
 
 def _wait_for_links(directory: Path) -> None:
-    """Wait until the kernel has taken the uplink away: the bridge's namespace is gone."""
+    """Wait until the kernel has taken the uplink away: the bridge's namespace is gone.
+
+    The kernel does that when it finds the time, one namespace after the other; the uplink, which
+    all can see, goes by our own hand when that takes too long.
+    """
     mark = directory / "uplink"
     if not mark.exists():
         return
     link = Path("/sys/class/net") / mark.read_text()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + LINKS_GONE_S
     while link.exists() and time.monotonic() < deadline:
         time.sleep(0.002)
+    if link.exists():
+        with contextlib.suppress(OSError):
+            ip_batch(f"link del {link.name}\n")
 
 
 def _inner(directory: Path, spec: dict[str, Any], leash: int) -> None:
@@ -227,11 +243,10 @@ def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
     (An overlay cannot be the upper layer of another: so inside most containers.)
     """
     probe = directory / "probe"
-    for name in ("upper", "work", "root"):
+    for name in ("upper", "root"):
         (probe / name).mkdir(parents=True)
-    layers = f"lowerdir=/,upperdir={probe}/upper,workdir={probe}/work"
     try:
-        kernel.mount("overlay", str(probe / "root"), "overlay", 0, layers)
+        kernel.mount_overlay(probe / "root", probe / "upper", probe / "work")
     except OSError:
         nodes = directory / "nodes"
         nodes.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_what_a_host_writes_is_seen_by_nobody_else(remotes: dict[str, Remote]) -
     assert remotes["n2"].run(["test", "-e", "/etc/debian_version"], check=False).status == 0
     assert not Path("/opt/of-n1").exists()
     assert Path("/etc/debian_version").exists()
+
+
+def test_the_end_of_a_host_waits_for_nobody_elses_writes(remotes: dict[str, Remote]) -> None:
+    """An overlay that is not volatile syncs the machine's whole file system when it ends."""
+    release = [int(part) for part in os.uname().release.split(".")[:2]]
+    if release < [5, 10]:
+        pytest.skip("this kernel has no volatile overlays")
+    for remote in remotes.values():
+        mounts = remote.run(["cat", "/proc/mounts"]).text.splitlines()
+        (root,) = [line.split() for line in mounts if line.split()[1] == "/"]
+        assert root[2] == "overlay"
+        assert "volatile" in root[3].split(",")
 
 
 def test_the_users_home_is_not_visible(remotes: dict[str, Remote]) -> None:
