@@ -1,0 +1,401 @@
+"""The tables of an analyzed store: their columns, types and meaning are a promise to readers.
+
+Silver holds what was recorded, typed, one row per thing; gold what follows from it. Tables of
+:data:`PER_RUN` hold rows of single runs, which come and go with their run; those of
+:data:`FLEET` are made anew from them, and from the nights' lists, by every analysis.
+docs/tables.md says how to read them. Times ``*_ns`` are nanoseconds since the start of the
+run's test; verdicts are the words ``true``, ``false`` and ``unknown``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+VERSION = 1
+"""Raised when a column changes its meaning or goes; then a store is analyzed anew as a whole."""
+
+_TYPES: dict[str, pa.DataType] = {
+    "text": pa.string(),
+    "long": pa.int64(),
+    "real": pa.float64(),
+    "flag": pa.bool_(),
+    "time": pa.timestamp("us", tz="UTC"),
+    "texts": pa.list_(pa.string()),
+    "longs": pa.list_(pa.int64()),
+}
+
+
+def _table(about: str, columns: Mapping[str, tuple[str, str]]) -> pa.Schema:
+    """Return a schema; every column is (type, meaning)."""
+    fields = [
+        pa.field(name, _TYPES[kind], metadata={"about": meaning})
+        for name, (kind, meaning) in columns.items()
+    ]
+    return pa.schema(fields, metadata={"about": about})
+
+
+_RUN = {"run": ("text", "the run: <test>/<UTC time>-<seed>, its folder in the store")}
+_WINDOW = {
+    "fault_window": (
+        "text",
+        'kinds of faults in force at the invocation, sorted: "kill+pause"; "none"',
+    )
+}
+_QUANTILES = {
+    "count": ("long", "operations that ended ok"),
+    "p50_ms": ("real", "median latency, ms, interpolated linearly"),
+    "p95_ms": ("real", "95th percentile, ms"),
+    "p99_ms": ("real", "99th percentile, ms"),
+    "max_ms": ("real", "longest, ms"),
+}
+_COUNTS = {
+    "ok": ("long", "of them ended ok"),
+    "fail": ("long", "certainly did not happen"),
+    "info": ("long", "nobody knows"),
+}
+_VERDICTS = {
+    "runs": ("long", "how many runs"),
+    "valid": ("long", "of them valid"),
+    "invalid": ("long", "of them invalid"),
+    "unknown": ("long", "of them unknown"),
+}
+
+SILVER: dict[str, pa.Schema] = {
+    "operations": _table(
+        "One row per operation: an invocation joined with its completion.",
+        {
+            **_RUN,
+            "start": ("long", "index of the invocation in the history"),
+            "completion": ("long", "index of the completion; null: none was recorded"),
+            "process": ("long", "logical client"),
+            "f": ("text", "what was done: read, write, create, ..."),
+            "key": ("text", "what it was done to, JSON text; null: to everything"),
+            "argument": ("text", "value of the invocation, JSON text"),
+            "value": ("text", "value of the completion, JSON text"),
+            "type": ("text", "how it ended: ok, fail, info (also when it never did)"),
+            "node": ("text", "the node that was asked"),
+            "error": ("text", "why it did not end ok"),
+            "final": ("flag", "made after the last heal"),
+            "invoked_ns": ("long", "when it began"),
+            "completed_ns": ("long", "when it ended; null: no completion was recorded"),
+            "second": ("long", "whole second of invoked_ns"),
+            "latency_ms": ("real", "duration of an operation that ended ok, else null"),
+            **_WINDOW,
+        },
+    ),
+    "trace": _table(
+        "One row per transition a node told of (docs/trace.md).",
+        {
+            **_RUN,
+            "node": ("text", "which node"),
+            "incarnation": ("long", "its process start, from 1"),
+            "seq": ("long", "number of the event within the incarnation, from 0"),
+            "mono": ("long", "its monotonic clock, us"),
+            "wall": ("long", "its wall clock, us"),
+            "time_ns": ("long", "mono on the test's clock; null: how they relate is not known"),
+            "kind": ("text", "which transition"),
+            "state": ("text", "leader, follower, ... after it"),
+            "epoch": ("long", "its epoch after it"),
+            "leader": ("long", "the leader it knew after it; -1: none"),
+            "voted": ("long", "whom it had voted for; -1: nobody"),
+            "leo": ("long", "its log end offset"),
+            "hw": ("long", "its high watermark; -1: not known"),
+            "detail": ("text", "what is special to the kind, JSON text"),
+        },
+    ),
+    "faults": _table(
+        "One row per fault: its start joined with its end.",
+        {
+            **_RUN,
+            "id": ("long", "number of the fault in the run; -1: undid what another could not"),
+            "kind": ("text", "family: partition, kill, pause, ..."),
+            "shape": ("text", "variant: one, leader, halves, ..."),
+            "targets": ("texts", "the nodes it hit"),
+            "started_ns": ("long", "when it was begun"),
+            "struck_ns": ("long", "when it was in force"),
+            "ended_ns": ("long", "when undoing it began; null: it never ended"),
+            "healed_ns": ("long", "when it was undone; null: never"),
+            "detail": ("text", "what was decided when it started, JSON text"),
+            "evidence": ("text", "what proves that it was in force, JSON text"),
+            "end_detail": ("text", "the same of its end, JSON text"),
+            "end_evidence": ("text", "the same of its end, JSON text"),
+            "error": ("text", "what could not be done, of the start or else of the end"),
+        },
+    ),
+}
+
+PER_RUN: dict[str, pa.Schema] = {
+    "runs": _table(
+        "One row per run: what was asked for and what came of it.",
+        {
+            **_RUN,
+            "test": ("text", "name of the test: <system>-<workload>"),
+            "system": ("text", "what was tested"),
+            "workload": ("text", "what clients did"),
+            "faults": ("texts", "families of faults, sorted"),
+            "cluster": ("text", "where it ran: netns, sim, vagrant, hosts:..."),
+            "simulated": ("flag", "whether in virtual time"),
+            "nodes": ("long", "how many"),
+            "quorum": ("text", "static or dynamic"),
+            "seed": ("long", "of all random choices"),
+            "rate": ("real", "operations asked for per second"),
+            "concurrency": ("long", "clients"),
+            "time_limit_s": ("real", "length asked for"),
+            "mutant": ("text", "planted bug; null: none"),
+            "patch": ("text", "patch of the nodes' code; null: none"),
+            "tree": ("text", "digest of the nodes' code, else version of the project; or null"),
+            "test_key": ("text", "digest of all options: the same for the same test"),
+            "started": ("time", "when it began, by the name of its folder; null: not known"),
+            "day": ("text", "date of that, UTC: 2026-01-31"),
+            "repeat": ("text", "command that runs the same test again"),
+            "valid": ("text", "verdict of all checkers together"),
+            "class": ("text", "green; else who is to blame: system, harness"),
+            "anomalies": ("long", "how many all checkers found"),
+            "first_anomaly": ("text", "type of the first one"),
+            "operations": ("long", "how many were invoked"),
+            **_COUNTS,
+            "trace_events": ("long", "how many"),
+            "fault_events": ("long", "faults that started"),
+            "seconds": ("real", "from the start of the test to its last operation"),
+            "recovered_s": ("real", "how long the healed cluster took to agree on a leader"),
+            "interrupted": ("flag", "Ctrl-C or SIGTERM ended it early"),
+            "harness_errors": ("texts", "what went wrong in the harness"),
+        },
+    ),
+    "verdicts": _table(
+        "One row per run and checker.",
+        {
+            **_RUN,
+            "checker": ("text", "which"),
+            "valid": ("text", "its verdict"),
+            "anomalies": ("long", "how many it found"),
+            "error": ("text", "why it is unknown"),
+            "source": ("text", "computed: by this analysis; recorded: taken from results.json"),
+        },
+    ),
+    "anomalies": _table(
+        "One row per anomaly.",
+        {
+            **_RUN,
+            "checker": ("text", "who found it"),
+            "number": ("long", "position among those of the checker, from 0"),
+            "type": ("text", "standard name, or id of the invariant"),
+            "explanation": ("text", "in plain words"),
+            "operations": ("longs", "indices of the history that prove it"),
+            "source": ("text", "as in verdicts"),
+        },
+    ),
+    "lost_commits": _table(
+        "Acknowledged metadata that was lost, or an offset that held two values below a high "
+        "watermark: what the checker committed found.",
+        {
+            **_RUN,
+            "anomaly": ("text", "type of the anomaly"),
+            "explanation": ("text", "in plain words"),
+            "operations": ("longs", "indices of the history that prove it"),
+        },
+    ),
+    "keys": _table(
+        "One row per key of a run that is checked for linearizability.",
+        {
+            **_RUN,
+            "key": ("text", "JSON text"),
+            "model": ("text", "what it must obey"),
+            "valid": ("text", "its verdict"),
+            "operations": ("long", "how many"),
+            "explanation": ("text", "why it is not valid"),
+        },
+    ),
+    "leaders": _table(
+        "One row per run and epoch: who led it, by the traces. More than one is a violation.",
+        {
+            **_RUN,
+            "epoch": ("long", "the epoch"),
+            "leaders": ("texts", "names of the nodes in state leader, sorted"),
+            "count": ("long", "how many"),
+            "first_ns": ("long", "first seen leading; null: clocks are not known"),
+            "last_ns": ("long", "last seen leading"),
+        },
+    ),
+    "rates": _table(
+        "Operations per second of the test.",
+        {
+            **_RUN,
+            "second": ("long", "second of the invocation"),
+            "f": ("text", "what was done"),
+            "invoked": ("long", "how many"),
+            **_COUNTS,
+        },
+    ),
+    "latency": _table(
+        "Latency of operations that ended ok, per second of the test.",
+        {
+            **_RUN,
+            "second": ("long", "second of the invocation"),
+            "f": ("text", "what was done"),
+            **_QUANTILES,
+        },
+    ),
+    "latency_by_fault": _table(
+        "Latency of operations that ended ok, per kinds of faults in force.",
+        {**_RUN, **_WINDOW, "f": ("text", "what was done"), **_QUANTILES},
+    ),
+    "availability": _table(
+        "Seconds in which something succeeded, per kinds of faults in force. Seconds in which "
+        "nothing was invoked do not count.",
+        {
+            **_RUN,
+            **_WINDOW,
+            "seconds": ("long", "seconds in which an operation was invoked"),
+            "available_s": ("long", "of them those of which one ended ok"),
+            "availability": ("real", "available_s / seconds"),
+            "invoked": ("long", "operations"),
+            "ok": ("long", "of them ended ok"),
+        },
+    ),
+    "recoveries": _table(
+        "One row per fault: how long until clients were served. An answer counts that only a "
+        "leader can give, to an operation invoked after the moment in question.",
+        {
+            **_RUN,
+            "id": ("long", "number of the fault in the run"),
+            "kind": ("text", "family"),
+            "shape": ("text", "variant"),
+            "started_ns": ("long", "when it was in force"),
+            "healed_ns": ("long", "when it was undone; null: never"),
+            "failover_s": ("real", "from struck to the first such answer; null: none came"),
+            "recovery_s": ("real", "from healed to the first such answer; null: none came"),
+        },
+    ),
+    "coverage": _table(
+        "What a run reached, by the names of docs/simulator.md.",
+        {
+            **_RUN,
+            "counter": ("text", "follows, overlaps, struck, cuts, directed, steps, marks"),
+            "item": ("text", "what: for follows and overlaps 'first > second'"),
+        },
+    ),
+}
+
+FLEET: dict[str, pa.Schema] = {
+    "recovery_by_fault": _table(
+        "Time to recover per kind of fault, over all runs.",
+        {
+            "system": ("text", "what was tested"),
+            "kind": ("text", "family of the fault"),
+            "shape": ("text", "variant"),
+            "simulated": ("flag", "whether in virtual time"),
+            "faults": ("long", "how many struck"),
+            "healed": ("long", "of them were undone"),
+            "recovered": ("long", "of those clients were served again"),
+            "failover_p50_s": ("real", "median of failover_s"),
+            "failover_p95_s": ("real", "its 95th percentile"),
+            "recovery_p50_s": ("real", "median of recovery_s"),
+            "recovery_p95_s": ("real", "its 95th percentile"),
+            "recovery_max_s": ("real", "its maximum"),
+        },
+    ),
+    "fault_pairs": _table(
+        "Ordered pairs of faults that met in a run.",
+        {
+            "system": ("text", "what was tested"),
+            "first": ("text", "kind/shape"),
+            "second": ("text", "kind/shape, started later"),
+            "runs": ("long", "runs in which it came after the first"),
+            "overlapping": ("long", "of them those where the first was still in force"),
+        },
+    ),
+    "states_struck": _table(
+        "States of nodes x faults that hit them.",
+        {
+            "system": ("text", "what was tested"),
+            "state": ("text", "of the target: leader, follower, ..., down, paused"),
+            "fault": ("text", "kind/shape"),
+            "runs": ("long", "in how many runs"),
+        },
+    ),
+    "flakes": _table(
+        "Tests that ran at least twice on the same code. Flaky: with differing verdicts.",
+        {
+            "test_key": ("text", "digest of all options, as in runs"),
+            "tree": ("text", "the code, as in runs"),
+            "system": ("text", "what was tested"),
+            "workload": ("text", "what clients did"),
+            "cluster": ("text", "where"),
+            "seed": ("long", "of all random choices"),
+            **_VERDICTS,
+            "flaky": ("flag", "whether the verdicts differ"),
+            "last_run": ("text", "the newest of them that has a folder"),
+            "repeat": ("text", "command that runs it again"),
+        },
+    ),
+    "trend": _table(
+        "Verdicts and service per day, code, workload and fault. A run with several families of "
+        "faults counts under each, and once under the fault '*'; its availability and latency "
+        "are those of the run as a whole.",
+        {
+            "day": ("text", "UTC date; null: not known"),
+            "tree": ("text", "the code, as in runs"),
+            "system": ("text", "what was tested"),
+            "workload": ("text", "what clients did"),
+            "cluster": ("text", "where"),
+            "fault": ("text", "family of faults; 'none': without faults; '*': all runs"),
+            **_VERDICTS,
+            "operations": ("long", "invoked; of runs with a folder"),
+            "ok": ("long", "of them ended ok"),
+            "availability": ("real", "available seconds / seconds, all runs together; or null"),
+            "p99_ms": ("real", "median over runs and f of latency's 99th percentile; or null"),
+            "recovery_p50_s": ("real", "median of the recovery_s of this family; or null"),
+        },
+    ),
+    "night_runs": _table(
+        "One row per run of a night (docs/nightly.md), with a folder or without.",
+        {
+            "night": ("text", "id of the night: its folder in <store>/nights"),
+            "number": ("long", "line in runs.jsonl, from 0"),
+            "run": ("text", "its folder, as in runs; null: none was kept"),
+            "system": ("text", "what was tested"),
+            "workload": ("text", "what clients did"),
+            "faults": ("texts", "families of faults, sorted"),
+            "cluster": ("text", "where"),
+            "seed": ("long", "of all random choices"),
+            "valid": ("text", "verdict"),
+            "class": ("text", "green, system, harness, environment"),
+            "seconds": ("real", "wall time it took"),
+            "cpu_s": ("real", "processor time"),
+            "sim_s": ("real", "virtual time; null: on hosts"),
+            "repeat": ("text", "command that runs it again"),
+            "day": ("text", "date of the night, UTC"),
+            "extra": ("text", "all other fields of the line, JSON text"),
+        },
+    ),
+    "nights": _table(
+        "One row per night.",
+        {
+            "night": ("text", "its id"),
+            "day": ("text", "its date, UTC"),
+            **_VERDICTS,
+            "seconds": ("real", "of all its runs"),
+            "cpu_s": ("real", "of all its runs"),
+            "sim_s": ("real", "of all its runs"),
+            "night_json": ("text", "content of night.json, JSON text; null: none"),
+        },
+    ),
+    "quarantine": _table(
+        "Runs and lines of nights that cannot be read. Looked at again when they change.",
+        {
+            "run": ("text", "the run, or nights/<id> of a list"),
+            "reason": ("text", "one line: which file, where, what"),
+        },
+    ),
+}
+
+GOLD: dict[str, pa.Schema] = {**PER_RUN, **FLEET}
+
+
+def columns(schema: pa.Schema) -> list[tuple[str, str, str]]:
+    """Return (name, type, meaning) of every column of a table."""
+    words = {kind: word for word, kind in _TYPES.items()}
+    return [(field.name, words[field.type], field.metadata[b"about"].decode()) for field in schema]
