@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpu", "memory")
-PATIENCE_S = 2.0
+PATIENCE_S = 10.0
 
 
 def _of(identifier: str, controller: str) -> Path:

@@ -9,7 +9,7 @@ from harness.clusters.cluster import Host
 from harness.remote import Remote, RemoteError, on_all
 from harness.service import CLOCK, DISK, SERVICE
 
-SETTLE_S = 3.0
+SETTLE_S = 5.0
 """How long healing waits for what others still do to a host; a run that lives is not waited for."""
 
 

@@ -37,7 +37,8 @@ _TOOLS = {
 }
 """What the provider calls, and the Debian package that has it."""
 
-_UP_TIMEOUT_S = 30.0
+_UP_TIMEOUT_S = 90.0
+_DOWN_TIMEOUT_S = 30.0
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -208,7 +209,7 @@ class NetnsCluster:
             else:
                 supervisor.terminate()
             try:
-                supervisor.wait(timeout=10)
+                supervisor.wait(timeout=_DOWN_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 supervisor.kill()
                 supervisor.wait()

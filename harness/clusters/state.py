@@ -170,7 +170,7 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def end(directory: Path, patience_s: float = 5.0) -> None:
+def end(directory: Path, patience_s: float = 20.0) -> None:
     """End a live cluster and wait until all of it is gone.
 
     Asks its supervisor first, then kills. Raises TimeoutError when it will not die.

@@ -37,7 +37,7 @@ from harness.clusters.switch import (
 )
 from harness.clusters.switch import new_network_namespace as new_switch
 
-READY_TIMEOUT_S = 15.0
+READY_TIMEOUT_S = 45.0
 LINKS_GONE_S = 3.0
 """How long the kernel is left to take the uplink away by itself."""
 _LISTENING = "Server listening on"

@@ -251,7 +251,7 @@ def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
         run.kill()
     (folder,) = (tmp_path / "kraft-metadata").glob("*.running")
     assert read_history(folder).num_rows > 0
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(
         c["id"] == ours["id"] and c["condition"] != "dead"
         for c in json.loads(kraftwreck("cluster", "status", "--json").out)["clusters"]
@@ -275,7 +275,7 @@ def test_ctrl_c_ends_early_and_still_checks(tmp_path: Path, netns_possible: None
             if " ok, " in line:
                 break
         os.kill(run.pid, signal.SIGINT)
-        out, err = run.communicate(timeout=90)
+        out, err = run.communicate(timeout=300)
     assert run.returncode == 130, err
     said = json.loads(out)
     assert said["valid"] in (True, "unknown")

@@ -21,6 +21,7 @@ from harness.options import RunOptions
 from harness.remote import RemoteError
 from harness.remote_environment import RemoteEnvironment
 from harness.run import TestRun
+from harness.service import LOGS
 from histories.fault import Fault
 from histories.reading import read_faults
 from kraftwreck.judge import judge
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.cluster
 
 SECOND = 1_000_000_000
 SLOW_MS = 500
+PATIENCE_S = 60.0
 """What a loaded machine may need to write down what it has just read from its clock."""
 
 
@@ -60,12 +62,23 @@ def env(deployed: KraftDeployment) -> Iterator[RemoteEnvironment]:
         deployed.env.set_clock(node, ClockSetting())
 
 
-def ahead(env: RemoteEnvironment, node: str, name: str, fresh_s: float = 1.5) -> float:
+def ahead(env: RemoteEnvironment, node: str, name: str) -> float:
     """Return how many seconds the node was ahead when it traced something last, just now."""
-    time.sleep(fresh_s)  # an idle leader commits something every half second
-    measured = env.set_clock(node, ClockSetting())[node]["measured"]
-    assert measured["ago_us"] < fresh_s * 1_000_000, "the node has traced nothing since"
-    return float(measured[name]) / 1e6
+    return float(measured(env, node)[name]) / 1e6
+
+
+def measured(env: RemoteEnvironment, node: str) -> dict[str, Any]:
+    """Set the clock right once the node has traced something new; return how it was then."""
+    size = ["stat", "-c", "%s", f"{LOGS}/trace.jsonl"]
+    remote = env.deployment.remotes[node]
+    known = remote.run(size).text
+    deadline = time.monotonic() + PATIENCE_S
+    time.sleep(1.0)  # an idle leader commits something every half second
+    while remote.run(size).text == known:
+        assert time.monotonic() < deadline, "the node traces nothing"
+        time.sleep(0.1)
+    told: dict[str, Any] = env.set_clock(node, ClockSetting())[node]["measured"]
+    return told
 
 
 @pytest.mark.parametrize("seconds", [5.0, -3600.0])
@@ -84,12 +97,13 @@ def test_both_clocks_drift_and_the_monotonic_one_never_jumps(
 ) -> None:
     first = env.set_clock("n1", ClockSetting(rate_ppm=rate_ppm))["n1"]
     gained = first["mono_us"] - first["since_us"]
-    time.sleep(1.0)
-    wall = ahead(env, "n1", "wall_ahead_us")
-    host, own = env.clock_samples()["n1"][-1]
+    told = measured(env, "n1")
+    *_, (until, _), (host, own) = env.clock_samples()["n1"]
     gained = own - host - gained
-    assert gained / 1e6 == pytest.approx(wall, abs=SLOW_MS / 1000)
-    assert gained / 1e6 == pytest.approx(2.5 * rate_ppm / 1e6, rel=0.3)
+    assert gained == pytest.approx((until - first["since_us"]) * rate_ppm / 1e6, rel=0.01)
+    # What it gained since it was measured comes on top.
+    late = SLOW_MS * 1000 + told["ago_us"] * abs(rate_ppm) / 1e6
+    assert gained == pytest.approx(told["wall_ahead_us"], abs=late)
     # What it gained it keeps; its wall clock is right.
     assert ahead(env, "n1", "mono_ahead_us") == pytest.approx((own - host) / 1e6, abs=0.5)
     assert abs(ahead(env, "n1", "wall_ahead_us")) < SLOW_MS / 1000

@@ -78,7 +78,7 @@ def forever(connection: socket.socket) -> None:
 
 def silent(connection: socket.socket) -> None:
     read_request(connection)
-    time.sleep(0.5)
+    connection.recv(1)  # until the other end gives up
 
 
 def hang_up(connection: socket.socket) -> None:
@@ -118,7 +118,7 @@ def test_a_connection_that_never_opens_is_refused_in_time() -> None:
         client = KafkaClient("127.0.0.1", listener.getsockname()[1])
         given = client.call("ApiVersions", 0, {}, 200)
         assert (given.status, given.error) == ("refused", "timed out")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 20, "the kernel tries for two minutes"
         for filler in fillers:
             filler.close()
 
@@ -129,7 +129,7 @@ def test_silence_is_lost_in_time_and_the_connection_is_not_used_again(
     node = start(silent, forever)
     began = time.monotonic()
     assert versions(node, 150) == ("lost", "timed out")
-    assert time.monotonic() - began < 0.45
+    assert time.monotonic() - began < 20
     assert versions(node) == ("ok", None)
     assert node.connections == 2
 
@@ -174,7 +174,7 @@ def test_an_answer_that_trickles_is_bounded_in_all(start: Callable[..., Node]) -
         read_request(connection)
         try:
             connection.sendall(struct.pack(">i", 1000))
-            for _ in range(20):
+            for _ in range(2000):
                 connection.sendall(b"x")
                 time.sleep(0.05)
         except OSError:
@@ -182,7 +182,7 @@ def test_an_answer_that_trickles_is_bounded_in_all(start: Callable[..., Node]) -
 
     began = time.monotonic()
     assert versions(start(trickle), 200) == ("lost", "timed out")
-    assert time.monotonic() - began < 0.6
+    assert time.monotonic() - began < 20, "the answer takes 100 s"
 
 
 def test_a_body_that_does_not_fit_is_the_callers_mistake(start: Callable[..., Node]) -> None:

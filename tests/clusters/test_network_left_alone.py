@@ -26,6 +26,7 @@ from nodes.draw import draw_below
 pytestmark = pytest.mark.cluster
 
 PYTHON = "/usr/bin/python3"
+PATIENCE_S = 30.0
 
 NAME_SERVER = """
 import os, socket, struct, sys, threading
@@ -138,4 +139,8 @@ def test_a_control_node_killed_at_any_moment_leaves_nothing_that_healing_does_no
         control.send_signal(signal.SIGKILL)
     healed = heal_hosts(five)
     assert not [told for told in healed.values() if "error" in told], json.dumps(healed)
-    assert on_all(names, lambda name: state(remotes[name])) == before
+    deadline = time.monotonic() + PATIENCE_S
+    while (after := on_all(names, lambda name: state(remotes[name]))) != before:
+        # What was killed ends when the kernel finds the time.
+        assert time.monotonic() < deadline, (before, after)
+        time.sleep(0.1)

@@ -27,11 +27,15 @@ except TimeoutError: print(",".join(sorted(seen)))
 """
 
 TCP_PROBE = """
-import json, socket, sys
-reached = []
+import json, select, socket, sys
+asked = {}
 for ip in sys.argv[1:]:
-    try: socket.create_connection((ip, 22), timeout=0.25).close(); reached.append(ip)
-    except OSError: pass
+    s = socket.socket(); s.setblocking(False); s.connect_ex((ip, 22)); asked[s] = ip
+reached = []
+while asked and (ready := select.select([], list(asked), [], 1.2)[1]):
+    for s in ready:
+        ip = asked.pop(s)
+        if not s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR): reached.append(ip)
 print(json.dumps(reached))
 """
 

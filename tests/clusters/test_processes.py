@@ -115,7 +115,7 @@ def test_a_taken_port_is_one_clear_line(
         channel.recv(10)
         with pytest.raises(RemoteError, match=r"^n3: start: port 10\.77\.\d+\.3:9093 is taken"):
             environment.start("n3")
-    for _ in range(100):  # the holder of the port ends on its own time
+    for _ in range(600):  # the holder of the port ends on its own time
         try:
             environment.start("n3")
             break

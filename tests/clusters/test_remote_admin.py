@@ -43,7 +43,7 @@ class Quorum:
         return Answer("ok", {"error_code": error})
 
 
-def ended(admin: RemoteAdmin, timeout_s: float = 5.0) -> list[dict[str, Any]]:
+def ended(admin: RemoteAdmin, timeout_s: float = 60.0) -> list[dict[str, Any]]:
     deadline = time.monotonic() + timeout_s
     while admin.open and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -84,7 +84,7 @@ def broken(call: Call) -> Answer:
 def test_an_operator_that_cannot_go_on_says_so() -> None:
     admin = RemoteAdmin(MEMBERS, broken)
     admin.ask([VoterChange("add", "n3")])
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     match = "voters cannot be changed: ValueError: no such api"
     with pytest.raises(RemoteError, match=match):
         while time.monotonic() < deadline:
@@ -109,6 +109,6 @@ def test_closing_ends_the_thread_whatever_is_open(
     time.sleep(0.05)
     begun = time.monotonic()
     admin.close()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 20
     assert "admin" not in [thread.name for thread in threading.enumerate()]
     assert admin.open == 1
