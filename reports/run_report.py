@@ -24,8 +24,8 @@ from reports.run_folder import Run, load_run
 from reports.tables import files, latency_words, leaders, numbers, type_counts
 
 SCRIPTS = (
-    "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "operations.js",
-    "latency.js", "tooltip.js", "report.js",
+    "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "totals.js",
+    "operations.js", "latency.js", "tooltip.js", "report.js",
 )  # fmt: skip
 
 

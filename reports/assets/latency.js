@@ -71,13 +71,39 @@ class LatencyChart extends Chart {
     }
   }
 
-  // Count operations in cells of 2 x 2 pixels, darker the more there are.
+  // Operations in cells of 2 x 2 pixels, darker the more there are.
   density(c, low, high) {
-    const { ops } = this;
     const width = Math.ceil(this.plot / 2), height = Math.ceil(this.height / 2);
-    const counts = [0, 1, 2].map(() => new Uint32Array(width * height));
-    const scale = width / this.view.span;
+    const cells = width * height;
+    if (this.counts?.[0].length !== cells)
+      this.counts = [0, 1, 2].map(() => new Uint32Array(cells));
+    const counts = this.counts;
+    for (const part of counts) part.fill(0);
+    if (high - low > MANY) this.summed(counts, width, height);
+    else this.counted(counts, width, height, low, high);
     let most = 1;
+    this.bitmap ??= new Bitmap();
+    const pixels = this.bitmap.resize(width, height);
+    const rgb = colours.types.map(rgbOf);
+    for (let p = 0; p < cells; p++)
+      most = Math.max(most, counts[OK][p] + counts[FAIL][p] + counts[INFO][p]);
+    for (let p = 0; p < cells; p++) {
+      const ok = counts[OK][p], fail = counts[FAIL][p], info = counts[INFO][p];
+      if (ok + fail + info === 0) continue;
+      // Cells that hold several kinds mix their colours, the rarer kinds weighing more.
+      const weights = [ok, fail * 1.5, info * 6], all = weights[0] + weights[1] + weights[2];
+      for (let k = 0; k < 3; k++)
+        pixels[p * 4 + k] =
+          (rgb[0][k] * weights[0] + rgb[1][k] * weights[1] + rgb[2][k] * weights[2]) / all;
+      const share = Math.log1p(ok + fail + info) / Math.log1p(most);
+      pixels[p * 4 + 3] = info ? 255 : 90 + 165 * share;
+    }
+    this.bitmap.finish();
+    this.bitmap.show(c, 0, height, LEFT, 0, width * 2, height * 2);
+  }
+
+  counted(counts, width, height, low, high) {
+    const { ops } = this, scale = width / this.view.span;
     for (let i = low; i < high; i++) {
       if (ops.latency[i] === NEVER) continue;
       const x = Math.floor((ops.start[i] - this.view.from) * scale);
@@ -85,27 +111,37 @@ class LatencyChart extends Chart {
       if (x < 0 || x >= width || y < 0 || y >= height) continue;
       counts[Math.min(ops.type[i], INFO)][y * width + x]++;
     }
-    const image = new ImageData(width, height);
-    const rgb = colours.types.map(rgbOf);
-    for (let p = 0; p < width * height; p++)
-      most = Math.max(most, counts[OK][p] + counts[FAIL][p] + counts[INFO][p]);
-    for (let p = 0; p < width * height; p++) {
-      const ok = counts[OK][p], fail = counts[FAIL][p], info = counts[INFO][p];
-      if (ok + fail + info === 0) continue;
-      // Cells that hold several kinds mix their colours, the rarer kinds weighing more.
-      const weights = [ok, fail * 1.5, info * 6], all = weights[0] + weights[1] + weights[2];
-      for (let k = 0; k < 3; k++)
-        image.data[p * 4 + k] =
-          (rgb[0][k] * weights[0] + rgb[1][k] * weights[1] + rgb[2][k] * weights[2]) / all;
-      const share = Math.log1p(ok + fail + info) / Math.log1p(most);
-      image.data[p * 4 + 3] = info ? 255 : 90 + 165 * share;
-    }
-    this.buffer ??= document.createElement("canvas");
-    this.buffer.width = width;
-    this.buffer.height = height;
-    this.buffer.getContext("2d").putImageData(image, 0, 0);
-    c.imageSmoothingEnabled = false;
-    c.drawImage(this.buffer, LEFT, 0, width * 2, height * 2);
+  }
+
+  // The same from running totals.
+  summed(counts, width, height) {
+    this.totals ??= this.count(height);
+    const { totals, bins } = this.totals, row = bins + 1;
+    const at = Int32Array.from(edges(this.view, width, bins), Math.round);
+    counts.forEach((part, type) => {
+      for (let y = 0; y < height; y++) {
+        const base = (type * height + y) * row;
+        if (totals[base + bins] === 0) continue;
+        let before = totals[base + at[0]];
+        for (let x = 0; x < width; x++) {
+          const now = totals[base + at[x + 1]];
+          part[y * width + x] = now - before;
+          before = now;
+        }
+      }
+    });
+  }
+
+  // The logarithm of a million latencies takes a while: by table, steps finer than a pixel.
+  count(height) {
+    const rows = new Int16Array(65536).fill(-1);
+    const bits = new Uint32Array(1), float = new Float32Array(bits.buffer);
+    return counts(this.ops, height, (latency) => {
+      float[0] = latency;
+      const key = bits[0] >>> 15;
+      if (rows[key] < 0) rows[key] = Math.floor(this.y(latency) / 2);
+      return rows[key];
+    });
   }
 
   quantiles(c) {
@@ -173,12 +209,16 @@ class LatencyChart extends Chart {
 
 // The red, green and blue of any CSS colour.
 function rgbOf(colour) {
+  const known = (rgbOf.known ??= new Map()).get(colour);
+  if (known) return known;
   const c = rgbOf.context ??= Object.assign(document.createElement("canvas"),
     { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
   c.clearRect(0, 0, 1, 1);
   c.fillStyle = colour;
   c.fillRect(0, 0, 1, 1);
-  return [...c.getImageData(0, 0, 1, 1).data.slice(0, 3), 255];
+  const rgb = [...c.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+  rgbOf.known.set(colour, rgb);
+  return rgb;
 }
 
 class RateChart extends Chart {

@@ -3,6 +3,7 @@
 
 const EXACT = 5000;
 const FEW = 400; // so few that values are worth writing into the bars
+const LEAST = 0.12; // of a column: the least that an operation fills
 
 class OperationChart extends Chart {
   constructor(view, ops, data, redraw) {
@@ -87,26 +88,18 @@ class OperationChart extends Chart {
   // How full each pixel column of each lane is with ok, fail and info.
   columns(c, low, high, strength) {
     const { ops, lane, lanes } = this;
-    const width = Math.ceil(this.plot), scale = this.plot / this.view.span;
-    const full = [0, 1, 2].map(() => new Float32Array(width * lanes.length));
-    for (let i = low; i < high; i++) {
-      const x0 = (ops.start[i] - this.view.from) * scale;
-      const x1 = (finish(ops, i) - this.view.from) * scale;
-      if (x1 < 0 || x0 >= width) continue;
-      const into = full[Math.min(ops.type[i], INFO)], base = ops.lane[i] * width;
-      const a = Math.max(Math.floor(x0), 0), b = Math.min(Math.floor(x1), width - 1);
-      if (a === b) into[base + a] += Math.max(x1 - x0, 0.12);
-      else {
-        into[base + a] += x0 < a ? 1 : a + 1 - x0;
-        for (let x = a + 1; x < b; x++) into[base + x] += 1;
-        into[base + b] += Math.min(x1 - b, 1);
-      }
-    }
+    const width = Math.ceil(this.plot), cells = width * lanes.length;
+    if (this.full?.[0].length !== cells)
+      this.full = [0, 1, 2].map(() => new Float32Array(cells));
+    const full = this.full;
+    if (high - low > MANY) this.summed(full, width);
+    else this.counted(full, width, low, high);
     // Two rows of pixels a lane: failed ones stand in the upper, unknown ones in the lower, so
     // that the place tells them apart besides the colour.
-    const image = new ImageData(width, lanes.length * 2), pixels = image.data;
+    this.bitmap ??= new Bitmap();
+    const pixels = this.bitmap.resize(width, lanes.length * 2);
     const rgb = colours.types.map(rgbOf);
-    for (let p = 0; p < width * lanes.length; p++) {
+    for (let p = 0; p < cells; p++) {
       const ok = full[OK][p];
       const row = Math.floor(p / width), x = p - row * width;
       for (const [half, type] of [[0, FAIL], [1, INFO]]) {
@@ -120,13 +113,48 @@ class OperationChart extends Chart {
           (other > 0 ? Math.max(0.5, Math.min(other, 1)) : 0.1 + 0.65 * Math.min(ok, 1));
       }
     }
-    this.buffer ??= document.createElement("canvas");
-    this.buffer.width = width;
-    this.buffer.height = lanes.length * 2;
-    this.buffer.getContext("2d").putImageData(image, 0, 0);
-    c.imageSmoothingEnabled = false;
+    this.bitmap.finish();
     for (let l = 0; l < lanes.length; l++)
-      c.drawImage(this.buffer, 0, l * 2, width, 2, LEFT, l * lane + 3, width, lane - 3);
+      this.bitmap.show(c, l * 2, 2, LEFT, l * lane + 3, width, lane - 3);
+  }
+
+  counted(full, width, low, high) {
+    const { ops } = this, { from } = this.view, scale = width / this.view.span;
+    for (const part of full) part.fill(0);
+    for (let i = low; i < high; i++) {
+      const x0 = (ops.start[i] - from) * scale, x1 = (finish(ops, i) - from) * scale;
+      if (x1 < 0 || x0 >= width) continue;
+      const into = full[Math.min(ops.type[i], INFO)], base = ops.lane[i] * width;
+      const a = Math.max(Math.floor(x0), 0), b = Math.min(Math.floor(x1), width - 1);
+      if (a === b) into[base + a] += Math.max(x1 - x0, LEAST);
+      else {
+        into[base + a] += x0 < a ? 1 : a + 1 - x0;
+        for (let x = a + 1; x < b; x++) into[base + x] += 1;
+        into[base + b] += Math.min(x1 - b, 1);
+      }
+    }
+  }
+
+  // The same from running totals, whose bins are about as narrow as pixels.
+  summed(full, width) {
+    this.coverage ??= coverage(this.ops, this.lanes.length);
+    const { totals, bins } = this.coverage, at = edges(this.view, width, bins);
+    const scale = width / (at[width] - at[0]);
+    full.forEach((part, type) => {
+      for (let l = 0; l < this.lanes.length; l++) {
+        const base = (type * this.lanes.length + l) * (bins + 1);
+        let before = -1;
+        for (let x = 0; x <= width; x++) {
+          const whole = Math.min(Math.floor(at[x]), bins - 1), left = totals[base + whole];
+          const now = left + (at[x] - whole) * (totals[base + whole + 1] - left);
+          if (x) {
+            const share = (now - before) * scale;
+            part[l * width + x - 1] = share > 1e-6 ? share : 0;
+          }
+          before = now;
+        }
+      }
+    });
   }
 
   // An operation that proves the selected anomaly: full colour, framed, named.

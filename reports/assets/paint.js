@@ -31,7 +31,7 @@ class Chart {
     this.height = height;
     this.view = view;
     this.canvas.style.height = height + "px";
-    this.context = this.canvas.getContext("2d");
+    this.context = this.canvas.getContext("2d", { alpha: false });
   }
 
   resize(width) {
@@ -60,7 +60,8 @@ class Chart {
   // Grid lines and fault bands, behind everything.
   background(shared) {
     const c = this.context;
-    c.clearRect(0, 0, this.width, this.height);
+    c.fillStyle = colours.panel;
+    c.fillRect(0, 0, this.width, this.height);
     this.clipped(() => {
       for (const fault of shared.faults) {
         const x0 = this.x(fault.start), x1 = this.x(fault.end ?? this.view.end);
@@ -86,6 +87,25 @@ class Chart {
     c.textBaseline = "middle";
     c.fillText(text, LEFT - 8, y, LEFT - 12);
     c.textAlign = "left";
+  }
+}
+
+// A picture of one colour per cell, kept from frame to frame; `show` draws part of it.
+class Bitmap {
+  resize(width, height) {
+    if (this.image?.width === width && this.image.height === height) this.image.data.fill(0);
+    else {
+      this.image = new ImageData(width, height);
+      this.canvas = Object.assign(document.createElement("canvas"), { width, height });
+    }
+    return this.image.data;
+  }
+
+  finish() { this.canvas.getContext("2d").putImageData(this.image, 0, 0); }
+
+  show(c, top, rows, x, y, width, height) {
+    c.imageSmoothingEnabled = false;
+    c.drawImage(this.canvas, 0, top, this.canvas.width, rows, x, y, width, height);
   }
 }
 

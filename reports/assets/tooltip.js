@@ -31,6 +31,7 @@ class Pointer {
   show(x, y, selection) {
     const found = this.at(x, y);
     const c = this.context;
+    this.overlay.hidden = false;
     c.clearRect(0, 0, this.overlay.width, this.overlay.height);
     if (x >= LEFT && x <= LEFT + this.charts[0].plot) {
       c.fillStyle = colours.muted;
@@ -51,6 +52,7 @@ class Pointer {
 
   hide() {
     this.box.hidden = true;
+    this.overlay.hidden = true; // one picture less to lay over the others
     this.context.clearRect(0, 0, this.overlay.width, this.overlay.height);
   }
 
