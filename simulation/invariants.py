@@ -67,6 +67,7 @@ class Invariants:
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self._fetches: dict[int, int] = {}
+        self._fetched: dict[int, int] = {}  # When last, by the node's own clock.
         self._quorums: dict[int, _Quorum] = {}
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
@@ -263,14 +264,21 @@ class Invariants:
             and (last.epoch, last.leader) == (answer.leader_epoch, event.source)
         ):
             self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
+            self._fetched[host.id] = host.clock.mono(self._world.now)
 
     def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:
-        """I17: a follower that has fetched from its leader lets nobody depose it.
+        """I17: a follower that has fetched from its leader of late lets nobody depose it.
 
-        One answer may have been to a request of an earlier state, two may not.
+        One answer may have been to a request of an earlier state, two may not. An observer stays
+        a follower when its fetch time-out is over, a voter does not.
         """
         last = host.last_trace
-        if last is not None and last.state == "follower" and self._fetches[host.id] >= 2:
+        if last is None or last.state != "follower" or self._fetches[host.id] < 2:
+            return
+        knobs = self._world.knobs
+        hasty = knobs.hasty if host.id in knobs.hasty_nodes else {}
+        limit = {**knobs.node, **hasty}.get("fetch_timeout_ms", 2000) * 1000
+        if host.clock.mono(self._world.now) - self._fetched[host.id] < limit:
             self._fail(
                 "I17",
                 f"{host.name} follows {last.leader} in epoch {last.epoch}, has fetched from it, and"

@@ -12,6 +12,8 @@ from typing import Final
 from histories.trace import TraceEvent
 
 NONE: Final = -1
+NO_DIRECTORY: Final = bytes(16).hex()
+"""The directory of voters that are known by id alone."""
 LEADER, FOLLOWER, RESIGNED = "leader", "follower", "resigned"
 UNATTACHED, PROSPECTIVE, CANDIDATE = "unattached", "prospective", "candidate"
 STATES: Final = frozenset((LEADER, FOLLOWER, RESIGNED, UNATTACHED, PROSPECTIVE, CANDIDATE))
@@ -58,6 +60,8 @@ class ReplicaModel:
         self.directory: str | None = None
         self.voters: int | None = None
         """How many voters the set in force has, None if not told."""
+        self.votes = True
+        """Whether it is one of them, for all it knows."""
         self.epoch_start = NONE
         """The first offset of the epoch it leads."""
         self.delivered: int | None = None
@@ -96,6 +100,7 @@ class ReplicaModel:
         if kind == "start":
             self.directory = detail.get("directory")
             self.delivered, self.voters, self.fetched, self.loaded = None, None, False, False
+            self.votes = True
         elif kind == "state":
             self.fetched = False
         elif kind == "append":
@@ -112,6 +117,10 @@ class ReplicaModel:
                 self.installed = detail["end"]
         elif kind == "voters":
             self.voters = len(detail["voters"])
+            self.votes = any(
+                voter == self.id and directory in (self.directory, NO_DIRECTORY)
+                for voter, directory in detail["voters"]
+            )
         elif kind == "elected":
             self.epoch_start = detail["epoch_start"]
 
@@ -237,7 +246,9 @@ class ReplicaModel:
         if candidate == self.id:
             return f"{say}: it needs none from itself"
         if detail["pre"]:
-            if event.state == LEADER or (event.state == FOLLOWER and self.fetched):
+            # An observer stays a follower when its leader is silent, and grants then.
+            heard = event.state == FOLLOWER and self.fetched and self.votes
+            if event.state == LEADER or heard:
                 return f"{say}, whose leader lives"
             if event.voted != last.voted:
                 return f"{say} takes its vote"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from checkers.clocks import after, node_clocks, pauses
 from checkers.committed_log import CommittedLog, committed_log
@@ -45,6 +46,14 @@ class Evidence:
         node = knobs.get("node") if isinstance(knobs, dict) else None
         settings = node if isinstance(node, dict) else self.run.test
         return int(settings.get(name, default))
+
+    def settings_of(self, node: int) -> dict[str, Any]:
+        """Return ``test.json`` with the settings of a hasty node in place of the others'."""
+        test: dict[str, Any] = self.run.test
+        knobs = test.get("knobs")
+        if not isinstance(knobs, dict) or node not in (knobs.get("hasty_nodes") or ()):
+            return test
+        return {**test, "knobs": {**knobs, "node": {**knobs["node"], **knobs["hasty"]}}}
 
     @property
     def captured(self) -> bool:

@@ -6,8 +6,6 @@ none may have done within the last half of its time-out. An only voter never res
 
 from __future__ import annotations
 
-from typing import Any
-
 from checkers.deposed import timeout_ns
 from checkers.invariants.evidence import NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
@@ -53,7 +51,7 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
     if ended is None:
         return
     own = evidence.trace.tracks[event.node].id
-    span = int(timeout_ns(_settings(evidence, own)) * RECENT)
+    span = int(timeout_ns(evidence.settings_of(own)) * RECENT)
     heard: dict[int, int] = {}
     for message in evidence.of("Fetch"):
         if (
@@ -87,12 +85,3 @@ def _is_valid(message: Message, epoch: int) -> bool:
         and answer.diverging_epoch < 0
         and answer.snapshot_end < 0
     )
-
-
-def _settings(evidence: Evidence, node: int) -> dict[str, Any]:
-    """Return the settings of the run with those of a hasty node in their place."""
-    test: dict[str, Any] = evidence.run.test
-    knobs = test.get("knobs")
-    if not isinstance(knobs, dict) or node not in (knobs.get("hasty_nodes") or ()):
-        return test
-    return {**test, "knobs": {**knobs, "node": {**knobs["node"], **knobs["hasty"]}}}

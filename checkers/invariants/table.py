@@ -154,7 +154,7 @@ SAFETY = (
     Invariant(
         "I17",
         "LeaderStickiness",
-        "A follower that has fetched from its leader grants no pre-vote of that epoch.",
+        "A follower that has fetched from its leader of late grants no pre-vote of that epoch.",
         "T1 T4",
         (votes.check,),
         True,

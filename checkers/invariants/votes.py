@@ -3,6 +3,7 @@ MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounte
 
 from __future__ import annotations
 
+from checkers.deposed import timeout_ns
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
 
@@ -65,9 +66,10 @@ def _granted(evidence: Evidence, report: Report) -> None:
 
 
 def _stickiness(evidence: Evidence, report: Report) -> None:
-    """I17: a follower that has fetched from its leader grants no pre-vote of the epoch.
+    """I17: a follower that has fetched from its leader of late grants no pre-vote of the epoch.
 
-    One answer may have been to a request of an earlier state, two may not.
+    One answer may have been to a request of an earlier state, two may not. An observer stays a
+    follower when its fetch time-out is over.
     """
     if not evidence.captured:
         report.unseen("I17", NO_MESSAGES)
@@ -88,9 +90,11 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         if at is None or begun is None:
             continue
         own = evidence.trace.tracks[event.node].id
-        count = sum(begun < time < at for time in fetched.get((own, event.epoch), ()))
+        known = [t for t in fetched.get((own, event.epoch), ()) if begun < t < at]
+        count = len(known)
         report.held("I17")
-        if count >= 2:
+        limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # That is 1.5 fetch time-outs.
+        if count >= 2 and evidence.after(event.node, max(known), limit) > at:
             report.broken(
                 "I17",
                 f"{event.node} follows {evidence.name(event.leader)} in epoch {event.epoch}, has "

@@ -248,6 +248,16 @@ def test_a_follower_that_hears_its_leader_grants_nothing(
     assert any(why in text for text in life.refused)
 
 
+@pytest.mark.parametrize("disk", ["", DISK[3], "d" * 32])
+def test_an_observer_may_let_others_depose_a_silent_leader(life: Life, disk: str) -> None:
+    """It stays a follower for ever, so only I17 can say whether the leader was silent."""
+    told = [[1, DISK[1]], [2, DISK[2]], *([[3, disk]] if disk else [])]
+    life.tell(3, "voters", {"voters": told, "kraft_version": 1, "offset": 0})
+    life.grant(3, 2, pre=True)
+    assert life.refused == [] or disk == DISK[3]
+    assert any("whose leader lives" in text for text in life.refused) is (disk == DISK[3])
+
+
 def test_a_vote_for_an_older_log_is_refused(life: Life) -> None:
     life.tell(3, "state", {"from": "follower"}, state="unattached", epoch=2, leader=-1)
     life.grant(3, 2, pre=False, voted=2)

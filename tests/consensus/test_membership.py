@@ -202,6 +202,40 @@ def test_an_observer_whose_leader_left_the_voters_finds_the_next_one(cluster_of:
     assert observer.leader_id == new.node_id
 
 
+def test_a_voter_that_has_not_heard_of_its_vote_stands_in_no_way(cluster_of: Make) -> None:
+    """It follows as an observer, has fetched from the leader, and is needed when that is gone."""
+    cluster = dynamic(cluster_of)
+    fresh = cluster.start(4)
+    old = cluster.leader()
+    assert cluster.run(2000, lambda: fresh.high_watermark == old.high_watermark)
+    cluster.cut = lambda source, target: 4 in (source, target) and 4 in old.voters
+    assert cluster.change(lambda: cluster.add(4)) == errors.NONE
+    cluster.run(500)  # Everybody else knows that it is committed.
+    cluster.kill(old.node_id)
+    cluster.cut = lambda source, target: False
+    assert not fresh.is_voter
+    assert isinstance(fresh.state, Follower)
+    assert fresh.state.has_fetched
+    assert cluster.run(10_000, lambda: cluster.leader() is not None)
+    assert cluster.run(10_000, lambda: fresh.is_voter)
+
+
+def test_an_observer_that_hears_of_its_leader_lets_nobody_depose_it(cluster_of: Make) -> None:
+    cluster = dynamic(cluster_of)
+    observer = cluster.start(4)
+    cluster.run(10_000)
+    assert isinstance(observer.state, Follower)
+    assert observer.state.has_fetched
+    cluster.cut = lambda source, target: 4 in (source, target)
+    period = observer.config.fetch_timeout_ms
+    cluster.run(period // 2)
+    assert isinstance(observer.state, Follower)
+    assert observer.state.has_fetched
+    cluster.run(period)
+    assert isinstance(observer.state, Follower)
+    assert not observer.state.has_fetched
+
+
 def test_a_wiped_controller_joins_again_by_itself(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of, auto_join=True)
     lost = follower_of(cluster)

@@ -18,7 +18,12 @@ from nodes.consensus.effects import (
     ResponseReceived,
     WriteQuorumState,
 )
-from nodes.consensus.kraft.messages import BeginQuorumEpochResponse, VoteRequest, VoteResponse
+from nodes.consensus.kraft.messages import (
+    BeginQuorumEpochResponse,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from nodes.consensus.recovered import Recovered
 from nodes.log.snapshots import footer_batch, header_batch
 from nodes.protocol import errors
@@ -391,6 +396,26 @@ def vote(run: Watched, voter: int, candidate: int) -> None:
     rpc = Rpc(candidate, 1, voter, 1, voter, 1, request, 0)
     for told in run.world.wires.on_reply:
         told(run.host(voter), rpc, reply)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "silent", "found"), [(1, 0, []), (2, 0, ["I17"]), (2, 1.9, ["I17"]), (2, 2.1, [])]
+)
+def test_i17_a_follower_that_has_fetched_of_late_grants_no_pre_vote(
+    run: Watched, fetched: int, silent: float, found: list[str]
+) -> None:
+    run.trace(2, "state")
+    host = run.host(2)
+    for _ in range(fetched):
+        answer = FetchResponse(0, 0, 1, 1, -1, 0, -1, -1, -1, -1, b"")
+        for told in run.world.on_response:
+            told(host, ResponseReceived(1, 1, answer))
+    run.world.run(int(silent * 1_000_000))
+    request = VoteRequest(None, 2, 1, 3, bytes(16), bytes(16), 9, 9, True)
+    rpc = Rpc(3, 1, 2, 1, 2, 1, request, 0)
+    for replied in run.world.wires.on_reply:
+        replied(host, rpc, Reply(1, VoteResponse(0, 0, -1, 1, True)))
+    assert run.found == found
 
 
 def test_i27_votes_of_a_wiped_voter_do_not_count(run: Watched) -> None:

@@ -91,11 +91,8 @@ class Member:
         state = self.state
         if isinstance(state, Leader):
             state.set_voters(self.voter_set, self.now)
-        elif isinstance(state, Follower):
-            if not self.is_voter:
-                state.deadline = NEVER
-            elif state.deadline == NEVER:
-                state.deadline = self.fetch_deadline()
+        elif isinstance(state, Follower) and state.deadline == NEVER and self.is_voter:
+            state.deadline = self.fetch_deadline()
         self.trace_voters()
 
     def trace_voters(self) -> None:
@@ -126,8 +123,8 @@ class Member:
         return self.now + timeout + jitter
 
     def fetch_deadline(self) -> int:
-        """Return when a follower gives up on its leader; never for an observer."""
-        return self.now + self.config.fetch_timeout_ms * MS if self.is_voter else NEVER
+        """Return when a follower has not heard of its leader for too long."""
+        return self.now + self.config.fetch_timeout_ms * MS
 
     # --- small facts ------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from nodes.consensus.kraft.messages import (
 )
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.states import (
+    NEVER,
     Candidate,
     Follower,
     Prospective,
@@ -126,7 +127,13 @@ def _begin_due(leader: Leader, voter: int, period: int) -> int:
 
 
 def _follower(replica: Replica, follower: Follower) -> None:
-    if replica.now >= follower.deadline:
+    overdue = replica.now >= follower.deadline
+    if overdue and not replica.is_voter:
+        # An observer goes on asking, but stands in nobody's way: it may be a voter without knowing
+        # it yet, by a record that it has not fetched, and be needed to elect another leader.
+        follower.deadline = NEVER
+        follower.has_fetched = False
+    elif overdue:
         replica.become_prospective()
         return
     if not replica.links.idle:

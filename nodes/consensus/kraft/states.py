@@ -66,6 +66,7 @@ class Download:
 class Follower:
     """Fetches from the leader of the epoch. ``deadline`` is the fetch timer.
 
+    ``has_fetched`` says that the leader has answered since, for an observer: of late.
     ``has_updated`` says that the leader knows this voter's endpoints and versions.
     """
 
