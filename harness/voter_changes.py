@@ -30,6 +30,7 @@ FEWEST_VOTERS: Final = 2
 _QUESTION: Final = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
 }
+_UNKNOWN_END: Final = 2**63 - 1
 _FINAL: Final = frozenset(
     {errors.UNSUPPORTED_VERSION, errors.INVALID_REQUEST, errors.INCONSISTENT_CLUSTER_ID}
 )
@@ -89,17 +90,26 @@ Steps = Generator[Call | Pause, Answer | None, Changed]
 
 @dataclass(slots=True)
 class _View:
-    """What the leader ``node`` says: the directory ids of the voters."""
+    """What the leader ``node`` of ``epoch`` says: the directory ids of the voters, also where that
+    is not committed yet, the end of its log, and how far that is committed."""
 
     node: str
     voters: dict[int, bytes]
+    epoch: int
+    end: int
+    committed: int
 
 
 def carry_out(change: VoterChange, members: Members) -> Steps:
-    """Bring ``change`` about; it ends only when the change is there or is refused for good."""
+    """Bring ``change`` about; it ends only when the change is there or is refused for good.
+
+    It is there when it is committed: what only the leader knows may be lost with it, and with the
+    next change there may be no majority any more.
+    """
     node_id = members.ids[change.node]
     done = Changed(change, "done", 0)
     asked = 0
+    seen: _View | None = None
     while True:
         view = yield from _look(members, asked)
         asked += 1
@@ -108,7 +118,13 @@ def carry_out(change: VoterChange, members: Members) -> Steps:
             continue
         step = _next_step(change, node_id, view, members)
         if step == "done":
-            return done
+            if seen is None or (seen.node, seen.epoch) != (view.node, view.epoch):
+                seen = view
+            if view.committed >= seen.end:
+                return done
+            yield Pause()
+            continue
+        seen = None
         if step == "refuse":
             done.result = "refused"
             return done
@@ -161,7 +177,16 @@ def _look(members: Members, asked: int) -> Generator[Call | Pause, Answer | None
 
 def _view(node: str, partition: Mapping[str, Any]) -> _View:
     voters = partition["current_voters"]
-    return _View(node, {v["replica_id"]: bytes(v["replica_directory_id"]) for v in voters})
+    # A leader that removed itself may be among neither: it will be known when the next one leads.
+    replicas = [*voters, *partition["observers"]]
+    leader = [r for r in replicas if r["replica_id"] == partition["leader_id"]]
+    return _View(
+        node,
+        {v["replica_id"]: bytes(v["replica_directory_id"]) for v in voters},
+        partition["leader_epoch"],
+        max((r["log_end_offset"] for r in leader), default=_UNKNOWN_END),
+        partition["high_watermark"],
+    )
 
 
 def _add(leader: str, node: str, directory: bytes, members: Members) -> Call:

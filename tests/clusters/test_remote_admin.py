@@ -31,9 +31,17 @@ class Quorum:
     def __call__(self, call: Call) -> Answer:
         if call.api == "DescribeQuorum":
             voters = [
-                {"replica_id": v, "replica_directory_id": bytes([v]) * 16} for v in self.voters
+                {"replica_id": v, "replica_directory_id": bytes([v]) * 16, "log_end_offset": 5}
+                for v in self.voters
             ]
-            partition = {"error_code": 0, "leader_id": 1, "current_voters": voters}
+            partition = {
+                "error_code": 0,
+                "leader_id": 1,
+                "leader_epoch": 1,
+                "high_watermark": 5,
+                "current_voters": voters,
+                "observers": [],
+            }
             return Answer("ok", {"error_code": 0, "topics": [{"partitions": [partition]}]})
         voter = call.body["voter_id"]
         self.asked.append((call.api, voter))

@@ -22,6 +22,9 @@ class Quorum:
         self.voters = voters
         self.leader = leader
         self.failing: list[int | str] = []
+        self.committed = [10]
+        """What is committed when it is asked, in turn; the last for ever. The log ends at 10."""
+        self.epoch = 1
         self.asked: list[str] = []
         self.pauses = 0
 
@@ -46,11 +49,19 @@ class Quorum:
         return Answer("ok", {"error_code": failure})
 
     def _describe(self, node: str) -> dict[str, Any]:
-        voters = [{"replica_id": i, "replica_directory_id": d} for i, d in self.voters.items()]
+        replicas = [
+            {"replica_id": i, "replica_directory_id": d, "log_end_offset": 10}
+            for i, d in {**dict.fromkeys(IDS.values(), OLD), **self.voters}.items()
+        ]
+        leads = node == self.leader
+        committed = self.committed.pop(0) if leads and self.committed[1:] else self.committed[0]
         partition = {
-            "error_code": errors.NONE if node == self.leader else errors.NOT_LEADER_OR_FOLLOWER,
+            "error_code": errors.NONE if leads else errors.NOT_LEADER_OR_FOLLOWER,
             "leader_id": IDS.get(self.leader, -1),
-            "current_voters": voters,
+            "leader_epoch": self.epoch,
+            "high_watermark": committed,
+            "current_voters": [r for r in replicas if r["replica_id"] in self.voters],
+            "observers": [r for r in replicas if r["replica_id"] not in self.voters],
         }
         return {"error_code": errors.NONE, "topics": [{"partitions": [partition]}]}
 
@@ -99,6 +110,26 @@ def test_after_errors_and_lost_answers_it_looks_and_asks_again() -> None:
     assert (ended.result, ended.attempts) == ("done", 4)
     assert ended.errors == [errors.REQUEST_TIMED_OUT, errors.NOT_LEADER_OR_FOLLOWER]
     assert quorum.pauses == 3
+
+
+def test_what_is_not_committed_is_not_done() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.failing = ["timed out"]
+    quorum.committed = [9, 9, 9, 10]
+    quorum.voters.pop(3)
+    assert quorum.run("add", "n3").result == "done"
+    assert quorum.asked == ["AddRaftVoter 3", "AddRaftVoter 3"]
+    assert quorum.pauses == 1 + 1, "after the lost answer, and until it is committed"
+    quorum.committed = [9]
+    assert quorum.run("add", "n3", limit=40) is None
+    assert quorum.asked[2:] == []
+
+
+def test_a_leader_that_removes_itself_is_asked_until_that_is_committed() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.committed = [10, 9, 10]
+    assert quorum.run("remove", "n2").result == "done"
+    assert quorum.pauses == 1
 
 
 @pytest.mark.parametrize("error", [errors.UNSUPPORTED_VERSION, errors.INVALID_REQUEST])
