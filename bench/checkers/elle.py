@@ -79,6 +79,11 @@ def measure(code: str, arguments: list[str], rounds: int) -> Figures:
     return Figures(verdict, statistics.median(walls), statistics.median(cpus), max(memories))
 
 
+def measure_ours(path: Path, model: str, rounds: int) -> Figures:
+    """Return what a file took our engine."""
+    return measure(_NATIVE, [str(path), model], rounds)
+
+
 def _row(case: tuple[str, int, int, str | None], engine: str, figures: Figures) -> str:
     model, count, concurrency, planted = case
     valid, _, types = figures.verdict.partition("|")
@@ -125,7 +130,7 @@ def main(
                         events = transactions.history(model, count, clients, 1, planted)
                         transactions.write(path, events)
                         case = (model, count, clients, planted)
-                        figures = measure(_NATIVE, [str(path), model], rounds)
+                        figures = measure_ours(path, model, rounds)
                         click.echo(_row(case, "native", figures))
                         if compare and count <= ELLE_UP_TO:
                             figures = measure(_ELLE, [str(path), model, elle or ""], 1)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 
 from bench.checkers.histories import log, registers
 from bench.checkers.small import small
@@ -32,7 +33,7 @@ import json, re, sys, time
 from pathlib import Path
 from checkers.catalogue import Settings, find
 from histories.source import HistoryFile
-import checkers.zones.registers, checkers.logs.linearizable
+import checkers.zones.registers, checkers.logs.linearizable, checkers.compiled_search, pandas
 wall, cpu = time.perf_counter(), time.process_time()
 report = find(sys.argv[1]).judge(HistoryFile(Path(sys.argv[2])), Settings(time_limit_s=60))
 peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
@@ -60,7 +61,7 @@ def settings() -> list[tuple[str, str, str, Make]]:
             "distinct, 1,000,000, 20 clients, JSON lines",
             "register",
             "jsonl",
-            lambda path: _lines(path, lambda file: registers(file, 1_000_000, 20)),
+            lambda path: to_lines(path, lambda file: registers(file, 1_000_000, 20)),
         )
     )
     for stale in (False, True):
@@ -94,17 +95,22 @@ def settings() -> list[tuple[str, str, str, Make]]:
     return found
 
 
-def _lines(path: Path, make: Make) -> None:
-    """Write the same history as JSON lines."""
-    columns = path.with_suffix(".parquet")
+def to_lines(path: Path, make: Make) -> None:
+    """Make a history and write it as JSON lines."""
+    columns = path.with_suffix(".made.parquet")
     make(columns)
-    table = read_table(columns).select(["index", "time", "process", "type", "f", "value"])
+    table = read_table(columns).select(["index", "process", "type", "f", "key", "value"])
     columns.unlink()
     with path.open("wb") as file:
         for batch in table.to_batches(1 << 16):
             for row in batch.to_pylist():
                 row["value"] = None if row["value"] is None else int(row["value"])
                 file.write(msgspec.json.encode(row) + b"\n")
+
+
+def to_parquet(lines: Path, path: Path) -> None:
+    """Write a history of JSON lines as Parquet, with whole values as JSON text."""
+    pq.write_table(read_table(lines), path, compression="zstd")
 
 
 def measure(model: str, path: Path, rounds: int) -> tuple[Any, float, float, int]:

@@ -75,6 +75,18 @@ def small(path: Path, count: int, clients: int, seed: int = 1) -> None:
                 heapq.heappush(queue, (now + 1, 0, client, -1))
 
 
+def phantom(path: Path) -> None:
+    """Let one read, after nine tenths of the history, return a value that nobody wrote."""
+    lines = path.read_bytes().splitlines()
+    for at in range(len(lines) * 9 // 10, len(lines)):
+        row = msgspec.json.decode(lines[at])
+        if row["f"] == "read" and row["type"] == "ok":
+            row["value"] = VALUES + 1
+            lines[at] = msgspec.json.encode(row)
+            break
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
 def _asked(kind: float, values: list[int]) -> tuple[str, Any]:
     if kind < 0.5:
         return "read", None

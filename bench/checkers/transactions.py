@@ -201,6 +201,16 @@ def write(path: Path, events: Iterator[Event]) -> int:
         return flush()
 
 
+def write_lines(path: Path, events: Iterator[Event]) -> None:
+    """Write events as a history of JSON lines."""
+    with path.open("w") as file:
+        for index, (time, process, kind, value) in enumerate(events):
+            file.write(
+                f'{{"index":{index},"type":"{kind}","process":{process},"f":"txn",'
+                f'"value":{value},"time":{time}}}\n'
+            )
+
+
 def _table(rows: list[Event], first: int) -> pa.Table:
     count = len(rows)
     columns = {

@@ -1,0 +1,156 @@
+"""Registers judged by ours and by Porcupine, transactions by ours and by adya: the same files.
+
+    python -m bench.checkers.peers.speed registers|transactions [--counts 1000,10000] [--rounds N]
+
+Ours is a process of its own per round: CPU seconds (both cores, user and system) from opening
+the file to the verdict, reading included, once from Parquet and once from JSON lines. A peer
+reads JSON lines; its seconds of checking alone are told beside those with reading. A peer gets
+60 s of wall time for checking and 8 GiB of address space; where it ends so, more operations are
+not tried, nor is it run again. Medians; what took a peer over 10 s is run once.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.checkers import elle as ours_elle
+from bench.checkers import linearizability as ours_registers
+from bench.checkers.histories import registers
+from bench.checkers.peers.run import adya, porcupine
+from bench.checkers.small import phantom, small
+from bench.checkers.transactions import history, write, write_lines
+
+LIMIT = 60.0
+CLIENTS = (5, 10, 20, 50)
+Peer = Callable[[Path], list[dict[str, Any]]]
+
+
+def peer_cell(peer: Peer, path: Path, rounds: int) -> tuple[str, float | None]:
+    """Return a table's cells for a peer, and its CPU seconds of checking if it answered."""
+    runs: list[dict[str, Any]] = []
+    for _ in range(rounds):
+        (told,) = peer(path)[-1:]
+        if told["valid"] not in (True, False):
+            word = "over 60 s" if told["valid"] == "unknown" else str(told["valid"])
+            return f"{word} | | | {told.get('mib', '')}", None
+        runs.append(told)
+        if told["check_wall"] > 10:
+            break
+    check, cpu = (statistics.median(run[k] for run in runs) for k in ("check_cpu", "cpu"))
+    word = "valid" if runs[0]["valid"] else "invalid"
+    return f"{word} | {check:.3f} | {cpu:.2f} | {max(run['mib'] for run in runs)}", check
+
+
+class Table:
+    """Prints rows, and remembers where a peer gave up."""
+
+    def __init__(self, peer: Peer, rounds: int) -> None:
+        self._peer, self._rounds = peer, rounds
+        self._gave_up: set[tuple[Any, ...]] = set()
+
+    def row(self, kind: tuple[Any, ...], name: str, mine: str, cpu: float, path: Path) -> None:
+        """Run the peer, unless it gave up on less of this kind, and print the row."""
+        if kind in self._gave_up:
+            theirs, check = "not tried | | | ", None
+        else:
+            theirs, check = peer_cell(self._peer, path, self._rounds)
+        if check is None:
+            self._gave_up.add(kind)
+        ratio = "" if check is None else f"{check / cpu:.2f}"
+        click.echo(f"| {name} | {mine} | {theirs} | {ratio} |")
+
+
+def _registers(counts: list[int], rounds: int, families: tuple[str, ...]) -> None:
+    click.echo(
+        "| history | ours | CPU s, Parquet | CPU s, JSON lines | MiB | Porcupine | check CPU s "
+        "| CPU s | MiB | Porcupine's check / ours |\n|---|---|---|---|---|---|---|---|---|---|"
+    )
+    table = Table(lambda path: porcupine([path], LIMIT), rounds)
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-") as scratch:
+        folder = Path(scratch)
+        columns, lines = folder / "history.parquet", folder / "history.jsonl"
+        for family in families:
+            for clients in CLIENTS:
+                for wrong in (False, True):
+                    for count in counts:
+                        name = f"{family}, {count:,}, {clients} clients"
+                        _make(family, count, clients, wrong, lines, columns)
+                        model = "register" if family != "small" else "cas-register"
+                        valid, _, slow, _ = ours_registers.measure(model, lines, rounds)
+                        word = {True: "valid", False: "invalid"}.get(valid, "unknown")
+                        valid, _, cpu, mib = ours_registers.measure(model, columns, rounds)
+                        mine = f"{word} | {cpu:.3f} | {slow:.3f} | {mib}"
+                        name += ", wrong" * wrong
+                        table.row((family, clients, wrong), name, mine, cpu, lines)
+
+
+def _make(family: str, count: int, clients: int, wrong: bool, lines: Path, columns: Path) -> None:
+    """Write the same history as JSON lines and as Parquet."""
+    if family == "small":
+        small(lines, count, clients)
+        if wrong:
+            phantom(lines)
+        ours_registers.to_parquet(lines, columns)
+        return
+    keys = 5_000 if family == "keyed" else 1
+    ours_registers.to_lines(
+        lines, lambda path: registers(path, count, clients, keys=keys, stale=wrong)
+    )
+    registers(columns, count, clients, keys=keys, stale=wrong)
+
+
+def _transactions(counts: list[int], rounds: int) -> None:
+    click.echo(
+        "| history | ours | CPU s, Parquet | CPU s, JSON lines | MiB | adya | check CPU s | CPU s "
+        "| MiB | adya's check / ours |\n|---|---|---|---|---|---|---|---|---|---|"
+    )
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-") as scratch:
+        columns, lines = Path(scratch) / "history.parquet", Path(scratch) / "history.jsonl"
+        for model, planted in ours_elle.PLANTED.items():
+            table = Table(
+                lambda path, m=model: adya(m, "strict-serializable", [path], LIMIT),  # type: ignore[misc]
+                rounds,
+            )
+            for clients in CLIENTS:
+                for what in (None, planted):
+                    for count in counts:
+                        write(columns, history(model, count, clients, 1, what))
+                        write_lines(lines, history(model, count, clients, 1, what))
+                        few = 1 if count > 100_000 else rounds
+                        slow = ours_elle.measure_ours(lines, model, few)
+                        fast = ours_elle.measure_ours(columns, model, few)
+                        valid, _, types = fast.verdict.partition("|")
+                        word = "valid" if valid == "True" else types.strip("[]").replace("'", "")
+                        mine = f"{word} | {fast.cpu:.2f} | {slow.cpu:.2f} | {fast.memory}"
+                        name = f"{model}, {count:,}, {clients} clients" + f", {what}" * bool(what)
+                        table.row((model, clients, what), name, mine, fast.cpu, lines)
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["registers", "transactions"]))
+@click.option("--counts", default="1000,10000,100000,1000000", show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--family", "families", type=click.Choice(["distinct", "small", "keyed"]), multiple=True,
+    default=("distinct", "small", "keyed"),
+)  # fmt: skip
+def main(what: str, counts: str, rounds: int, families: tuple[str, ...]) -> None:
+    """Print a table."""
+    click.echo(f"load average {os.getloadavg()[0]:.1f} at the begin\n")
+    numbers = [int(count) for count in counts.split(",")]
+    if what == "registers":
+        _registers(numbers, rounds, families)
+    else:
+        _transactions(numbers, rounds)
+    click.echo(f"\nload average {os.getloadavg()[0]:.1f} at the end")
+
+
+if __name__ == "__main__":
+    main()
