@@ -1,0 +1,386 @@
+"""What stays when the control process is killed with -9 amid every fault there is: nothing.
+
+    sudo .venv/bin/python bench/hygiene.py [--points 200] [--first 0] [--results FILE.jsonl]
+
+Every point is one ``kraftwreck run`` with all fault families, by a seed that lets each of them
+strike within the first seconds, killed with -9 at a moment that is drawn from the point's number:
+during the set-up, amid the faults, or while they are undone; then whatever the machine
+has is compared with what it had before. There are three ways back:
+
+``alone``  namespace hosts of the run's own: they must be gone without anybody's help;
+``heal``   hosts brought up by hand (``-c hosts:FILE``): ``kraftwreck cluster heal``, and all that a
+           host has is compared, but for the nodes, which go on;
+``next``   likewise, but the next run on them, without faults, is what cleans up.
+
+A point runs in network, mount and process namespaces of its own with an empty ``/tmp``, so that
+all there is can be compared and nobody else's doings count. ``FILE.jsonl`` gets a line per
+point; points that are there already are not run again. Prints a table; exits with 1 if anything
+was left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness.clusters.cluster import Host
+from harness.clusters.hosts import load_inventory
+from harness.remote import Remote
+from nemesis import generator
+from nemesis.registry import families
+from nodes.draw import draw_below
+
+ROOT = Path(__file__).resolve().parents[1]
+WAYS = ("alone", "heal", "next")
+NODES = ("n1", "n2", "n3", "n4", "n5")
+BROKERS = 2
+SOON_S = 9.0
+"""When each family has struck, or waits for its transition."""
+PATIENCE_S = 60.0
+TOLERANCE_S = 0.05
+TEMPORARY = Path("/tmp")  # noqa: S108 - of the point's own
+RUNTIME = TEMPORARY / "runtime"
+STORE = TEMPORARY / "store"
+State = dict[str, list[str]]
+
+
+# --- what there is --------------------------------------------------------------------------
+
+
+def output(*command: str) -> list[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return sorted(line.rstrip() for line in done.stdout.splitlines())
+
+
+def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
+    """Return what this machine has, by kind; of control groups and loop devices, which all
+    share, those of ``clusters``. What is on hosts that live is looked at there."""
+    reap()
+    known = "kraftwreck-nodes" if nodes_go_on else "\0"
+    ours = {str(os.getpid()), "PID"}
+    processes = [line for line in output("ps", "-eo", "pid,args") if line.split()[0] not in ours]
+    return {
+        "interfaces": output("ip", "-br", "link"),
+        "addresses": output("ip", "-br", "addr"),
+        "routes": output("ip", "route", "show", "table", "all") + output("ip", "rule"),
+        "neighbours": output("ip", "neigh"),
+        "rules": output("nft", "list", "ruleset"),
+        "queues": output("tc", "qdisc"),
+        "mounts": sorted(Path("/proc/self/mounts").read_text().splitlines()),
+        "namespaces": output("lsns", "-rno", "NS,TYPE"),
+        "processes": [
+            line
+            for line in processes
+            if not line.split()[1].startswith(("ps", "lsns")) and known not in line
+        ],
+        "loops": [line for line in output("losetup", "-a") if _names(line, clusters)],
+        "groups": [
+            str(path)
+            for path in Path("/sys/fs/cgroup").glob("*/kraftwreck-*")
+            if _names(path.name, clusters)
+        ],
+        "files": sorted(
+            str(path)
+            for path in TEMPORARY.rglob("*")
+            if not path.is_relative_to(STORE) and "nodes" not in path.parts
+        ),
+        "kernel clock": [f"{name} {value}" for name, value in kernel_clock().items()],
+    }
+
+
+def _names(text: str, clusters: set[str]) -> bool:
+    return any(cluster in text for cluster in clusters)
+
+
+def reap() -> None:
+    """Collect what has ended: we are the first process here, and orphans are ours."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def kernel_clock() -> dict[str, int]:
+    """Return what of the kernel's clock can be set, by adjtimex(2), which only looks here."""
+    buffer = (ctypes.c_long * 64)()  # modes = 0: nothing is changed
+    ctypes.CDLL(None).adjtimex(buffer)
+    return {"tick": buffer[11]}
+
+
+def host_state(remote: Remote) -> State:
+    """Return what a host has, but for its node and what is passing."""
+
+    def ask(command: str) -> list[str]:
+        return sorted(remote.run(["sh", "-c", command], check=False).text.splitlines())
+
+    passing = re.compile(r"(ps|sh -c|sort|sshd|sshd-session|sshd-auth|/usr/sbin/sshd)\b")
+    node = "kraftwreck-nodes"
+    groups = "cd /run/kraftwreck-cgroups && grep -H . */cpu.cfs_quota_us */memory.limit_in_bytes"
+    return {
+        "interfaces": ask("ip -br link; ip -br addr"),
+        "routes": ask("ip route show table all; ip rule"),
+        "rules": ask("nft list ruleset"),
+        "queues": ask("tc qdisc"),
+        "mounts": ask("cat /proc/mounts"),
+        "processes": [
+            line
+            for line in ask("ps -eo args=")
+            if not passing.match(line.removeprefix("sshd: ")) and node not in line
+            and not line.startswith("sshd")
+        ],
+        "node": ask("for p in $(pgrep -f '[k]raftwreck-nodes'); do "
+                    "ps -o stat= -p $p | cut -c1 | grep T; "
+                    "grep 'open files' /proc/$p/limits; done | sort -u"),
+        "groups": ask(groups),
+        "run": [name for name in ask("ls /run") if name != "kraftwreck-controller.pid"],
+    }  # fmt: skip
+
+
+def different(before: State, after: State) -> list[str]:
+    """Return, a line each, what is there and was not (+), and what was there and is not (-)."""
+    found = []
+    for kind in before:
+        was, now = before[kind], after[kind]
+        found += [f"{kind} + {line}" for line in now if line not in was]
+        found += [f"{kind} - {line}" for line in was if line not in now]
+    return found
+
+
+def settle(look: Callable[[], list[str]]) -> list[str]:
+    """Look until nothing is left, for as long as the kernel may take; return what is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (left := look()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+# --- one point ------------------------------------------------------------------------------
+
+
+def kraftwreck(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kraftwreck", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def plan(number: int) -> dict[str, Any]:
+    """Return what a point is: all of it drawn by its number."""
+    way = WAYS[number % len(WAYS)]
+    names = tuple(name for name in families() if way == "alone" or name != "host")
+    # One run in four ends by itself, unless it is killed first.
+    seconds, longest = ((12, 24_000), (60, 12_000))[draw_below(4, number, "length") > 0]
+    set_up = draw_below(5, number, "set-up") == 0
+    return {
+        "point": number,
+        "way": way,
+        "faults": ",".join(names),
+        "seed": seed_of(names, seconds, number),
+        "seconds": seconds,
+        "since": "start" if set_up else "ready",
+        "moment_ms": draw_below(8_000 if set_up else longest, number, "moment"),
+        "spark": draw_below(8, number, "spark") == 0,
+    }
+
+
+def seed_of(names: Sequence[str], seconds: float, number: int) -> int:
+    """Return the first seed from a drawn one on by which every family strikes soon."""
+    for seed in count(draw_below(1 << 24, number, "seed")):
+        faults = generator.plan(names, seed, seconds, NODES, brokers=BROKERS)
+        soon = {fault.kind for fault in faults if fault.at <= SOON_S * 1e9}
+        if soon == set(names):
+            return seed
+    raise AssertionError("there is no end of seeds")
+
+
+def carry_out(number: int) -> dict[str, Any]:
+    """Run one point; return what it was and what was left. Needs a machine of its own."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(TEMPORARY)], check=True)
+    RUNTIME.mkdir()
+    os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)
+    point = plan(number)
+    if not point["spark"]:
+        os.environ["JAVA_HOME"] = "/nonexistent"
+    where, hosts = "netns", []
+    if point["way"] != "alone":
+        up = kraftwreck("cluster", "up", "--nodes", "5", "--json")
+        inventory = Path(json.loads(up.stdout)["inventory"])
+        where, hosts = f"hosts:{inventory}", load_inventory(inventory)
+    else:
+        # The directory of all clusters, and its lock, stay.
+        (RUNTIME / "kraftwreck").mkdir(mode=0o700)
+        (RUNTIME / "kraftwreck/.lock").touch()
+    return point | _measured(point, where, hosts)
+
+
+def _measured(point: dict[str, Any], where: str, hosts: list[Host]) -> dict[str, Any]:
+    remotes = {host.name: Remote(host) for host in hosts}
+    clock = time.time() - time.monotonic()
+    clusters = _clusters()
+    go_on = point["way"] == "heal"
+    hosts_before = {name: host_state(remote) for name, remote in remotes.items()}
+    before = machine(clusters, nodes_go_on=go_on)
+    killed, said = _kill(point, where, clusters)
+    result: dict[str, Any] = {"killed": killed, "faults_seen": _seen(), "said": said}
+    began = time.monotonic()
+    left: list[str] = []
+    if point["way"] == "heal":
+        healed = kraftwreck("cluster", "heal", "--json")
+        if healed.returncode:
+            left.append(f"heal: {healed.stderr.strip()}")
+    elif point["way"] == "next":
+        more = kraftwreck("run", "-n", "none", "-t", "2", "-c", where, "--nodes", "3", "--brokers",
+                          "2", "--store", str(STORE), "--seed", "1")  # fmt: skip
+        if more.returncode:
+            left.append(f"next run: {more.stderr.strip()}")
+    left += settle(lambda: different(before, machine(clusters, nodes_go_on=go_on)))
+    for name, remote in remotes.items():
+        ours = hosts_before[name]
+        left += [f"{name}: {line}" for line in settle(_looker(ours, remote))]
+        remote.close()
+    if point["way"] == "heal":
+        again = json.loads(kraftwreck("cluster", "heal", "--json").stdout or "{}")
+        for told in again.values():
+            left += [f"{name}: healed twice: {what}" for name, what in told.items() if _did(what)]
+    if abs(time.time() - time.monotonic() - clock) > TOLERANCE_S:
+        left.append("clock: it has been set")
+    return {**result, "clean_after_s": round(time.monotonic() - began, 2), "left": left}
+
+
+def _looker(before: State, remote: Remote) -> Callable[[], list[str]]:
+    return lambda: [
+        line
+        for line in different(before, host_state(remote))
+        # What nodes may open is what anybody may; that there are nodes now is no difference.
+        if not (line.startswith("node +") and _is_default(line, before))
+    ]
+
+
+def _is_default(line: str, before: State) -> bool:
+    """Whether a node's limit of open files is the machine's own: nobody has lowered it."""
+    soft = Path("/proc/self/limits").read_text()
+    (ours,) = (each for each in soft.splitlines() if "open files" in each)
+    return line.removeprefix("node + ").split() == ours.split()
+
+
+def _did(told: dict[str, Any]) -> bool:
+    return bool(told.get("packets")) or bool(set(told) - {"packets", "dropped", "ruleset"})
+
+
+def _clusters() -> set[str]:
+    return {path.name for path in (RUNTIME / "kraftwreck").glob("*") if path.is_dir()}
+
+
+def _kill(point: dict[str, Any], where: str, clusters: set[str]) -> tuple[str, str]:
+    """Start the run, kill it at its moment; return how it ended, and its last line."""
+    command = [
+        *(sys.executable, "-m", "kraftwreck", "run", "-n", point["faults"]),
+        *("-t", str(point["seconds"]), "--seed", str(point["seed"]), "-c", where),
+        *("--nodes", "3", "--brokers", "2", "--quorum", "dynamic", "--store", str(STORE)),
+    ]
+    with (TEMPORARY / "said").open("w+") as said:
+        run = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
+        kill_at = time.monotonic() + point["moment_ms"] / 1000
+        waits = point["since"] == "ready"
+        while run.poll() is None and (waits or time.monotonic() < kill_at):
+            clusters |= _clusters()
+            if waits and " is ready after " in (TEMPORARY / "said").read_text():
+                waits, kill_at = False, time.monotonic() + point["moment_ms"] / 1000
+            time.sleep(max(0.0, min(0.05, kill_at - time.monotonic())) if not waits else 0.05)
+        run.kill()
+        run.wait()
+        clusters |= _clusters()
+        said.seek(0)
+        lines = said.read().splitlines() or [""]
+    (TEMPORARY / "said").unlink()
+    how = "killed" if run.returncode == -signal.SIGKILL else f"ended with {run.returncode}"
+    return how, lines[-1]
+
+
+def _seen() -> list[str]:
+    """Return the kinds of faults that had begun, as the run wrote them down."""
+    kinds = set()
+    for file in STORE.rglob("faults.jsonl"):
+        for line in file.read_bytes().split(b"\n")[:-1]:
+            kinds.add(json.loads(line)["kind"])
+    return sorted(kinds)
+
+
+# --- all points -----------------------------------------------------------------------------
+
+
+def run_point(number: int) -> dict[str, Any]:
+    """Run one point on a machine of its own; one that cannot be run is told of as what is left."""
+    own = ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--mount-proc"]
+    command = [*own, "--kill-child", sys.executable, __file__, "--one", str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        why = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        result = {**plan(number), "killed": "failed", "faults_seen": [], "left": [why]}
+    return result
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return the results as a Markdown table, a row per way back."""
+    lines = ["| way back | points | killed | of them during faults | fault families in force "
+             "until then | left anything |", "|---|---|---|---|---|---|"]  # fmt: skip
+    for way in WAYS:
+        rows = [row for row in results if row["way"] == way]
+        killed = [row for row in rows if row["killed"] == "killed"]
+        kinds = {kind for row in killed for kind in row["faults_seen"]}
+        struck = sum(bool(row["faults_seen"]) for row in killed)
+        dirty = sum(bool(row["left"]) for row in rows)
+        lines.append(f"| {way} | {len(rows)} | {len(killed)} | {struck} | {len(kinds)} | {dirty} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--points", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=ROOT / "build/hygiene.jsonl")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        print(json.dumps(carry_out(options.one)))
+        return 0
+    known: dict[int, dict[str, Any]] = {}
+    if options.results.exists():
+        rows = [json.loads(line) for line in options.results.read_text().splitlines()]
+        known = {row["point"]: row for row in rows}
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    numbers = range(options.first, options.first + options.points)
+    with options.results.open("a") as results:
+        for number in numbers:
+            if number in known:
+                continue
+            row = known[number] = run_point(number)
+            results.write(json.dumps(row) + "\n")
+            results.flush()
+            what = "; ".join(row["left"])[:400] or "nothing left"
+            when = f"{row['since']} + {row['moment_ms'] / 1000:.3f} s"
+            kinds = f"{len(row['faults_seen'])} families"
+            print(f"{number:4} {row['way']:5} {when:18} {row['killed']:12} {kinds}  {what}",
+                  file=sys.stderr)  # fmt: skip
+    rows = [known[number] for number in numbers]
+    print(table(rows))
+    return 1 if any(row["left"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
