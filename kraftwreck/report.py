@@ -15,11 +15,14 @@ from reports.run_report import write_report
 
 @click.command(name="report")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--downloads", is_flag=True, help="Write EDN, JSON and Perfetto files of a long run, too."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-def cli(run: Path, as_json: bool) -> None:
+def cli(run: Path, downloads: bool, as_json: bool) -> None:
     """Build report.html and junit.xml in the run folder RUN (such as store/latest)."""
     try:
-        report, junit = write_report(run), write_junit(run)
+        report, junit = write_report(run, all_downloads=downloads), write_junit(run)
     except RunFolderError as error:
         click.echo(f"kraftwreck report: {error}", err=True)
         sys.exit(254)

@@ -7,8 +7,13 @@ from typing import Any
 
 from histories.operation import Op
 from histories.verdict import Verdict
+from reports.cycle_view import CycleDrawing, cycles_of, draw_cycle
+from reports.drawing import Drawing
+from reports.evidence import draw_evidence
+from reports.linearization import windows_of
 from reports.node_lanes import Clocks
 from reports.operations import NEVER, TYPES, Operations, value_text
+from reports.window_view import draw_window
 from reports.words import seconds_text, span_text
 
 MAX_ANOMALIES = 500
@@ -51,7 +56,8 @@ class ProvingEvent:
 
 @dataclass
 class AnomalyView:
-    """One anomaly, ready to be shown. ``number`` counts from 1."""
+    """One anomaly, ready to be shown. ``number`` counts from 1. It has a ``window`` or a
+    ``cycle`` where its checker told of one, else a ``drawing`` of its operations."""
 
     number: int
     checker: str
@@ -64,6 +70,9 @@ class AnomalyView:
     more_events: int
     start: int | None
     end: int | None
+    drawing: Drawing | None = None
+    window: Drawing | None = None
+    cycle: CycleDrawing | None = None
 
     def as_json(self) -> dict[str, Any]:
         """What the page needs to zoom to it and to mark what proves it."""
@@ -130,15 +139,21 @@ def anomaly_views(
     """Return the anomalies of ``verdict`` in checker order, at most :data:`MAX_ANOMALIES`."""
     if verdict is None:
         return []
-    found = [(n, a) for n, result in verdict.checkers.items() for a in result.anomalies]
-    wanted = {index for _, anomaly in found[:MAX_ANOMALIES] for index in anomaly.operations}
+    found = [
+        (name, position, anomaly)
+        for name, result in verdict.checkers.items()
+        for position, anomaly in enumerate(result.anomalies)
+    ]
+    windows = {n: windows_of(result, history) for n, result in verdict.checkers.items()}
+    cycles = {n: cycles_of(result) for n, result in verdict.checkers.items()}
+    wanted = {index for _, _, anomaly in found[:MAX_ANOMALIES] for index in anomaly.operations}
     rows_wanted = {ops.row_of[i] for i in wanted if i in ops.row_of}
     indices = {int(ops.invoke[r]) for r in rows_wanted} | {
         int(ops.completion[r]) for r in rows_wanted
     }
     by_index = {op.index: op for op in history if op.index in indices}
     views = []
-    for number, (checker, anomaly) in enumerate(found[:MAX_ANOMALIES], 1):
+    for number, (checker, position, anomaly) in enumerate(found[:MAX_ANOMALIES], 1):
         # An anomaly may name the invocation, the completion or both: one row each.
         rows = sorted({ops.row_of[i] for i in anomaly.operations if i in ops.row_of})
         events = [_event(e, clock) for e in anomaly.events[:MAX_OPERATIONS]]
@@ -146,6 +161,8 @@ def anomaly_views(
         for row in rows:
             start, latency = int(ops.start[row]), int(ops.latency[row])
             times += [start, start + (0 if latency == NEVER else latency)]
+        window = windows[checker].get(position)
+        cycle = cycles[checker].get(position)
         views.append(
             AnomalyView(
                 number=number,
@@ -159,6 +176,9 @@ def anomaly_views(
                 more_events=max(len(anomaly.events) - MAX_OPERATIONS, 0),
                 start=min(times, default=None),
                 end=max(times, default=None),
+                drawing=draw_evidence(ops, rows) if window is None and cycle is None else None,
+                window=None if window is None else draw_window(window),
+                cycle=None if cycle is None else draw_cycle(cycle),
             )
         )
     return views

@@ -7,36 +7,12 @@ concurrent, however many seconds lie between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from reports.drawing import Bar, Drawing, fitted
 from reports.operations import NEVER, Operations
 
 MAX_BARS = 24
-ROW, LEFT, CHARACTER = 26, 92, 6.7
+ROW, LEFT = 26, 92
 WIDTH, NARROW, WIDE = 1150, 44, 125
-
-
-@dataclass
-class Bar:
-    """One operation: position in pixels, ending (a name of ``TYPES``) and texts."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    type: str
-    label: str
-    title: str
-
-
-@dataclass
-class Drawing:
-    """Bars and row names (text, y) of one anomaly."""
-
-    width: float
-    height: float
-    bars: list[Bar]
-    rows: list[tuple[str, float]]
 
 
 def _label(ops: Operations, row: int) -> str:
@@ -68,7 +44,6 @@ def draw_evidence(ops: Operations, rows: list[int]) -> Drawing | None:
         end = rank[(1 << 62 if latency == NEVER else start + latency, 1)]
         label = _label(ops, row)
         width = (end - begin) * step - 6
-        room = int((width - 8) / CHARACTER)
         bars.append(
             Bar(
                 x=LEFT + begin * step,
@@ -76,7 +51,7 @@ def draw_evidence(ops: Operations, rows: list[int]) -> Drawing | None:
                 width=width,
                 height=ROW - 6,
                 type=("ok", "fail", "info", "open")[int(ops.type[row])],
-                label=label if len(label) <= room else label[: max(room - 1, 0)] + "…",
+                label=fitted(label, width - 8),
                 title=label,
             )
         )

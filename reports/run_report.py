@@ -13,9 +13,9 @@ import numpy as np
 from markupsafe import Markup
 
 from reports import words
-from reports.anomaly_view import EVENT_FIELDS, AnomalyView, anomaly_views
+from reports.anomaly_view import EVENT_FIELDS, anomaly_views
 from reports.bands import Band, join_faults
-from reports.evidence import draw_evidence
+from reports.downloads import downloads, write_downloads
 from reports.node_lanes import clocks, node_lane
 from reports.operations import TYPES, Operations, join_operations, seconds
 from reports.packing import pack_columns, pack_text, script_json, smallest
@@ -29,13 +29,15 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def write_report(run_folder: Path) -> Path:
+def write_report(run_folder: Path, *, all_downloads: bool = False) -> Path:
     """Write ``report.html`` into ``run_folder`` and return its path.
 
-    The file appears whole or not at all. Raises
+    The file appears whole or not at all. Beside it come the files of
+    :func:`~reports.downloads.write_downloads`, also of a long run if ``all_downloads``. Raises
     :class:`~reports.run_folder.RunFolderError` when the folder cannot be read.
     """
     run = load_run(run_folder)
+    write_downloads(run, always=all_downloads)
     path = run.folder / "report.html"
     temporary = path.with_name("report.html.tmp")
     temporary.write_text(render_report(run), encoding="utf-8")
@@ -68,6 +70,7 @@ def render_report(run: Run) -> str:
         "anomalies": [anomaly.as_json() for anomaly in anomalies],
         "seconds": per_second,
     }
+    beside, missing = downloads(run.folder)
     css = style()
     script = _script()
     validity = None if run.verdict is None else run.verdict.valid
@@ -86,7 +89,6 @@ def render_report(run: Run) -> str:
             repeat=words.repeat_command(run.test),
             anomalies=anomalies,
             anomaly_count=_anomaly_count(run),
-            drawings=_drawings(ops, anomalies),
             event_fields=EVENT_FIELDS,
             bands=bands,
             operation_count=f"{len(ops):,}",
@@ -95,6 +97,8 @@ def render_report(run: Run) -> str:
             numbers=numbers(ops),
             leaders=leaders(lanes),
             files=files(run.folder),
+            downloads=beside,
+            missing_downloads=missing,
             test=run.test,
             data=script_json(data),
             plot=script_json(_plot(ops)),
@@ -156,13 +160,6 @@ def _verdict_words(run: Run, operations: int, faults: int, events: int) -> dict[
 
 def _anomaly_count(run: Run) -> int:
     return sum(len(c.anomalies) for c in run.verdict.checkers.values()) if run.verdict else 0
-
-
-def _drawings(ops: Operations, anomalies: list[AnomalyView]) -> dict[int, Any]:
-    return {
-        a.number: None if a.more_operations else draw_evidence(ops, [o.row for o in a.operations])
-        for a in anomalies
-    }
 
 
 def _plot(ops: Operations) -> dict[str, Any]:

@@ -210,6 +210,13 @@ async function start() {
   area.dataset.loaded = performance.now().toFixed(0);
 }
 
+// Which of several longest legal orders is drawn through the window of an anomaly.
+document.addEventListener("change", (event) => {
+  if (event.target.type !== "radio") return;
+  for (const order of event.target.closest(".window").querySelectorAll(".order"))
+    order.classList.toggle("shown", order.dataset.order === event.target.value);
+});
+
 document.getElementById("copy").addEventListener("click", async (event) => {
   const text = document.getElementById("repeat").textContent;
   try {

@@ -1,0 +1,261 @@
+"""The longest legal orders of a history that is not linearizable, and what ended each.
+
+After Porcupine's view: for every operation near the contradiction the longest legal order
+that contains it. A checker names one such order and the operations that were open when it
+got stuck; the others are found here, by trying all ways to go on from the last operations
+of the one that is known. What lies before them stays as the checker placed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from checkers.calls import Call, HistoryShapeError, by_key, pair
+from checkers.machines.models import MACHINES
+from checkers.models import MODELS, ModelError, actions, after, allowed, thaw
+from histories.operation import FAIL, OK, Op
+from histories.verdict import Anomaly, CheckerResult
+
+TAIL = 6
+"""Operations of the known order that are drawn and may be ordered otherwise."""
+MAX_CALLS = 18
+MAX_ORDERS = 4
+MAX_WINDOWS = 20
+"""Keys of a checker whose windows are drawn."""
+MAX_STEPS = 20_000
+_IMPOSSIBLE = object()
+
+Step = Callable[[Any, Call], Any]
+"""Returns the state after a call, or ``_IMPOSSIBLE``."""
+
+
+@dataclass
+class Order:
+    """One longest legal order: ``calls`` by their ``start``, what the state was after each (as
+    text, empty where it is not known), and why none of the calls left could come next."""
+
+    calls: list[int]
+    states: list[str]
+    blocked: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
+class Window:
+    """The calls around a contradiction, by invocation; ``stuck`` is the ``start`` of the one
+    that fits nowhere. ``placed`` calls come before those of every order."""
+
+    key: str
+    calls: list[Call]
+    orders: list[Order]
+    stuck: int
+    placed: int
+    before: str
+
+
+def windows_of(
+    result: CheckerResult, ops: Sequence[Op] | Callable[[], Sequence[Op]]
+) -> dict[int, Window]:
+    """Return the window of each anomaly of ``result`` that has one, by the anomaly's position.
+
+    ``ops`` is the run's history, or what reads it. A result of another checker, or one whose
+    operations are not in the history, has none.
+    """
+    told = result.stats.get("windows")
+    if not isinstance(told, dict) or not told:
+        return {}
+    try:
+        calls = by_key(pair(ops() if callable(ops) else ops))
+    except HistoryShapeError:
+        return {}
+    prefixes = result.stats.get("longest_legal_prefix")
+    prefixes = prefixes if isinstance(prefixes, dict) else {}
+    found: dict[int, Window] = {}
+    for key, window in list(told.items())[:MAX_WINDOWS]:
+        position = _anomaly_of(result.anomalies, window)
+        group = calls.get(key) or [c for g in calls.values() for c in g]
+        if position is None or position in found:
+            continue
+        made = _window(str(result.stats.get("model")), key, group, window, prefixes.get(key) or [])
+        if made is not None:
+            found[position] = made
+    return found
+
+
+def _anomaly_of(anomalies: Sequence[Anomaly], window: Mapping[str, Any]) -> int | None:
+    indices = {operation["index"] for operation in window.get("operations", ())}
+    for position, anomaly in enumerate(anomalies):
+        if indices and indices <= set(anomaly.operations):
+            return position
+    return None
+
+
+def _window(
+    model: str, key: str, group: Sequence[Call], told: Mapping[str, Any], prefix: Sequence[int]
+) -> Window | None:
+    known = {call.start: call for call in group}
+    named = [o["index"] for o in told["operations"] if o["index"] in known]
+    order = [start for start in prefix if start in known]
+    stuck = told.get("stuck")
+    if stuck not in known or len(order) != len(prefix):
+        return None
+    cut = max(len(order) - TAIL, 0)
+    whole = told.get("placed", len(order)) == len(order)
+    step, initial = _stepper(model, group) if whole else (None, None)
+    state = initial
+    if step is not None:
+        for start in order[:cut]:
+            state = step(state, known[start])
+            if state is _IMPOSSIBLE:
+                step = None
+                break
+    shown = dict.fromkeys([*order[cut:], *named, stuck])
+    if step is not None:
+        fixed = set(order[:cut])
+        late = known[stuck].end
+        for call in reversed(_needed(model, group)):
+            if len(shown) < MAX_CALLS and call.start not in fixed and call.start < late:
+                shown.setdefault(call.start)
+    calls = sorted((known[start] for start in shown), key=lambda call: call.start)[:200]
+    if step is None:
+        orders = [Order(order[cut:], [""] * len(order[cut:]))] if order else []
+        before = ""
+    else:
+        orders = _orders(step, state, calls, order[cut:])
+        before = _text(state)
+    before_placed = int(told.get("placed", len(order))) - len(order[cut:])
+    return Window(key, calls, orders, int(stuck), before_placed, before)
+
+
+def _needed(model: str, group: Sequence[Call]) -> list[Call]:
+    """Return the calls that any order must hold, or may use."""
+    if model in MODELS:
+        try:
+            return [call for call, _ in actions(MODELS[model], group)]
+        except ModelError:
+            return []
+    return [call for call in group if call.type == OK]
+
+
+def _stepper(name: str, group: Iterable[Call]) -> tuple[Step | None, Hashable]:
+    """Return what steps through calls of model ``name``, and its initial state."""
+    model = MODELS.get(name)
+    if model is not None:
+
+        def step(state: Any, call: Call) -> Any:
+            action = model.action(call)
+            if action is None:
+                return state
+            return after(state, action) if allowed(state, action) else _IMPOSSIBLE
+
+        return step, model.initial
+    if name not in MACHINES:
+        return None, None
+    try:
+        machine = MACHINES[name]({})
+        for call in group:
+            machine.operation(call)
+    except (ModelError, KeyError, TypeError, ValueError):
+        return None, None
+
+    def move(state: Any, call: Call) -> Any:
+        operation = machine.operation(call)
+        if operation is None:
+            return state
+        result = machine.step(state, operation)
+        return _IMPOSSIBLE if result is None else result
+
+    return move, machine.initial
+
+
+def _orders(step: Step, initial: Any, calls: Sequence[Call], told: Sequence[int]) -> list[Order]:
+    """Return the longest legal orders: the one that is told, then others, longest first."""
+    possible = [call for call in calls if call.type != FAIL]
+    best: dict[int, tuple[int, ...]] = {}
+    seen: set[tuple[int, Any]] = set()
+    todo: list[tuple[int, Any, tuple[int, ...]]] = [(0, initial, ())]
+    while todo and len(seen) < MAX_STEPS:
+        mask, state, order = todo.pop()
+        if (mask, state) in seen:
+            continue
+        seen.add((mask, state))
+        for start in order:
+            if len(order) > len(best.get(start, ())):
+                best[start] = order
+        for i, call in enumerate(possible):
+            if not mask >> i & 1 and _may_be_next(call, mask, possible):
+                result = step(state, call)
+                if result is not _IMPOSSIBLE:
+                    todo.append((mask | 1 << i, result, (*order, call.start)))
+    chosen = {tuple(told): None} if told else {}
+    sets = [frozenset(told)] if told else []
+    for order in sorted(best.values(), key=lambda o: (-len(o), o)):
+        if frozenset(order) not in sets and len(chosen) < MAX_ORDERS:
+            chosen[order] = None
+            sets.append(frozenset(order))
+    return [_explained(step, initial, possible, order) for order in chosen]
+
+
+def _may_be_next(call: Call, mask: int, calls: Sequence[Call]) -> bool:
+    """Whether every call that ended before ``call`` began is in the order already."""
+    return all(mask >> i & 1 or other.end > call.start for i, other in enumerate(calls))
+
+
+def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[int]) -> Order:
+    known = {call.start: call for call in calls}
+    state, states, mask = initial, [], 0
+    for start in order:
+        state = step(state, known[start])
+        states.append("" if state is _IMPOSSIBLE else _text(state))
+    for i, call in enumerate(calls):
+        mask |= (call.start in order) << i
+    blocked = []
+    for i, call in enumerate(calls):
+        if mask >> i & 1 or call.type != OK:
+            continue
+        first = [o for j, o in enumerate(calls) if not mask >> j & 1 and o.end < call.start]
+        if first:
+            why = f"began only after {name(first[0])} had ended, which is not in this order yet"
+        elif step(state, call) is _IMPOSSIBLE:
+            why = f"does not fit: the value is {_text(state)} here"
+        else:
+            continue
+        blocked.append((call.start, why))
+    return Order(list(order), states, blocked)
+
+
+def _text(state: Any) -> str:
+    """Return a state as people read it."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, tuple) and (not value or value[0] not in ("bool", "list", "map")):
+            return [plain(item) for item in value]
+        if isinstance(value, frozenset):
+            return [plain(item) for item in sorted(value, key=repr)]
+        return thaw(value)
+
+    text = msgspec.json.encode(plain(state), enc_hook=repr).decode()
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def name(call: Call) -> str:
+    """Name a call as the picture does: what it did and its index."""
+    return f"{label(call)} (operation {call.start})"
+
+
+def label(call: Call) -> str:
+    """Say what a call did and saw."""
+    argument = "" if call.argument is None else f" {_short(call.argument)}"
+    if call.type == OK and call.value is not None and call.value != call.argument:
+        return f"{call.f}{argument} → {_short(call.value)}"
+    if call.type == OK and call.value is None and call.argument is None:
+        return f"{call.f} → null" if call.f == "read" else call.f
+    return f"{call.f}{argument}"
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 40 else text[:39] + "…"
