@@ -12,10 +12,10 @@ has is compared with what it had before. There are three ways back:
            host has is compared, but for the nodes, which go on;
 ``next``   likewise, but the next run on them, without faults, is what cleans up.
 
-A point runs in network, mount and process namespaces of its own with an empty ``/tmp``, so that
-all there is can be compared and nobody else's doings count. ``FILE.jsonl`` gets a line per
-point; points that are there already are not run again. Prints a table; exits with 1 if anything
-was left.
+A point runs in network, mount and process namespaces of its own with an empty ``/tmp`` (so this
+checkout must be elsewhere): all there is can be compared, and nobody else's doings count.
+``FILE.jsonl`` gets a line per point; points that are there already are not run again. Prints a
+table; exits with 1 if anything was left.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SOON_S = 9.0
 """When each family has struck, or waits for its transition."""
 PATIENCE_S = 60.0
 TOLERANCE_S = 0.05
-TEMPORARY = Path("/tmp")  # noqa: S108 - of the point's own
+TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one, of the point's own
 RUNTIME = TEMPORARY / "runtime"
 STORE = TEMPORARY / "store"
 State = dict[str, list[str]]
@@ -356,13 +356,16 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "build/hygiene.jsonl")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if ROOT.is_relative_to(TEMPORARY):
+        print(f"hygiene: {ROOT} is in {TEMPORARY}, which points have empty", file=sys.stderr)
+        return 254
     if options.one is not None:
         print(json.dumps(carry_out(options.one)))
         return 0
     known: dict[int, dict[str, Any]] = {}
     if options.results.exists():
         rows = [json.loads(line) for line in options.results.read_text().splitlines()]
-        known = {row["point"]: row for row in rows}
+        known = {row["point"]: row for row in rows if row["killed"] != "failed"}
     options.results.parent.mkdir(parents=True, exist_ok=True)
     numbers = range(options.first, options.first + options.points)
     with options.results.open("a") as results:

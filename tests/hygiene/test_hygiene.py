@@ -65,6 +65,8 @@ def test_nothing_stays_when_the_control_process_is_killed(
     netns_possible: None, tmp_path: Path
 ) -> None:
     """A point for each way back; 200 are for bench/hygiene.py."""
+    if ROOT.is_relative_to("/tmp"):
+        pytest.skip("points have an empty /tmp, and this checkout is there")
     results = tmp_path / "points.jsonl"
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--points", "3", "--results", str(results)],
