@@ -1,10 +1,11 @@
 # Everything a newcomer needs. `make run` on a bare Debian 12 sets up what is missing.
 # ARGS are passed on: make run ARGS="-w register -t 30"
 ARGS ?=
+PROVIDER ?= docker
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
-	reports kraftwreck mutants examples oracle
+	reports nightly kraftwreck mutants examples oracle
 
-.PHONY: setup run test oracle test-oracle test-campaign lint lock clean
+.PHONY: setup run test oracle test-oracle test-campaign vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -28,6 +29,11 @@ test-oracle: oracle
 # Hunts every planted bug one by one: long.
 test-campaign: setup
 	.venv/bin/pytest -m campaign -n 2 $(ARGS)
+
+# Vagrant for real, from up to destroy, with a box made of Debian's packages.
+vagrant-test:
+	@scripts/setup --vagrant
+	PROVIDER="$(PROVIDER)" .venv/bin/pytest -m vagrant -s -n 0 $(ARGS) tests/vagrant
 
 lint: setup
 	.venv/bin/ruff check .

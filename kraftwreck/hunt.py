@@ -71,7 +71,7 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
             tested.found = [(SIMULATOR, "L8", str(error))]
         except Exception as error:
-            where = _in_the_nodes(error)
+            where = in_the_nodes(error)
             if where is None:
                 raise
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
@@ -97,7 +97,7 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
     return Hunted(found=False, cpu_s=spent, runs=done, sim_s=round(sim_s, 3))
 
 
-def _in_the_nodes(error: BaseException) -> str | None:
+def in_the_nodes(error: BaseException) -> str | None:
     """Return the last place in the node code that an exception came by, None if there is none."""
     home = Path(nodes.__file__ or "").resolve().parent
     place = None

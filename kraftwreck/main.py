@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "replay": "Run a recorded run again: all of it, or one node.",
     "check": "Check any history, ours or anyone's.",
     "mutants": "The detection campaign over planted bugs.",
+    "nightly": "A budgeted night of runs, resumable; confirm fixes.",
     "analyze": "Compute tables over all runs of a store with Spark.",
     "report": "Build a run's HTML report again.",
     "serve": "Browse a store.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +81,8 @@ def say(line: str) -> None:
     help="Another version of nodes/, to which -n restart upgrades and back.",
 )  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True)
+@click.option("--tables/--no-tables", "with_tables", default=True, show_default=True,
+              help="Compute the run's tables by Spark, on hosts.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def cli(
     system: str,
@@ -100,6 +102,7 @@ def cli(
     patch: Path | None,
     other: Path | None,
     store: Path,
+    with_tables: bool,
     as_json: bool,
 ) -> None:
     """Test SYSTEM (kraft): deploy it, run clients, break it, heal it, judge it.
@@ -140,7 +143,7 @@ def cli(
         else:
             faults_registry.check_simulator(chosen.faults)
         with _tree(options) as tree:
-            sys.exit(_test(options, where, tree, as_json))
+            sys.exit(_test(options, where, tree, as_json, with_tables))
     except OptionError as error:
         raise click.UsageError(str(error)) from error
     except ClusterError as error:
@@ -202,13 +205,14 @@ def _tree(options: RunOptions) -> Iterator[Path]:
             yield tree
 
 
-def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool) -> int:
+def _test(
+    options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool, with_tables: bool
+) -> int:
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
     tables = SparkTables(say)
+    began = tables.begin if with_tables else _nothing
     try:
-        outcome = (
-            _on_hosts(options, cluster, tree, tables) if cluster else _simulated(options, tree)
-        )
+        outcome = _on_hosts(options, cluster, tree, began) if cluster else _simulated(options, tree)
         if outcome.judgeable:
             tables.compute(outcome.folder)
             verdict = judge(outcome.folder, say)
@@ -237,7 +241,13 @@ def _test(options: RunOptions, cluster: Cluster | None, tree: Path, as_json: boo
     return exit_code(verdict, outcome)
 
 
-def _on_hosts(options: RunOptions, cluster: Cluster, tree: Path, tables: SparkTables) -> Outcome:
+def _nothing(folder: Path) -> None:
+    pass
+
+
+def _on_hosts(
+    options: RunOptions, cluster: Cluster, tree: Path, began: Callable[[Path], None]
+) -> Outcome:
     return TestRun(
         options,
         system=systems_registry.find(options.system),
@@ -247,7 +257,7 @@ def _on_hosts(options: RunOptions, cluster: Cluster, tree: Path, tables: SparkTa
         cluster=cluster,
         say=say,
         tree=tree,
-        began=tables.begin,
+        began=began,
     ).go()
 
 

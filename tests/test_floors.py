@@ -14,7 +14,7 @@ FLOORS: list[set[str]] = [
     {"checkers", "simulation"},
     {"harness", "examples"},
     {"nemesis", "oracle", "systems", "workloads"},
-    {"pipeline", "reports"},
+    {"nightly", "pipeline", "reports"},
     {"kraftwreck"},
 ]
 PACKAGES = set().union(*FLOORS)

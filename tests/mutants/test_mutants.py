@@ -260,7 +260,7 @@ def test_nodes_that_fail_where_no_node_is_are_found(
     def broken(*_: object, **__: object) -> NoReturn:
         raise ValueError("no disk can be formatted")
 
-    monkeypatch.setattr("kraftwreck.hunt._in_the_nodes", lambda error: "nodes/log/format.py:1")
+    monkeypatch.setattr("kraftwreck.hunt.in_the_nodes", lambda error: "nodes/log/format.py:1")
     monkeypatch.setattr("kraftwreck.hunt.run_seed", broken)
     hunted = hunt(Campaign(), 5, budget_s=30, runs=1)
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "crash", "ValueError")
@@ -268,7 +268,7 @@ def test_nodes_that_fail_where_no_node_is_are_found(
         5,
         "no disk can be formatted (in nodes/log/format.py:1)",
     )
-    monkeypatch.setattr("kraftwreck.hunt._in_the_nodes", lambda error: None)
+    monkeypatch.setattr("kraftwreck.hunt.in_the_nodes", lambda error: None)
     with pytest.raises(ValueError, match="formatted"):
         hunt(Campaign(), 5, budget_s=30, runs=1)
 

@@ -1,0 +1,199 @@
+"""``kraftwreck nightly``: a budgeted night of runs, and after a fix the runs that confirm it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from harness.options import OptionError
+from histories.store import StoreError
+from kraftwreck.hunt import environment
+from nightly.cells import Cell, cells
+from nightly.confidence import CONFIDENCE, alike, runs_needed, seen
+from nightly.config import Config, ConfigError, load
+from nightly.confirm import confirming, find
+from nightly.folder import NightError, NightFolder
+from nightly.night import Work, make_plan, open_night, unfinished
+from nightly.plan import length, order, weight
+from nightly.record import Record
+from nightly.request import Tools
+
+BAD_ARGUMENTS, FAILED, INVALID, VALID = 254, 255, 1, 0
+
+TOOLS = Tools(
+    worker=(sys.executable, "-m", "kraftwreck.nightly_worker"),
+    shrink=(sys.executable, "-m", "kraftwreck", "shrink"),
+    environment=environment,
+)
+_SHOWN_CELLS = 40
+
+
+def say(line: str) -> None:
+    """Show one line to people."""
+    click.echo(line, err=True)
+
+
+@click.command(name="nightly")
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.option("--new", is_flag=True, help="Begin another night, even if one did not end.")
+@click.option(
+    "--resume", is_flag=True, help="Go on with a night that did not end, if there is one."
+)
+@click.option("--plan", "only_plan", is_flag=True, help="Show cells and order; run nothing.")
+@click.option("--confirm", "confirm", metavar="NIGHT#N|CASE|RUN",
+              help="After a fix: make the runs that show that this failure is gone.")  # fmt: skip
+@click.option("--tree", help="With --confirm: the build to test [default: that of the run].")
+@click.option("--rate", type=click.FloatRange(0, 1, min_open=True),
+              help="With --confirm: how often it failed [default: as in its night].")  # fmt: skip
+@click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+              default=CONFIDENCE, show_default=True, help="With --confirm.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0),
+              help="With --confirm: decides the seeds [default: drawn].")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1, 256), help="Processes [default: as configured].")
+@click.option("--json", "as_json", is_flag=True, help="Print night.json on stdout at the end.")
+def cli(
+    config: Path | None,
+    new: bool,
+    resume: bool,
+    only_plan: bool,
+    confirm: str | None,
+    tree: str | None,
+    rate: float | None,
+    confidence: float,
+    seed: int | None,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Make the runs of a night as CONFIG asks, or go on where they stopped.
+
+    Exit codes: 0 all valid, 1 some invalid, 2 some unknown, 255 the harness failed, 130
+    interrupted.
+    """
+    try:
+        if (config is None) == (confirm is None):
+            raise NightError("give CONFIG.toml, or --confirm and what failed")
+        if confirm is not None:
+            if new or resume or only_plan:
+                raise NightError("--confirm goes with --tree, --rate, --confidence, --seed, --jobs")
+            sys.exit(_confirm(confirm, tree, rate, confidence, seed, jobs or 1, as_json))
+        assert config is not None
+        if new and resume:
+            raise NightError("--new and --resume exclude each other")
+        if tree is not None or rate is not None or seed is not None:
+            raise NightError("--tree, --rate and --seed go with --confirm")
+        asked = load(config)
+        if jobs is not None:
+            asked = msgspec.structs.replace(asked, jobs=jobs)
+        found = cells(asked)
+        if only_plan:
+            _show_plan(asked, found)
+            sys.exit(VALID)
+        if resume and unfinished(asked) is None:
+            say(f"no night {asked.name} is to be gone on with")
+            sys.exit(VALID)
+        folder = open_night(asked, found, new=new)
+        sys.exit(_work(Work(asked, found, folder, TOOLS, say), folder, as_json))
+    except ConfigError as error:
+        for line in error.lines:
+            say(f"kraftwreck nightly: {line}")
+        sys.exit(BAD_ARGUMENTS)
+    except (NightError, OptionError) as error:
+        say(f"kraftwreck nightly: {error}")
+        sys.exit(BAD_ARGUMENTS)
+    except StoreError as error:
+        say(f"kraftwreck nightly: {error}")
+        sys.exit(FAILED)
+
+
+def _work(work: Work, folder: NightFolder, as_json: bool) -> int:
+    planned = "" if work.night.planned is None else f", {work.night.planned} runs"
+    done = len(folder.records)
+    say(
+        f"night {folder.path}: seed {work.night.seed}{planned}" + (f", {done} done" if done else "")
+    )
+    try:
+        code = work.go()
+    finally:
+        folder.close()
+    if as_json:
+        click.echo(msgspec.json.encode(work.night).decode())
+    return code
+
+
+def _show_plan(config: Config, found: list[Cell]) -> None:
+    """Say what would be run, what comes most often first."""
+    plan = make_plan(config, found)
+    total = length(plan, config, found)
+    say(f"{len(plan.corpus)} stored cases, then {len(plan.known.again)} failures of earlier nights")
+    counts: dict[str, int] = {}
+    few = 1000 if total is None else total
+    for planned in order(plan, config, found):
+        if planned.n >= few:
+            break
+        if planned.kind == "cell" and planned.cell is not None:
+            counts[planned.cell.key] = counts.get(planned.cell.key, 0) + 1
+    say(f"{'any number of' if total is None else total} runs; of the first {few}:")
+    ranked = sorted(found, key=lambda cell: -counts.get(cell.key, 0))
+    for cell in ranked[:_SHOWN_CELLS]:
+        runs, share = counts.get(cell.key, 0), weight(cell, config, plan.known)
+        say(f"  {runs:>6}  weight {share:.2f}  {cell.key}")
+    if len(ranked) > _SHOWN_CELLS:
+        say(f"  and {len(ranked) - _SHOWN_CELLS} cells more")
+
+
+def _confirm(
+    text: str,
+    tree: str | None,
+    rate: float | None,
+    confidence: float,
+    seed: int | None,
+    jobs: int,
+    as_json: bool,
+) -> int:
+    """Make the runs that a fix needs; return 0 when none failed as before."""
+    target = find(text)
+    record, past = target.record, seen(target.record, target.records)
+    chance = past.rate if rate is None else rate
+    runs = 1 if record.kind == "corpus" else runs_needed(chance, confidence)
+    say(f"{record.why}")
+    if rate is None:
+        rarest = runs_needed(past.least, confidence)
+        say(
+            f"it was seen in {past.failed} of {past.runs} runs ({chance:.2%}): {runs} runs"
+            f" without it show with {confidence:.0%} that it is gone ({rarest}, were it as rare"
+            f" as {past.least:.2%}: --rate)"
+        )
+    config, found, plan = confirming(target, runs, tree=tree, jobs=jobs, seed=seed)
+    same = alike(record)
+    folder = NightFolder.create(config.store_path, config.name, plan)
+    work = Work(config, found, folder, TOOLS, say, until=same)
+    code = _work(work, folder, False)
+    back = [each for each in folder.records if same(each)]
+    gone = code == VALID and not back
+    if back:
+        say(f"NOT gone: {_named(back[0])} failed in the same way: {back[0].repeat}")
+    elif gone:
+        sure = f"{confidence:.0%} sure at a rate of {chance:.2%}"
+        say(f"gone: none of {len(folder.records)} runs failed ({sure})")
+    else:
+        say("not shown to be gone: no run failed in the same way, but not all are valid")
+    if as_json:
+        result = {
+            "gone": gone,
+            "rate": round(chance, 6),
+            "confidence": confidence,
+            "needed": runs,
+            "runs": len(folder.records),
+            "failed_again": [each.n for each in back],
+            "night": str(folder.path),
+        }
+        click.echo(json.dumps(result))
+    return INVALID if back else code
+
+
+def _named(record: Record) -> str:
+    return record.cell if record.kind == "corpus" else f"seed {record.seed}"

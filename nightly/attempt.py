@@ -1,0 +1,158 @@
+"""One attempt at a planned run: its process, its answer, and whose fault it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from nightly.cells import MUTANT, Cell
+from nightly.child import Child, Ended
+from nightly.classify import Judged, classify
+from nightly.config import CLEAN, SIM, Config
+from nightly.plan import Planned
+from nightly.request import Answer, Request, Tools
+from nightly.trees import Trees
+
+ANSWER, CASE, OUTPUT = "answer.json", "case.json", "output.txt"
+HEAL_S = 120.0
+_TAIL = 20_000
+
+
+class InterruptedRun(Exception):  # noqa: N818 - no error: the night ends, the run comes again
+    """The run was ended because the night ends."""
+
+
+class Desk(Protocol):
+    """Where children are known, so that Ctrl-C reaches them."""
+
+    def add(self, child: Child) -> None:
+        """Take in a child that is about to run; end it at once if the night ends."""
+
+    def remove(self, child: Child) -> None:
+        """Forget a child that ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How its process ended, what it answered (None: nothing), and whose fault that is."""
+
+    ended: Ended
+    answer: Answer | None
+    judged: Judged
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of its processes."""
+        answered = self.answer.cpu_s if self.answer is not None else 0.0
+        return max(self.ended.cpu_s, answered)
+
+
+class Attempts:
+    """Makes attempts; used from several threads."""
+
+    def __init__(self, config: Config, trees: Trees, tools: Tools, desk: Desk) -> None:
+        self._config = config
+        self._trees = trees
+        self._tools = tools
+        self._desk = desk
+
+    def make(
+        self, planned: Planned, red: Path, *, keep: bool, began: Callable[[int], None]
+    ) -> Attempt:
+        """Run ``planned`` in a process of its own, whose leavings go to the folder ``red``.
+
+        ``began`` is told its process. After a time-out its cluster is healed. Raises
+        :class:`InterruptedRun` when the night ends meanwhile.
+        """
+        red.mkdir(parents=True, exist_ok=True)
+        answer_file, output = red / ANSWER, red / OUTPUT
+        answer_file.unlink(missing_ok=True)
+        request = self._request(planned, red, keep)
+        limit_s = self._config.limits.run_s
+        tree = CLEAN if planned.cell is None or request.do != SIM else planned.cell.tree
+        ended = self._child(request, output, limit_s, tree, began)
+        if request.do == "cluster" and ended.late:
+            self.heal(request.cluster, output)
+        if ended.stopped:
+            raise InterruptedRun
+        answer = read_answer(answer_file)
+        answer_file.unlink(missing_ok=True)
+        judged = classify(ended, answer, _tail(output), limit_s)
+        return Attempt(ended, answer, judged)
+
+    def heal(self, cluster: str, output: Path) -> None:
+        """Undo what a run that was killed left on the hosts of ``cluster``, or sweep them."""
+        request = Request(do="heal", answer=str(output.with_name(ANSWER)), cluster=cluster)
+        self._child(request, output, HEAL_S, CLEAN, lambda process: None)
+
+    def _child(
+        self,
+        request: Request,
+        output: Path,
+        limit_s: float,
+        tree: str,
+        began: Callable[[int], None],
+    ) -> Ended:
+        child = Child(polite=request.do == "cluster")
+        self._desk.add(child)
+        try:
+            return child.run(
+                self._tools.worker,
+                given=msgspec.json.encode(request),
+                output=output,
+                limit_s=limit_s,
+                environment=self._tools.environment(self._trees.nodes(tree)),
+                began=began,
+            )
+        finally:
+            self._desk.remove(child)
+
+    def _request(self, planned: Planned, red: Path, keep: bool) -> Request:
+        answer, case = str((red / ANSWER).resolve()), str((red / CASE).resolve())
+        cell = planned.cell
+        if cell is None:
+            return Request(do="case", answer=answer, given=planned.case, case=case)
+        mutant, patch = self.planted(cell)
+        return Request(
+            do="sim" if cell.cluster == SIM else "cluster",
+            answer=answer,
+            case=case,
+            system=cell.system,
+            workload=cell.workload,
+            faults=cell.faults,
+            cluster=cell.cluster,
+            seed=planned.seed,
+            block=self._config.matrix[cell.block],
+            store=self._config.store,
+            keep=keep,
+            mutant=mutant,
+            patch=patch,
+        )
+
+    def planted(self, cell: Cell) -> tuple[str | None, str | None]:
+        """Return the id of the mutant or the patch file of a cell's build."""
+        kind, _, name = cell.tree.partition(":")
+        if kind == MUTANT:
+            return name, None
+        return None, str(self._trees.patch(cell.tree)) if cell.planted else None
+
+
+def read_answer(path: Path) -> Answer | None:
+    """Return the answer in ``path``, None where there is none that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Answer)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

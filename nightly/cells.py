@@ -1,0 +1,153 @@
+"""The cells of a night's matrix: every combination that is to be run, each with a name."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import msgspec
+
+from harness.clusters.cluster import ClusterError
+from harness.clusters.providers import choose_cluster
+from harness.options import DYNAMIC, OptionError
+from harness.patched_nodes import patch_of
+from nemesis.registry import check_simulator, check_static
+from nemesis.registry import parse as parse_faults
+from nightly.config import ALL, CLEAN, SIM, Block, Config, ConfigError
+from systems.registry import find as find_system
+from workloads.registry import find as find_workload
+
+MUTANT, PATCH, TREE = "mutant", "patch", "tree"
+_MOST_CELLS = 100_000
+_TOLD = ("nodes", "brokers", "quorum", "rate", "concurrency", "snapshots")
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination; ``block`` is its place in the matrix, from 0."""
+
+    key: str
+    block: int
+    system: str
+    workload: str
+    faults: tuple[str, ...]
+    cluster: str
+    tree: str
+
+    @property
+    def planted(self) -> bool:
+        """Whether another build than the clean one is under test."""
+        return self.tree != CLEAN
+
+    @property
+    def kind(self) -> str:
+        """The kind of cluster: what may be met there."""
+        return self.cluster.partition(":")[0]
+
+
+def cells(config: Config) -> list[Cell]:
+    """Return the cells of ``config`` in order of its matrix.
+
+    Raises :class:`ConfigError` naming each key whose value does not exist or cannot be had there.
+    """
+    wrong: list[str] = []
+    found: dict[str, Cell] = {}
+    for index, block in enumerate(config.matrix):
+        where = f"matrix[{index + 1}]"
+        wrong.extend(_unknown(where, block))
+        lists = (block.systems, block.workloads, block.faults, block.clusters, block.trees)
+        for values in product(*lists):
+            system, workload, faults, cluster, tree = values
+            key = " ".join([*_key(values), *_told(block)])
+            if key in found:
+                before = found[key].block + 1
+                wrong.append(f"{where}: has the cell '{key}' that matrix[{before}] has")
+                break
+            kinds = tuple(f.strip() for f in faults.split(",") if f.strip() not in ("", "none"))
+            found[key] = Cell(
+                key=key,
+                block=index,
+                system=system,
+                workload=workload,
+                faults=tuple(dict.fromkeys(kinds)),
+                cluster=cluster,
+                tree=tree,
+            )
+            if len(found) > _MOST_CELLS:
+                raise ConfigError(f"{where}: more than {_MOST_CELLS} cells; make it smaller")
+    if wrong:
+        raise ConfigError(*wrong)
+    return list(found.values())
+
+
+def _key(values: tuple[str, ...]) -> list[str]:
+    system, workload, faults, cluster, tree = (value.replace(" ", "") for value in values)
+    return [system, workload, faults, cluster, tree]
+
+
+def _told(block: Block) -> list[str]:
+    """Return what a block's cells have that others do not."""
+    plain = Block()
+    return [
+        f"{name}={getattr(block, name)}"
+        for name in _TOLD
+        if getattr(block, name) != getattr(plain, name)
+    ]
+
+
+def _unknown(where: str, block: Block) -> list[str]:
+    """Return the mistakes of one block, one line each."""
+    wrong: list[str] = []
+
+    def check(key: str, test: object, *arguments: object) -> None:
+        assert callable(test)
+        try:
+            test(*arguments)
+        except (OptionError, ClusterError, ValueError) as error:
+            wrong.append(f"{where}.{key}: {error}")
+
+    simulated = SIM in block.clusters
+    on_hosts = [cluster for cluster in block.clusters if cluster != SIM]
+    for number, system in enumerate(block.systems, start=1):
+        check(f"systems[{number}]", find_system, system)
+    for number, workload in enumerate(block.workloads, start=1):
+        if workload != ALL:
+            check(f"workloads[{number}]", find_workload, workload)
+        elif on_hosts:
+            wrong.append(f"{where}.workloads[{number}]: {ALL!r} is for the simulator only")
+    for number, text in enumerate(block.faults, start=1):
+        check(f"faults[{number}]", _faults, text, simulated, bool(on_hosts), block.quorum)
+    for number, cluster in enumerate(block.clusters, start=1):
+        if cluster != SIM:
+            check(f"clusters[{number}]", choose_cluster, cluster)
+    for number, tree in enumerate(block.trees, start=1):
+        check(f"trees[{number}]", tree_source, tree)
+    return wrong
+
+
+def _faults(text: str, simulated: bool, on_hosts: bool, quorum: str) -> None:
+    names = parse_faults(text)
+    if simulated:
+        check_simulator(names)
+    if on_hosts and quorum != DYNAMIC:
+        check_static(names)
+
+
+def tree_source(tree: str) -> Path | None:
+    """Return the patch file or the folder of node code that ``tree`` names; None for the clean one.
+
+    Raises :class:`OptionError`, one line.
+    """
+    if tree == CLEAN:
+        return None
+    kind, _, rest = tree.partition(":")
+    if kind == MUTANT and rest:
+        return patch_of(rest)
+    if kind == PATCH and rest:
+        if not Path(rest).is_file():
+            raise OptionError(f"{rest}: no such file; give a unified diff of nodes/")
+        return Path(rest)
+    if kind == TREE and rest:
+        if not (Path(rest) / "__main__.py").is_file():
+            raise OptionError(f"{rest}: no tree of node code: it has no __main__.py")
+        return Path(rest)
+    raise OptionError(f"unknown tree {tree!r}; give clean, mutant:ID, patch:FILE or tree:FOLDER")

@@ -1,0 +1,132 @@
+"""The folder of one night: its plan, its journal, and the marks of what is under way.
+
+A run is finished when its whole line is on disk. Its mark is made before it begins and taken
+away after that, so whatever kills the night, what had a mark and no line is run again, and
+nothing else is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.clusters.state import ProcessIdentity
+from histories.store import JsonLines, StoreError, write_json
+from nightly.known import NIGHTS
+from nightly.plan import Plan
+from nightly.record import RUNS, Record, read_records
+
+PLAN, NIGHT, STARTED, REDS, TREES, LOCK = (
+    "plan.json", "night.json", "started", "reds", "trees", "lock",
+)  # fmt: skip
+
+
+class NightError(Exception):
+    """A night cannot begin or go on; one line, for exit code 254."""
+
+
+def night_folders(store: Path) -> list[Path]:
+    """Return the nights of ``store``, the oldest first."""
+    try:
+        found = [path for path in (store / NIGHTS).iterdir() if (path / PLAN).is_file()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise NightError(f"{store / NIGHTS}: {error.strerror}") from error
+    return sorted(path for path in found if not path.is_symlink())
+
+
+class NightFolder:
+    """A night on disk; one process at a time may hold it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the night in ``path`` and lock it. Raises :class:`NightError`, StoreError."""
+        self.path = path
+        self.id = path.name
+        try:
+            (path / STARTED).mkdir(exist_ok=True)
+            self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.plan = msgspec.json.decode((path / PLAN).read_bytes(), type=Plan)
+            self._lines = JsonLines(path / RUNS, sync_interval_s=0.0)
+            self.records = read_records(path)
+        except BlockingIOError as error:
+            raise NightError(f"{path}: another process works on this night") from error
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}") from error
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise NightError(f"{path}: {' '.join(str(error).split())}; begin with --new") from error
+
+    @classmethod
+    def create(cls, store: Path, name: str, plan: Plan) -> NightFolder:
+        """Make the folder of a new night. Raises StoreError."""
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
+        path = store / NIGHTS / f"{stamp}-{name}"
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}; choose another store") from error
+        write_json(path / PLAN, plan)
+        return cls(path)
+
+    @property
+    def done(self) -> set[int]:
+        """The places in the plan of all finished runs."""
+        return {record.n for record in self.records}
+
+    def red(self, n: int) -> Path:
+        """Return the folder for what run ``n`` leaves, whether or not it exists."""
+        return self.path / REDS / f"{n:06}"
+
+    def mark(self, n: int, process: int | None = None) -> None:
+        """Say that run ``n`` is under way, in this ``process`` group."""
+        identity = None
+        if process is not None:
+            with contextlib.suppress(OSError):
+                identity = ProcessIdentity.of(process)
+        path = self.path / STARTED / str(n)
+        try:
+            path.write_bytes(msgspec.json.encode(identity))
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}") from error
+
+    def finish(self, record: Record) -> None:
+        """Put a finished run on disk for good. Raises StoreError."""
+        self._lines.write(record)
+        self.records.append(record)
+        (self.path / STARTED / str(record.n)).unlink(missing_ok=True)
+
+    def interrupted(self) -> list[int]:
+        """End what a dead process left running; return the runs it had under way, unmarked."""
+        done, found = self.done, []
+        for mark in sorted((self.path / STARTED).iterdir()):
+            if not mark.name.isdigit():
+                continue
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                identity = msgspec.json.decode(mark.read_bytes(), type=ProcessIdentity | None)
+                if identity is not None:
+                    identity.kill()
+            n = int(mark.name)
+            if n not in done:
+                found.append(n)
+                shutil.rmtree(self.red(n), ignore_errors=True)
+            mark.unlink(missing_ok=True)
+        return found
+
+    def unmark(self, n: int) -> None:
+        """Forget that run ``n`` was under way: it will be run again."""
+        (self.path / STARTED / str(n)).unlink(missing_ok=True)
+        shutil.rmtree(self.red(n), ignore_errors=True)
+
+    def close(self) -> None:
+        """Let go of the night; closing twice is harmless."""
+        self._lines.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1

@@ -1,0 +1,88 @@
+"""What earlier nights left that decides the next one: what was met, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import msgspec
+
+from nemesis.coverage import Coverage
+from nemesis.registry import families
+from nightly.cells import Cell
+from nightly.record import Record, read_records
+
+NIGHTS = "nights"
+COVERAGE = "coverage.json"
+
+
+class Known(msgspec.Struct, kw_only=True):
+    """What was known when a night began.
+
+    ``uncovered`` is, by cell, the share of its ordered pairs of fault classes that nobody met;
+    ``failed`` are cells that failed before; ``again`` the runs that did, newest first, as (cell,
+    seed).
+    """
+
+    uncovered: dict[str, float] = {}
+    failed: list[str] = []
+    again: list[tuple[str, int]] = []
+
+
+def gather(nights: Sequence[Path], cells: Sequence[Cell], most_again: int) -> Known:
+    """Return what the folders ``nights`` (oldest first) tell about ``cells``.
+
+    A night that cannot be read tells nothing: it must not keep the next from beginning.
+    """
+    met: dict[str, set[str]] = {}
+    failed: dict[str, None] = {}
+    again: dict[tuple[str, int], None] = {}
+    by_key = {cell.key: cell for cell in cells}
+    for folder in reversed(nights):
+        for kind, counted in read_coverage(folder).items():
+            met.setdefault(kind, set()).update(counted.follows)
+        for record in reversed(_records(folder)):
+            if not record.red or record.cell not in by_key:
+                continue
+            failed[record.cell] = None
+            if not record.planted:
+                again[record.cell, record.seed] = None
+    return Known(
+        uncovered={cell.key: _uncovered(cell, met.get(cell.kind, set())) for cell in cells},
+        failed=sorted(failed),
+        again=list(again)[:most_again],
+    )
+
+
+def _records(folder: Path) -> list[Record]:
+    try:
+        return read_records(folder)
+    except ValueError:
+        return []
+
+
+def read_coverage(folder: Path) -> dict[str, Coverage]:
+    """Return the counters of the night in ``folder`` by kind of cluster, none where they are
+    not to be had."""
+    try:
+        return msgspec.json.decode((folder / COVERAGE).read_bytes(), type=dict[str, Coverage])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+
+
+def fault_pairs(kinds: Iterable[str], simulated: bool) -> Iterator[str]:
+    """Yield the ordered pairs of fault classes of these families, as counters name them."""
+    classes = [
+        f"{name}/{shape}"
+        for name in kinds
+        if not (simulated and families()[name].only_on_hosts)
+        for shape in families()[name].shapes
+    ]
+    for first, second in product(classes, classes):
+        yield f"{first} > {second}"
+
+
+def _uncovered(cell: Cell, met: set[str]) -> float:
+    pairs = list(fault_pairs(cell.faults, cell.kind == "sim"))
+    return round(sum(pair not in met for pair in pairs) / len(pairs), 4) if pairs else 0.0

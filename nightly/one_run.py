@@ -1,0 +1,193 @@
+"""One planned run from its first attempt to its line in the journal.
+
+Red ones are run once more: what a simulated run shows must be the same again, and a failure of
+ours or of the machine may be gone. The first failure of each kind is shrunk.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nemesis.coverage import Coverage
+from nightly.attempt import CASE, OUTPUT, Attempt, Attempts, Desk
+from nightly.config import CLEAN, SIM, Config
+from nightly.folder import NightFolder
+from nightly.plan import Planned
+from nightly.record import Class, Failure, Record
+from nightly.request import Tools
+from nightly.shrinker import Shrinker
+from nightly.trees import Trees
+
+_KIND = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Finished:
+    """A run that came to its end: its line, and what it reached."""
+
+    record: Record
+    coverage: Coverage | None
+
+
+class Runner:
+    """Makes the runs of one night; used from several threads."""
+
+    def __init__(
+        self, config: Config, folder: NightFolder, trees: Trees, tools: Tools, desk: Desk
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._attempts = Attempts(config, trees, tools, desk)
+        self._shrinker = Shrinker(config.limits, tools, desk)
+        self._lock = threading.Lock()
+        self._kinds: dict[_KIND, int] = {}
+        """By build, checker and type the run that shows that kind of failure."""
+        for record in folder.records:
+            if record.klass == "system" and record.failures:
+                first = record.n if record.like is None else record.like
+                self._kinds.setdefault(_kind(record.tree, record.failures[0]), first)
+
+    def run(self, planned: Planned) -> Finished:
+        """Make one run, whatever becomes of it.
+
+        Raises :class:`~nightly.attempt.InterruptedRun`, and StoreError when nothing can be
+        written any more.
+        """
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        red = self._folder.red(planned.n)
+        tree = CLEAN if planned.cell is None else planned.cell.tree
+        simulated = planned.cell is None or planned.cell.cluster == SIM
+
+        def began(process: int) -> None:
+            self._folder.mark(planned.n, process)
+
+        self._folder.mark(planned.n)
+        attempts = [self._attempts.make(planned, red, keep=False, began=began)]
+        klass = attempts[0].judged.klass
+        like = self._reserve(planned.n, tree, attempts[0]) if klass == "system" else None
+        if klass is not None and (simulated or klass != "system"):
+            # Of failures that are alike one folder is enough, unless nobody planted them.
+            keep = tree == CLEAN or like is None
+            attempts.append(self._attempts.make(planned, red, keep=keep, began=began))
+        record = self._record(planned, attempts, simulated)
+        record.started = started
+        record.like = like if record.klass == "system" else None
+        self._keep(planned, record, red)
+        return Finished(record, _coverage(attempts))
+
+    def _reserve(self, n: int, tree: str, attempt: Attempt) -> int | None:
+        """Return the run that failed in the same way before; None makes this one the first."""
+        assert attempt.answer is not None
+        if not attempt.answer.failures:
+            return None
+        with self._lock:
+            first = self._kinds.setdefault(_kind(tree, attempt.answer.failures[0]), n)
+        return None if first == n else first
+
+    def _record(self, planned: Planned, attempts: list[Attempt], simulated: bool) -> Record:
+        first, last = attempts[0], attempts[-1]
+        klass, was, why = conclude(attempts, simulated)
+        # What was proven stays proven: a system failure that did not repeat is told as it was.
+        told = first if klass == "flake" and was == "system" else last
+        answer = told.answer
+        cell = planned.cell
+        record = Record(
+            n=planned.n,
+            kind=planned.kind,
+            cell=cell.key if cell is not None else str(planned.case),
+            system=cell.system if cell is not None else "kraft",
+            workload=cell.workload if cell is not None else "",
+            faults=list(cell.faults) if cell is not None else [],
+            cluster=cell.cluster if cell is not None else SIM,
+            tree=cell.tree if cell is not None else CLEAN,
+            planted=cell is not None and cell.planted,
+            seed=planned.seed,
+            valid="unknown",
+            klass=klass,
+            was=was,
+            why=why,
+            seconds=round(sum(attempt.ended.seconds for attempt in attempts), 3),
+            cpu_s=round(sum(attempt.cpu_s for attempt in attempts), 3),
+            attempts=len(attempts),
+        )
+        if answer is not None:
+            record.valid = answer.valid
+            record.failures = answer.failures
+            record.sim_s = round(answer.sim_s, 3)
+            record.digest = answer.digest
+            record.repeat = answer.repeat
+            record.workload = answer.workload or record.workload
+            record.faults = answer.faults if cell is None else record.faults
+            record.seed = answer.seed if cell is None else planned.seed
+            record.run = _relative(last.answer.run if last.answer else None, self._config)
+        return record
+
+    def _keep(self, planned: Planned, record: Record, red: Path) -> None:
+        """Shrink what is to be shrunk; leave nothing of what is not red."""
+        if not record.red and record.valid is True:
+            shutil.rmtree(red, ignore_errors=True)
+            return
+        case = red / CASE
+        if not case.is_file():
+            return
+        record.case = str(case.relative_to(self._folder.path))
+        file = case
+        if record.klass == "system" and record.like is None and planned.kind != "corpus":
+            found, cpu_s = self._shrinker.shrink(case, record.failures[0], red / OUTPUT)
+            record.cpu_s = round(record.cpu_s + cpu_s, 3)
+            if found is not None:
+                file = found
+                record.shrunk = str(found.relative_to(self._folder.path))
+        if record.shrunk is not None or record.planted or planned.cell is None:
+            # The case says it all; a seed says nothing of a planted bug.
+            record.repeat = f"kraftwreck replay {file}"
+
+
+def conclude(
+    attempts: list[Attempt], simulated: bool
+) -> tuple[Class | None, Class | None, str | None]:
+    """Return the class of a run by its attempts, of a flake what it was at first, and why."""
+    first, last = attempts[0], attempts[-1]
+    klass, why = first.judged.klass, first.judged.why
+    if len(attempts) == 1 or klass is None:
+        return klass, None, why
+    if klass == "system":
+        assert first.answer is not None
+        again = last.answer
+        if again is None or again.digest != first.answer.digest:
+            digest = "no answer" if again is None else f"digest {again.digest}"
+            return "flake", klass, f"{why}; not the same the second time: {digest}"
+        if not _same(first.answer.failures, again.failures):
+            return "flake", klass, f"{why}; the second time other failures"
+        return klass, None, why
+    if last.judged.klass is None:
+        return "flake", klass, f"{why}; gone at the second attempt"
+    # A second attempt may prove more than the first.
+    return last.judged.klass, None, last.judged.why
+
+
+def _same(one: list[Failure], other: list[Failure]) -> bool:
+    return {(f.checker, f.type) for f in one} == {(f.checker, f.type) for f in other}
+
+
+def _kind(tree: str, failure: Failure) -> _KIND:
+    return tree, failure.checker, failure.type
+
+
+def _coverage(attempts: list[Attempt]) -> Coverage | None:
+    for attempt in reversed(attempts):
+        if attempt.answer is not None and attempt.answer.coverage is not None:
+            return attempt.answer.coverage
+    return None
+
+
+def _relative(run: str | None, config: Config) -> str | None:
+    """Return a run folder relative to the store, where it lies."""
+    if run is None:
+        return None
+    path, store = Path(run).resolve(), config.store_path.resolve()
+    return str(path.relative_to(store)) if path.is_relative_to(store) else str(path)

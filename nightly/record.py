@@ -1,0 +1,88 @@
+"""What is written down of a run: the lines of ``runs.jsonl``, and reading them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from histories.store import whole_lines
+
+Kind = Literal["corpus", "again", "cell"]
+Class = Literal["system", "harness", "environment", "flake"]
+Valid = Literal["unknown"] | bool
+
+RUNS = "runs.jsonl"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checker refuted: the first anomaly of a type."""
+
+    checker: str
+    type: str
+    explanation: str = ""
+
+    def same(self, other: Failure) -> bool:
+        """Whether both are of one kind: the same checker, the same type."""
+        return (self.checker, self.type) == (other.checker, other.type)
+
+
+class Record(msgspec.Struct, kw_only=True, rename={"klass": "class"}):
+    """A finished run; the fields are explained in ``docs/nightly.md``."""
+
+    n: int
+    kind: Kind
+    cell: str
+    system: str
+    workload: str
+    faults: list[str]
+    cluster: str
+    tree: str
+    planted: bool
+    seed: int
+    valid: Valid
+    klass: Class | None = None
+    was: Class | None = None
+    why: str | None = None
+    failures: list[Failure] = []
+    run: str | None = None
+    case: str | None = None
+    shrunk: str | None = None
+    like: int | None = None
+    repeat: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    sim_s: float = 0.0
+    digest: str | None = None
+    attempts: int = 1
+    at_s: float = 0.0
+
+    @property
+    def red(self) -> bool:
+        """Whether something is wrong, be it with the system or with us."""
+        return self.klass is not None
+
+
+def read_records(folder: Path) -> list[Record]:
+    """Return the runs of the night in ``folder``, in the order in which they ended.
+
+    A torn last line does not count. Raises ValueError, one line, for what is no such file.
+    """
+    path = folder / RUNS
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    decoder = msgspec.json.Decoder(Record)
+    found = []
+    for number, line in enumerate(data[: whole_lines(data)].splitlines(), start=1):
+        try:
+            found.append(decoder.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            text = " ".join(str(error).split())
+            raise ValueError(f"{path}: line {number}: no record of a run: {text}") from error
+    return found

@@ -1,0 +1,159 @@
+"""What a store forgets: by age, then by size, what failed last of all, and nothing outside.
+
+Only folders that are runs or nights by name *and* content are touched, only real ones (never
+through a symbolic link), and what other tools keep in the store is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from nightly.config import Config
+from nightly.folder import PLAN
+from nightly.known import NIGHTS
+
+_RUN = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-\d+(\.running)?")
+_NIGHT = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-[a-z0-9-]+")
+_DAY_S = 86400.0
+_LEAST_AGE_S = 3600.0
+"""Nothing younger is removed: somebody may still be at work on it."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """A run or a night: when it was made, how big it is, whether something failed."""
+
+    path: Path
+    made: float
+    bytes: int
+    failed: bool
+
+
+@dataclass(slots=True)
+class Removed:
+    """What was removed, and what could not be, one line each."""
+
+    folders: int = 0
+    bytes: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def retain(config: Config, *, keep: Path, now: float | None = None) -> Removed:
+    """Remove from the store of ``config`` what is too old or too much; never the night ``keep``.
+
+    Runs that failed live for ``failure_days``, others for ``days``, nights as long as what failed.
+    Beyond ``bytes`` the oldest go first: runs that did not fail, then those that did. Never raises
+    for what cannot be removed.
+    """
+    now = time.time() if now is None else now
+    retention, removed = config.retention, Removed()
+    store = config.store_path
+    if store.is_symlink() or not store.is_dir():
+        store = store.resolve()
+    left: list[Kept] = []
+    for kept in sorted(_kept(store), key=lambda kept: kept.made):
+        days = retention.failure_days if kept.failed else retention.days
+        if kept.path.name == keep.name or now - kept.made < _LEAST_AGE_S:
+            left.append(kept)
+        elif now - kept.made > days * _DAY_S:
+            _remove(store, kept, removed)
+        else:
+            left.append(kept)
+    most = config.retained_bytes
+    total = sum(kept.bytes for kept in left)
+    if most is not None:
+        for kept in sorted(left, key=lambda kept: (kept.failed, kept.made)):
+            if total <= most:
+                break
+            if kept.path.name == keep.name or now - kept.made < _LEAST_AGE_S:
+                continue
+            if _remove(store, kept, removed):
+                total -= kept.bytes
+    _unlink_dangling(store)
+    return removed
+
+
+def _kept(store: Path) -> Iterator[Kept]:
+    """Yield the runs and nights of ``store``, as far as they can be read."""
+    for folder in _folders(store):
+        night = folder.name == NIGHTS
+        for path in _folders(folder):
+            found = (_NIGHT if night else _RUN).fullmatch(path.name)
+            if found is None or not (path / (PLAN if night else "test.json")).is_file():
+                continue
+            made = datetime.strptime(found[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+            failed = True if night else _failed(path)
+            yield Kept(path, made.timestamp(), _size(path), failed)
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Yield the real folders in ``folder``, no links."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    yield from (folder / name for name in found)
+
+
+def _failed(run: Path) -> bool:
+    """Whether a run was refuted; what cannot be read may have been."""
+    try:
+        verdict = msgspec.json.decode((run / "results.json").read_bytes(), type=dict[str, object])
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return True
+    return verdict.get("valid") is not True
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files below ``folder``, links not followed."""
+    total = 0
+    for root, _, files in os.walk(folder, followlinks=False):
+        for name in files:
+            with contextlib.suppress(OSError):
+                found = (Path(root) / name).lstat()
+                total += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return total
+
+
+def _remove(store: Path, kept: Kept, removed: Removed) -> bool:
+    """Remove one folder, which must really lie in the store; return whether it is gone."""
+    path, root = kept.path, store.resolve()
+    try:
+        inside = path.parent.resolve(strict=True).parent == root and not path.is_symlink()
+        if not inside:
+            removed.errors.append(f"{path}: not in the store, left alone")
+            return False
+        # Renamed first: a half-removed folder must not pass for a run.
+        gone = path.with_name(f"{path.name}.removed")
+        path.rename(gone)
+        shutil.rmtree(gone)
+    except OSError as error:
+        removed.errors.append(f"{path}: {error.strerror}")
+        return False
+    removed.folders += 1
+    removed.bytes += kept.bytes
+    return True
+
+
+def _unlink_dangling(store: Path) -> None:
+    """Remove ``latest`` and ``current`` links whose run is gone."""
+    for folder in (store, *_folders(store)):
+        for name in ("latest", "current"):
+            link = folder / name
+            with contextlib.suppress(OSError):
+                if link.is_symlink() and not link.exists():
+                    link.unlink()

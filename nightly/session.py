@@ -1,0 +1,235 @@
+"""One process's work on a night: runs in order, side by side, until something ends it."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+from histories.store import write_json
+from nemesis.coverage import Coverage
+from nightly.attempt import InterruptedRun
+from nightly.child import Child
+from nightly.config import SIM, Config
+from nightly.folder import NightFolder
+from nightly.known import COVERAGE, read_coverage
+from nightly.one_run import Finished, Runner
+from nightly.plan import Planned
+from nightly.record import Record
+from nightly.request import Tools
+from nightly.trees import Trees
+
+LOOK_AHEAD = 200
+"""How far beyond a cluster that is busy simulated runs are looked for."""
+PATIENCE = 5
+"""After so many failures of ours on a cluster, one after the other, it is left alone."""
+COVERAGE_S = 30.0
+
+
+class Session:
+    """The runs of one process; a context that listens to Ctrl-C and SIGTERM while entered."""
+
+    def __init__(
+        self,
+        config: Config,
+        folder: NightFolder,
+        trees: Trees,
+        tools: Tools,
+        *,
+        finished: Callable[[Record], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """``finished`` hears of every run, in the main thread, once it is on disk."""
+        self._config = config
+        self._folder = folder
+        self._runner = Runner(config, folder, trees, tools, self)
+        self._finished = finished
+        self._say = say
+        self._begun = time.monotonic()
+        self._before_s = max((record.at_s for record in folder.records), default=0.0)
+        self._children: set[Child] = set()
+        self._lock = threading.Lock()
+        self._signals = 0
+        self._previous: dict[signal.Signals, Any] = {}
+        self._results: queue.Queue[tuple[Planned, Finished | BaseException]] = queue.Queue()
+        self._busy: set[str] = set()
+        self._under_way = 0
+        self._troubles: dict[str, int] = {}
+        self.coverage = read_coverage(folder.path)
+        self._covered = time.monotonic()
+        self.given_up: dict[str, str] = {}
+        self.enough = False
+        """Set to end the night after the runs that are under way."""
+
+    # --- children, and who ends them --------------------------------------------------------
+
+    def __enter__(self) -> Session:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.stop(at_once=True)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.stop(at_once=self._signals > 0)
+
+    def stop(self, at_once: bool = False) -> None:
+        """End the night: runs on hosts heal and give them back, unless ``at_once``."""
+        self._signals += 1
+        for child in tuple(self._children):
+            child.stop(at_once)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody asked for the end."""
+        return self._signals > 0
+
+    def add(self, child: Child) -> None:
+        """Take in a child; one that comes after the end was asked for ends at once."""
+        self._children.add(child)
+        if self.stopped:
+            child.stop()
+
+    def remove(self, child: Child) -> None:
+        """Forget a child that ended."""
+        self._children.discard(child)
+
+    # --- the loop ---------------------------------------------------------------------------
+
+    def spent_s(self) -> float:
+        """Seconds of the night's time that are spent, those of earlier processes too."""
+        return self._before_s + time.monotonic() - self._begun
+
+    def work(self, planned: Iterator[Planned]) -> str:
+        """Make the runs of the plan that are not finished; return why it ended.
+
+        ``runs``, ``hours``, ``enough``, ``interrupted`` or ``disk``. Raises StoreError.
+        """
+        done = self._folder.done
+        waiting: deque[Planned] = deque()
+        rest = (each for each in planned if each.n not in done)
+        reason = "runs"
+        while True:
+            reason = self._over() or "runs"
+            if reason == "runs":
+                while self._under_way < self._config.jobs + len(self._busy):
+                    chosen = self._next(waiting, rest)
+                    if chosen is None:
+                        break
+                    self._begin(chosen)
+            if self._under_way == 0:
+                break
+            self._take()
+        self._save_coverage()
+        return "interrupted" if self.stopped else reason
+
+    def _over(self) -> str | None:
+        hours = self._config.budget.hours
+        if self.stopped:
+            return "interrupted"
+        if self.enough:
+            return "enough"
+        if hours is not None and self.spent_s() >= hours * 3600:
+            return "hours"
+        free = shutil.disk_usage(self._folder.path).free
+        if free < self._config.free_bytes:
+            self._say(f"{free / 1e9:.1f} GB are free on the store's disk: the night stops here")
+            return "disk"
+        return None
+
+    def _next(self, waiting: deque[Planned], rest: Iterator[Planned]) -> Planned | None:
+        """Return the first run whose place is free: one run at a time on each cluster."""
+        simulated = self._under_way - len(self._busy)
+        for each in tuple(waiting):
+            if self._possible(each, simulated):
+                waiting.remove(each)
+                return each
+            if _cluster(each) in self.given_up:
+                waiting.remove(each)
+        while len(waiting) < LOOK_AHEAD:
+            found = next(rest, None)
+            if found is None:
+                return None
+            if self._possible(found, simulated):
+                return found
+            if _cluster(found) not in self.given_up:
+                waiting.append(found)
+        return None
+
+    def _possible(self, planned: Planned, simulated: int) -> bool:
+        cluster = _cluster(planned)
+        if cluster == SIM:
+            return simulated < self._config.jobs
+        return cluster not in self._busy and cluster not in self.given_up
+
+    def _begin(self, planned: Planned) -> None:
+        self._under_way += 1
+        if _cluster(planned) != SIM:
+            self._busy.add(_cluster(planned))
+        threading.Thread(target=self._run, args=(planned,), name=f"run {planned.n}").start()
+
+    def _run(self, planned: Planned) -> None:
+        # The thread lives as long as its children: they die with it, and with this process.
+        try:
+            self._results.put((planned, self._runner.run(planned)))
+        except BaseException as error:
+            self._results.put((planned, error))
+
+    def _take(self) -> None:
+        """Wait for one run to end, and put it on disk."""
+        while True:
+            try:
+                # A time-out lets signals be handled in between.
+                planned, result = self._results.get(timeout=0.5)
+                break
+            except queue.Empty:
+                continue
+        self._under_way -= 1
+        self._busy.discard(_cluster(planned))
+        if isinstance(result, InterruptedRun):
+            self._folder.unmark(planned.n)
+            return
+        if isinstance(result, BaseException):
+            raise result
+        record = result.record
+        record.at_s = round(self.spent_s(), 3)
+        self._folder.finish(record)
+        self._count(record, result.coverage)
+        self._finished(record)
+
+    def _count(self, record: Record, reached: Coverage | None) -> None:
+        cluster = record.cluster
+        if cluster != SIM:
+            bad = record.klass in ("harness", "environment")
+            self._troubles[cluster] = self._troubles.get(cluster, 0) + 1 if bad else 0
+            if self._troubles[cluster] >= PATIENCE:
+                self.given_up[cluster] = record.why or "no reason given"
+                self._say(f"{cluster}: {PATIENCE} failures of ours in a row, no more runs on it")
+        if reached is not None:
+            self.coverage.setdefault(cluster.partition(":")[0], Coverage()).merge(reached)
+        if time.monotonic() - self._covered >= COVERAGE_S:
+            self._save_coverage()
+
+    def _save_coverage(self) -> None:
+        self._covered = time.monotonic()
+        write_json(self._folder.path / COVERAGE, self.coverage)
+
+
+def _cluster(planned: Planned) -> str:
+    return SIM if planned.cell is None else planned.cell.cluster

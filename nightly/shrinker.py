@@ -1,0 +1,61 @@
+"""Failures made small by ``kraftwreck shrink``, within the night's budget."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from harness.archive import PROJECT_TREE
+from nightly.attempt import Desk, InterruptedRun
+from nightly.child import Child
+from nightly.config import Limits
+from nightly.record import Failure
+from nightly.request import Tools
+
+SHRUNK = "shrunk"
+_SLACK, _SLACK_S = 4.0, 60.0
+"""A search of so many CPU seconds gets this many times them by the clock, and so many more."""
+
+
+class Shrinker:
+    """Shrinks one failure after the other, each for at most ``limits.shrink_s`` CPU seconds."""
+
+    def __init__(self, limits: Limits, tools: Tools, desk: Desk) -> None:
+        self._limits = limits
+        self._tools = tools
+        self._desk = desk
+        self._spent_s = 0.0
+        self._lock = threading.Lock()
+
+    def shrink(self, case: Path, failure: Failure, output: Path) -> tuple[Path | None, float]:
+        """Return the file of the smallest case found, None for none, and CPU seconds it took.
+
+        Raises :class:`~nightly.attempt.InterruptedRun` when the night ends meanwhile.
+        """
+        limits = self._limits
+        with self._lock:
+            budget_s = min(limits.shrink_s, limits.shrink_total_s - self._spent_s)
+            if budget_s <= 0:
+                return None, 0.0
+            self._spent_s += budget_s
+        command = [*self._tools.shrink, str(case), "--budget", f"{budget_s:g}"]
+        command += ["--failure", f"{failure.checker}:{failure.type}"]
+        command += ["--save", str(case.parent), "--name", SHRUNK]
+        child = Child(polite=False)
+        self._desk.add(child)
+        try:
+            ended = child.run(
+                command,
+                given=b"",
+                output=output,
+                limit_s=_SLACK * budget_s + _SLACK_S,
+                environment=self._tools.environment(PROJECT_TREE),
+            )
+        finally:
+            self._desk.remove(child)
+        with self._lock:
+            self._spent_s += ended.cpu_s - budget_s
+        if ended.stopped:
+            raise InterruptedRun
+        file = case.with_name(f"{SHRUNK}.json")
+        return (file if file.is_file() else None), ended.cpu_s
