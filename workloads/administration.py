@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,12 +90,26 @@ def _configure(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
 
 
 def _elect(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
-    """Ask for elections of kind ``op.value`` (0 preferred, 1 unclean) in all partitions."""
-    body = {
-        "election_type": op.value,
-        "topic_partitions": [{"topic": op.key, "partitions": list(range(MOST_PARTITIONS))}],
-        "timeout_ms": timeout_ms,
-    }
+    """Ask for elections of kind ``op.value`` (0 preferred, 1 unclean) in all partitions.
+
+    Few partitions need one at a moment: of those whose preferred replica is in sync and does not
+    lead, one is asked for beside them, whatever its topic.
+    """
+    wanted = [{"topic": op.key, "partitions": list(range(MOST_PARTITIONS))}]
+    if op.value == PREFERRED:
+        answer, node = yield from ask_controller(
+            client, "Metadata", METADATA_VERSION, metadata_request(None), timeout_ms
+        )
+        if answer.status != "ok":
+            return not_answered(answer, node, write=False)
+        needed = [(name, part) for name, part in _unbalanced(answer.body) if name != op.key]
+        if needed:
+            client.calls += 1
+            name, part = needed[
+                draw_below(len(needed), client.seed, "elect", client.thread, client.calls)
+            ]
+            wanted.append({"topic": name, "partitions": [part]})
+    body = {"election_type": op.value, "topic_partitions": wanted, "timeout_ms": timeout_ms}
     answer, node = yield from ask_for_write(
         client, "ElectLeaders", ELECT_LEADERS_VERSION, body, timeout_ms
     )
@@ -107,6 +121,16 @@ def _elect(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     results = answer.body["replica_election_results"]
     codes = [int(p["error_code"]) for result in results for p in result["partition_result"]]
     return _of_parts(codes, op.value, client, node)
+
+
+def _unbalanced(metadata: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield the partitions that are led by another than the preferred replica, though that is in
+    sync: (topic, partition)."""
+    for topic in metadata["topics"]:
+        for part in topic["partitions"]:
+            preferred = part["replica_nodes"][0]
+            if part["leader_id"] != preferred and preferred in part["isr_nodes"]:
+                yield topic["name"], part["partition_index"]
 
 
 def _reassign(op: Op, client: ClientState, timeout_ms: int) -> Invocation:

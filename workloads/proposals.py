@@ -71,6 +71,8 @@ def propose(op: Op, client: ClientState) -> Invocation:
         return Completion("fail", error="leads nothing", node=node)
     client.calls += 1
     topic, part = led[draw_below(len(led), client.seed, "led", client.thread, client.calls)]
+    # Some elections are left to operators and to the controller, who look for them, too.
+    asks = draw_below(2, client.seed, "prefer", client.thread, client.calls)
     if op.value in WRONG:
         # Wrong in this one thing only, so that nothing else is a reason to refuse it.
         honest = _proposal("same", client, leaders, topic, part)
@@ -81,7 +83,8 @@ def propose(op: Op, client: ClientState) -> Invocation:
     if proposal is None:
         return Completion("fail", error="nothing to propose", node=node)
     ended = yield from _negotiate(op.value, client, proposal)
-    if ended.type == "ok" and op.value in HONEST and part["leader_id"] != part["replica_nodes"][0]:
+    usurps = part["leader_id"] != part["replica_nodes"][0]
+    if ended.type == "ok" and op.value in HONEST and usurps and asks:
         yield from _prefer(client, topic["name"], part["partition_index"])
     return ended
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.workload import Answer, ClientState
+from nodes.draw import draw_below
 from workloads.partitions import MOOD_LENGTH, NAMES, WORKLOAD, is_loose, mood_of
 from workloads.phantoms import FIRST_ID, THREADS, phantoms_of
 
@@ -224,9 +225,14 @@ def test_one_more_replica_comes_into_sync(drive: Any, script: Any, alive: Client
 def test_who_leads_in_place_of_the_preferred_asks_for_its_election(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
-    calls = script(state(1001, [1001]), altered(1, [1001, 1000]), elected(0))
-    assert drive(WORKLOAD, "isr", calls, value="expand").type == "ok"
-    assert calls.calls[-1].api == "ElectLeaders"
+    asked = set()
+    for _ in range(20):  # Others are left to be found.
+        asks = draw_below(2, alive.seed, "prefer", alive.thread, alive.calls + 2)
+        answers = [state(1001, [1001]), altered(1, [1001, 1000]), *[elected(0)] * asks]
+        calls = script(*answers)
+        assert drive(WORKLOAD, "isr", calls, value="expand").type == "ok"
+        asked.add(calls.calls[-1].api)
+    assert asked == {"ElectLeaders", "AlterPartition"}
 
 
 @pytest.mark.parametrize(
@@ -271,7 +277,26 @@ def elected(*codes: int) -> dict[str, Any]:
 def test_an_election_is_done_if_any_was_held(
     drive: Any, script: Any, alive: ClientState, codes: tuple[int, ...], kind: str
 ) -> None:
-    assert drive(WORKLOAD, "elect", script(elected(*codes)), "t", 0).type == kind
+    assert drive(WORKLOAD, "elect", script(LED_BY_2, elected(*codes)), "t", 0).type == kind
+    assert drive(WORKLOAD, "elect", script(elected(*codes)), "t", 1).type == kind
+
+
+@pytest.mark.parametrize(
+    ("now", "asked"),
+    [
+        (state(1001, [1001, 1000]), [("u", 6), ("t", 1)]),
+        (state(1001, [1001]), [("u", 6)]),
+        (state(1000, [1000, 1001]), [("u", 6)]),
+        (state(-1, []), [("u", 6)]),
+    ],
+)
+def test_an_operator_finds_a_leader_that_is_not_the_preferred_one(
+    drive: Any, script: Any, alive: ClientState, now: dict[str, Any], asked: list[tuple[str, int]]
+) -> None:
+    calls = script(now, elected(0))
+    assert drive(WORKLOAD, "elect", calls, "u", 0).type == "ok"
+    wanted = calls.calls[-1].body["topic_partitions"]
+    assert [(each["topic"], len(each["partitions"])) for each in wanted] == asked
 
 
 def test_a_reassignment_goes_to_brokers_that_are_alive(
@@ -297,7 +322,7 @@ def test_writes_go_through_brokers_and_reads_never(
 ) -> None:
     alive.gateways = ("b1",)
     calls = script(elected(0))
-    assert drive(WORKLOAD, "elect", calls, "t", 0).node == "b1"
+    assert drive(WORKLOAD, "elect", calls, "t", 1).node == "b1"
     calls = script(LED_BY_2)
     drive(WORKLOAD, "read", calls)
     assert [c.node for c in calls.calls] == ["n2"]
