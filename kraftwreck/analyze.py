@@ -11,41 +11,55 @@ import msgspec
 
 from histories.verdict import Validity
 from pipeline.background import start
+from pipeline.changes import up_to_date
 from pipeline.java import PipelineError
-from pipeline.runs import find_runs
+from pipeline.runs import check_store
 
 BAD_ARGUMENTS, FAILED = 254, 255
 EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
 WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
-SMALL_STORE = 50
-"""Up to this many runs Spark is set up for a quick start, beyond it for throughput."""
-TIMEOUT_S = 6 * 3600.0
+SMALL = 50
+"""Up to this many runs to be read Spark is set up for a quick start, beyond it for throughput."""
+TIMEOUT_S = 24 * 3600.0
 
 
 @click.command(name="analyze")
 @click.argument("store", type=click.Path(path_type=Path))
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master URL.")
+@click.option(
+    "--forget-removed", is_flag=True, help="Drop the rows of runs whose folders are gone."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def cli(store: Path, master: str, as_json: bool) -> None:
-    """Check every run of STORE again and write tables over all of them.
+def cli(store: Path, master: str, forget_removed: bool, as_json: bool) -> None:
+    """Bring the tables over all runs of STORE up to date: see docs/tables.md.
 
-    STORE is a store or one run folder; the tables are Parquet files in STORE/analysis. A
-    master other than local needs STORE on a file system that its workers share.
+    Runs that are new or changed since the last time are checked again, by the checkers they
+    were made for. STORE is a store or one run folder; the tables are Parquet files in
+    STORE/analysis. A master other than local needs STORE on a file system that its workers
+    share.
     """
+    single = (store / "test.json").is_file()
     try:
-        runs = [store] if (store / "test.json").is_file() else find_runs(store)
-        handle = start(store, master=master, small=len(runs) <= SMALL_STORE)
+        if not single:
+            check_store(store)
+        summary = 1 if single else up_to_date(store, forget_removed=forget_removed)
+        if isinstance(summary, int):
+            handle = start(master=master, small=summary <= SMALL)
+            click.echo(f"{summary} runs to be read; starting Spark on {master}", err=True)
     except PipelineError as error:
         click.echo(f"kraftwreck analyze: {error}", err=True)
         sys.exit(BAD_ARGUMENTS)
-    click.echo(f"{len(runs)} runs; starting Spark on {master}", err=True)
-    try:
-        summary = handle.analyze(runs, store, timeout_s=TIMEOUT_S)
-    except PipelineError as error:
-        click.echo(f"kraftwreck analyze: {error}", err=True)
-        sys.exit(FAILED)
-    finally:
-        handle.wait()
+    if isinstance(summary, int):
+        try:
+            if single:
+                summary = handle.finish(store, timeout_s=TIMEOUT_S)
+            else:
+                summary = handle.analyze(store, forget_removed=forget_removed, timeout_s=TIMEOUT_S)
+        except PipelineError as error:
+            click.echo(f"kraftwreck analyze: {error}", err=True)
+            sys.exit(FAILED)
+        finally:
+            handle.wait()
     if as_json:
         click.echo(msgspec.json.encode(summary))
     else:
@@ -64,7 +78,7 @@ def _show(summary: dict[str, Any]) -> None:
     for name in summary["unknown"]:
         click.echo(f"  unknown {name}", err=True)
     for line in summary["skipped"]:
-        click.echo(f"  skipped {line}", err=True)
+        click.echo(f"  cannot be read: {line}", err=True)
     rows = ", ".join(f"{name} {count}" for name, count in summary["tables"].items())
     click.echo(f"tables (rows): {rows}", err=True)
     click.echo(f"{summary['analysis']} ({summary['seconds']:.1f} s)", err=True)

@@ -10,7 +10,6 @@ import contextlib
 import selectors
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -43,11 +42,17 @@ class Handle:
         ``timeout_s`` seconds, with one line.
         """
         folder = run_folder or self._complete_folder()
-        return self.analyze([folder], folder, timeout_s=timeout_s)
+        return self.ask({"run": str(folder.resolve())}, timeout_s=timeout_s)
 
-    def analyze(self, folders: Sequence[Path], target: Path, *, timeout_s: float) -> dict[str, Any]:
-        """Compute the tables over several runs into ``target/analysis``; see :meth:`finish`."""
-        request = {"folders": [str(f.resolve()) for f in folders], "target": str(target.resolve())}
+    def analyze(
+        self, store: Path, *, forget_removed: bool = False, timeout_s: float
+    ) -> dict[str, Any]:
+        """Bring the tables of ``store`` up to date; return the summary. See :meth:`finish`."""
+        request = {"store": str(store.resolve()), "forget_removed": forget_removed}
+        return self.ask(request, timeout_s=timeout_s)
+
+    def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Let the worker do what :mod:`pipeline.worker` lists; see :meth:`finish`."""
         deadline = monotonic() + timeout_s
         stdin = self._process.stdin
         assert stdin is not None
@@ -105,7 +110,7 @@ class Handle:
         return answer
 
 
-def start(run_folder: Path, *, master: str = "local[2]", small: bool = True) -> Handle:
+def start(run_folder: Path = ROOT, *, master: str = "local[2]", small: bool = True) -> Handle:
     """Start Spark in the background for the run in ``run_folder``, which may just begin.
 
     ``small`` says that it will be for a few runs only. Raises

@@ -1,60 +1,186 @@
-"""Run folders as Spark is given them: as lists of Parquet files."""
+"""Run folders as the pipeline sees them: which there are, what they are, whether they changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
-from histories.parquet import convert_run
+import msgspec
+
 from histories.reading import HistoryError
 from histories.store import RUNNING
 from pipeline.java import PipelineError
 
-
-@dataclass(frozen=True, slots=True)
-class RunFiles:
-    """A run folder that is ready for Spark; ``id`` is its last two path components."""
-
-    id: str
-    folder: Path
-    shards: Sequence[Path]
-    trace: Path
-
-
-def prepare(folder: Path) -> RunFiles:
-    """Return the run's files, made first if the run broke off before they were.
-
-    Raises :class:`~histories.reading.HistoryError` for a folder that is no run.
-    """
-    folder = folder.resolve()
-    if not (folder / "test.json").is_file():
-        raise HistoryError(f"{folder}: is no run folder, it has no test.json")
-    history, trace = folder / "history.parquet", folder / "trace.parquet"
-    if not (history.is_dir() and trace.is_file()):
-        convert_run(folder)
-    return RunFiles(
-        id="/".join(folder.parts[-2:]),
-        folder=folder,
-        shards=sorted(history.glob("*.parquet")),
-        trace=trace,
-    )
+_READ = ("test.json", "results.json", "coverage.json", "faults.jsonl", "history.jsonl",
+         "trace.parquet", "history.parquet/*", "nodes/*/trace.jsonl", "nodes/*/images")  # fmt: skip
+"""What an analysis reads of a run; its other files may change."""
 
 
 def find_runs(store: Path) -> list[Path]:
-    """Return the complete run folders of ``store``, oldest name first.
-
-    Raises :class:`~pipeline.java.PipelineError` when there is none.
-    """
-    if not store.is_dir():
-        raise PipelineError(f"{store}: is no folder; name a store, such as ./store")
-    runs = sorted(
+    """Return the complete run folders of ``store``, oldest name first."""
+    return sorted(
         path.parent
         for path in store.glob("*/*/test.json")
         if not path.parent.is_symlink()
         and not path.parent.parent.is_symlink()
         and path.parent.suffix != RUNNING
     )
-    if not runs:
+
+
+def check_store(store: Path) -> None:
+    """Raise :class:`~pipeline.java.PipelineError` where there is nothing to analyze."""
+    if not store.is_dir():
+        raise PipelineError(f"{store}: is no folder; name a store, such as ./store")
+    if not find_runs(store) and not any(store.glob("nights/*/runs.jsonl")):
         raise PipelineError(f"{store}: holds no complete run (looked for */*/test.json)")
-    return runs
+
+
+def run_id(folder: Path) -> str:
+    """Return the name of a run in all tables: the last two components of its path."""
+    return "/".join(folder.parts[-2:])
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a digest of name, size and time of change of all that is read of a run."""
+    digest = blake2b(digest_size=12)
+    for path in _files(folder):
+        status = path.stat()
+        name = path.relative_to(folder).as_posix()
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for pattern in _READ:
+        if "*" in pattern:
+            yield from sorted(folder.glob(pattern))
+        elif (path := folder / pattern).exists():
+            yield path
+
+
+def read_test(folder: Path) -> dict[str, Any]:
+    """Return ``test.json``. Raises :class:`~histories.reading.HistoryError`."""
+    return _read_json(folder / "test.json")
+
+
+def recorded_verdict(folder: Path) -> dict[str, Any]:
+    """Return the checkers of ``results.json``; none where it is not there.
+
+    Raises :class:`~histories.reading.HistoryError`.
+    """
+    path = folder / "results.json"
+    if not path.exists():
+        return {}
+    checkers = _read_json(path).get("checkers")
+    return checkers if isinstance(checkers, dict) else {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise HistoryError(f"{path}: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise HistoryError(f"{path}: {error}") from error
+
+
+def describe(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of the table ``runs`` that ``test.json`` and the name tell.
+
+    Raises :class:`~histories.reading.HistoryError` for a value of another type than it has.
+    """
+    try:
+        return _described(folder, test)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise HistoryError(f"{folder / 'test.json'}: {error}") from error
+
+
+def _described(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
+    started = started_at(folder.name, test)
+    versions = test.get("versions") or {}
+    mutant, patch = test.get("mutant"), test.get("patch")
+    tree = f"mutant:{mutant}" if mutant else f"patch:{patch}" if patch else "clean"
+    return {
+        "run": run_id(folder),
+        "test": folder.parent.name,
+        "system": _text(test.get("system")),
+        "workload": _text(test.get("workload")),
+        "faults": sorted(map(str, test.get("faults") or ())),
+        "cluster": _text(test.get("cluster")),
+        "simulated": bool(test.get("simulated")),
+        "nodes": len(test.get("nodes") or ()),
+        "quorum": _text(test.get("quorum")),
+        "seed": _whole(test.get("seed")),
+        "rate": _real(test.get("rate")),
+        "concurrency": _whole(test.get("concurrency")),
+        "time_limit_s": _real(test.get("time_limit_s")),
+        "mutant": _text(mutant),
+        "patch": _text(patch),
+        "tree": tree,
+        "code": _text(versions.get("nodes")),
+        "test_key": test_key(test),
+        "started": started,
+        "day": None if started is None else started.date().isoformat(),
+        "repeat": _text(test.get("repeat")),
+        "recovered_s": _real(test.get("recovered_s")),
+        "interrupted": bool(test.get("interrupted")),
+        "harness_errors": [str(line) for line in test.get("errors") or ()],
+    }
+
+
+def test_key(test: dict[str, Any]) -> str:
+    """Return a digest of what was asked for: equal for runs of the same test.
+
+    The planned faults and the simulator's knobs belong to it: they differ with a schedule that
+    was mutated or shrunk although the options are the same.
+    """
+    options = dict(test.get("options") or {}) or {
+        name: test.get(name)
+        for name in ("system", "workload", "faults", "time_limit_s", "cluster", "seed", "rate")
+    }
+    options.pop("store", None)
+    asked = [options, test.get("schedule"), test.get("knobs"), test.get("nodes")]
+    text = msgspec.json.encode(asked, order="deterministic")
+    return blake2b(text, digest_size=8).hexdigest()
+
+
+def started_at(name: str, test: dict[str, Any]) -> datetime | None:
+    """Return when a run began: its folder is named by it. Virtual time does not count."""
+    stamp, _, _ = name.rpartition("-")
+    for form in ("%Y%m%dT%H%M%S.%fZ", "%Y%m%dT%H%M%SZ"):
+        try:
+            return datetime.strptime(stamp, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    wall = test.get("started_wall")
+    return moment(wall) if isinstance(wall, str) else None
+
+
+def moment(text: Any) -> datetime | None:
+    """Return an ISO 8601 time, in UTC; None for what is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _whole(value: Any) -> int | None:
+    if value is None:
+        return None
+    number = int(value)
+    # Seeds may be unsigned 64-bit numbers; what has no place in the column is not told wrongly.
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def _real(value: Any) -> float | None:
+    return None if value is None else float(value)

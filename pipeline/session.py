@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pipeline.java import PipelineError, java_version
 
 ROOT = Path(__file__).resolve().parent.parent
-SHIPPED = ("histories", "nodes", "checkers", "pipeline")
+SHIPPED = ("histories", "nodes", "checkers", "harness", "nemesis", "pipeline")
 """Packages that executors on other machines need."""
 
 _LEFT_BEHIND_S = 3600
@@ -99,13 +99,16 @@ def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSessio
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.local.dir": str(scratch),
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "1g" if small else "2g",
         "spark.driver.extraJavaOptions": options,
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.rest.enabled": "false",
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if master.startswith("local") and not small:
+        # Not 200: every partition of a table becomes a file.
+        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
     if small:
         settings |= {
             "spark.sql.shuffle.partitions": "2",

@@ -1,9 +1,10 @@
-"""A process that starts Spark at once and analyzes run folders when it is told to.
+"""A process that starts Spark at once and works on what it is told to.
 
 ``python -m pipeline.worker MASTER small|large``: writes ``{"ready": seconds}`` when Spark is
-up (and for small jobs warm), then for each line ``{"folders": […], "target": …}`` on stdin
-one line with the summary, or ``{"error": …}``. It ends when stdin does, and at once when its
-parent is killed: nobody waits for a warm-up then.
+up (and for small jobs warm), then for each line on stdin one line with what came of it, or
+``{"error": …}``. A line asks for ``{"run": folder}``, ``{"store": folder, "forget_removed":
+bool}`` or ``{"check": …}`` (:func:`pipeline.keyed.serve`). The process ends when stdin does,
+and at once when its parent is killed: nobody waits for a warm-up then.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ from histories.operation import Op
 from histories.parquet import write_history, write_table
 from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
 from histories.trace import TraceEvent
+from pipeline.analysis import analyze_run, analyze_store
 from pipeline.java import PipelineError
-from pipeline.runs import prepare
+from pipeline.keyed import serve as check
 from pipeline.session import session
-from pipeline.tables import compute
-from pipeline.verdicts import analyze
 
 _NICENESS = 5
 """Spark's start must not slow the nodes that are being tested meanwhile."""
@@ -73,8 +73,13 @@ def _end_with(parent: int) -> None:
 def _serve(spark: SparkSession, line: bytes) -> dict[str, Any]:
     try:
         request = msgspec.json.decode(line, type=dict[str, Any])
-        folders = [Path(folder) for folder in request["folders"]]
-        return analyze(spark, folders, Path(request["target"]))
+        if "run" in request:
+            return analyze_run(spark, Path(request["run"]))
+        if "check" in request:
+            return check(spark, request["check"])
+        return analyze_store(
+            lambda: spark, Path(request["store"]), forget_removed=request["forget_removed"]
+        )
     except Exception as error:
         text = str(error).strip().splitlines()
         return {"error": text[0] if text else type(error).__name__}
@@ -105,7 +110,7 @@ def warm_up(spark: SparkSession) -> None:
         (folder / "history.jsonl").write_bytes(b"")
         write_history(history, folder / "history.parquet")
         write_table(to_table([event], TRACE_SCHEMA), folder / "trace.parquet")
-        compute(spark, [prepare(folder)])
+        analyze_run(spark, folder)
 
 
 if __name__ == "__main__":

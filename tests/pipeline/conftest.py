@@ -67,6 +67,27 @@ def plant(run: Path) -> None:
     (run / "trace.parquet").unlink()
 
 
+NIGHT = [
+    {"n": 0, "kind": "cell", "run": None, "valid": False, "class": "system", "tree": "mutant:M1"},
+    {"n": 1, "kind": "cell", "run": None, "valid": True, "class": None, "tree": "clean"},
+    {"n": 2, "kind": "again", "run": None, "valid": "unknown", "class": "flake", "tree": "clean"},
+]
+
+
+def night(store: Path, name: str, lines: list[dict[str, Any]]) -> None:
+    folder = store / "nights" / name
+    folder.mkdir(parents=True)
+    common = {
+        "system": "kraft", "workload": "register", "faults": ["partition", "kill"],
+        "cluster": "sim", "seed": 9, "seconds": 1.5, "cpu_s": 1.0, "sim_s": 20.0, "attempts": 1,
+        "repeat": "kraftwreck sim --seed 9", "started": "2026-01-31T23:00:00Z", "digest": "abc",
+    }  # fmt: skip
+    text = b"".join(msgspec.json.encode({**common, **line}) + b"\n" for line in lines)
+    (folder / "runs.jsonl").write_bytes(text + b'{"torn')
+    told = {"id": name, "name": "small", "state": "running", "began": "2026-01-31T22:00:00Z"}
+    (folder / "night.json").write_bytes(msgspec.json.encode(told))
+
+
 @pytest.fixture(scope="session")
 def analyzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzed]:
     """Analyze one run as ``run`` does, then the whole store; one Spark session for all."""
@@ -82,8 +103,10 @@ def analyzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzed]:
         broken.mkdir()
         (broken / "test.json").write_text("{}")
         (broken / "history.jsonl").write_text('{"index": "zero"}\n')
+        kept = {**NIGHT[1], "n": 3, "run": "/".join(first.parts[-2:])}
+        night(store, "20260131T220000Z-small", [*NIGHT, kept])
         finished = handle.finish()
-        summary = handle.analyze([*runs.values(), broken], store, timeout_s=120)
+        summary = handle.analyze(store, timeout_s=600)
         yield Analyzed(store, runs, handle, finished, summary)
     finally:
         handle.wait()

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.calls import Call
-from histories.fault import FaultEvent
 from kraftwreck.main import status
 from pipeline.background import Handle, start
 from pipeline.java import PipelineError
-from pipeline.tasks import fault_windows, window_of
 
 
 def test_without_java(
@@ -68,28 +65,3 @@ def test_a_worker_that_hangs_is_given_up_and_killed(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="no answer in time"):
         handle.finish(tmp_path, timeout_s=0.2)
     handle.wait(timeout_s=0.2)
-
-
-def test_fault_windows_name_all_kinds_that_are_on() -> None:
-    def event(number: int, phase: str, kind: str, at: int) -> FaultEvent:
-        return FaultEvent(
-            id=number, phase="start" if phase == "start" else "stop", kind=kind, shape="one",
-            targets=[], time=at, done=at,
-        )  # fmt: skip
-
-    windows = fault_windows(
-        [
-            event(1, "start", "kill", 10),
-            event(2, "start", "partition", 20),
-            event(1, "stop", "kill", 30),
-        ]
-    )
-
-    def at(moment: int) -> str:
-        call = Call(
-            f="read", key=None, process=0, type="ok", argument=None, value=None, start=0, end=1,
-            completion=1, invoked=moment, completed=moment, node=None, error=None, final=False,
-        )  # fmt: skip
-        return window_of(call, windows)
-
-    assert [at(5), at(10), at(25), at(30)] == ["none", "kill", "kill+partition", "partition"]

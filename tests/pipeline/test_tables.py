@@ -18,14 +18,14 @@ from checkers.trace_pass import trace_pass
 from histories.operation import OK
 from kraftwreck import analyze
 from kraftwreck.main import status
+from pipeline.gold import read
+from pipeline.schemas import GOLD, PER_RUN, SILVER
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 
-def rows(folder: Path, table: str, run: Path | None = None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(
-        folder / "analysis" / f"{table}.parquet"
-    ).to_pylist()
+def rows(store: Path, table: str, run: Path | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read(store, table).to_pylist()
     if run is None:
         return found
     name = "/".join(run.parts[-2:])
@@ -110,7 +110,7 @@ def test_operations_per_second_add_up(analyzed: Any) -> None:
     for call in calls:
         place = (call.invoked // 1_000_000_000, call.f)
         expected[place] = expected.get(place, 0) + 1
-    found = rows(analyzed.store, "operations", run)
+    found = rows(analyzed.store, "rates", run)
     assert {(r["second"], r["f"]): r["invoked"] for r in found} == expected
     assert sum(r["ok"] for r in found) == sum(c.type == OK for c in calls)
     assert all(r["invoked"] == r["ok"] + r["fail"] + r["info"] for r in found)
@@ -154,30 +154,98 @@ def test_one_run_is_analyzed_when_it_is_complete(analyzed: Any) -> None:
     assert analyzed.finished["runs"] == 1
     assert analyzed.finished["spark_start_s"] > 0
     assert Path(analyzed.finished["analysis"]) == run / "analysis"
-    assert rows(run, "verdicts") == rows(analyzed.store, "verdicts", run)
+    for name, schema in PER_RUN.items():
+        own = pq.read_table(run / "analysis" / f"{name}.parquet")
+        assert own.schema.equals(schema)
+        of_store = rows(analyzed.store, name, run)
+        assert sorted(map(str, own.to_pylist())) == sorted(map(str, of_store)), name
 
 
-def test_a_run_that_cannot_be_read_is_named_and_left_out(analyzed: Any) -> None:
-    (line,) = analyzed.summary["skipped"]
-    assert "broken/history.jsonl:1: " in line
+def test_every_table_is_there_in_its_schema(analyzed: Any) -> None:
+    for name, schema in {**GOLD, **{f"silver/{n}": s for n, s in SILVER.items()}}.items():
+        table = read(analyzed.store, name)
+        assert table.schema.equals(schema)
+        assert len(table) == analyzed.summary["tables"][name]
+        pattern = name if "/" in name else f"gold/{name}"
+        assert any((analyzed.store / "analysis" / pattern).glob("*/*.parquet"))
+
+
+def test_a_run_that_cannot_be_read_is_in_quarantine(analyzed: Any) -> None:
+    (row,) = rows(analyzed.store, "quarantine")
+    assert row["run"] == "kraft-metadata/broken"
+    assert "broken/history.jsonl:1: " in row["reason"]
+    assert analyzed.summary["skipped"] == [row["reason"]]
     assert analyzed.summary["runs"] == 3
     assert analyzed.summary["valid"] is False
+    assert all(r["run"] != row["run"] for name in PER_RUN for r in rows(analyzed.store, name))
 
 
-def test_the_command_prints_the_summary(
+def test_runs_tell_what_they_are_and_what_came_of_them(analyzed: Any) -> None:
+    run = analyzed.runs["bad"]
+    (row,) = rows(analyzed.store, "runs", run)
+    data = RunData.from_folder(run)
+    assert (row["system"], row["workload"], row["seed"]) == ("kraft", "register", 12)
+    assert (row["valid"], row["class"], row["tree"]) == ("false", "system", "clean")
+    assert row["operations"] == len(data.calls)
+    assert row["ok"] == sum(call.type == OK for call in data.calls)
+    assert row["trace_events"] == len(data.events)
+    assert row["fault_events"] == sum(fault.phase == "start" for fault in data.faults)
+    assert row["day"] == row["started"].date().isoformat()
+    assert row["anomalies"] == len(rows(analyzed.store, "anomalies", run))
+    (good,) = rows(analyzed.store, "runs", analyzed.runs["register"])
+    assert (good["valid"], good["class"], good["first_anomaly"]) == ("true", None, None)
+    assert good["test_key"] != row["test_key"]
+
+
+def test_recovery_is_the_first_service_after_a_fault(analyzed: Any) -> None:
+    for run in analyzed.runs.values():
+        data = RunData.from_folder(run)
+        served = [c for c in data.calls if c.type == OK and (c.f != "leader" or c.value)]
+        ends = {fault.id: fault.done for fault in data.faults if fault.phase == "stop"}
+        starts = {fault.id: fault.done for fault in data.faults if fault.phase == "start"}
+        found = rows(analyzed.store, "recoveries", run)
+        assert {row["id"] for row in found} == set(starts)
+        for row in found:
+            for since, column in ((starts, "failover_s"), (ends, "recovery_s")):
+                after = [
+                    ((c.completed or 0) - since[row["id"]]) / 1e9
+                    for c in served
+                    if row["id"] in since and c.invoked >= since[row["id"]]
+                ]
+                assert row[column] == (pytest.approx(min(after)) if after else None)
+
+
+def test_coverage_is_counted_over_runs(analyzed: Any) -> None:
+    items = [r for r in rows(analyzed.store, "coverage") if r["counter"] == "follows"]
+    pairs = rows(analyzed.store, "fault_pairs")
+    assert sum(row["runs"] for row in pairs) == len(items) > 0
+    assert all("/" in row["first"] and "/" in row["second"] for row in pairs)
+    struck = rows(analyzed.store, "states_struck")
+    assert {row["state"] for row in struck} & {"leader", "follower"}
+
+
+def test_runs_of_nights_count_with_and_without_a_folder(analyzed: Any) -> None:
+    found = rows(analyzed.store, "night_runs")
+    assert [row["n"] for row in found] == [0, 1, 2, 3], "the torn line does not count"
+    assert json.loads(found[0]["extra"]) == {"digest": "abc"}
+    assert found[0]["faults"] == ["kill", "partition"]
+    (night,) = rows(analyzed.store, "nights")
+    assert (night["runs"], night["valid"], night["invalid"], night["unknown"]) == (4, 2, 1, 1)
+    assert (night["day"], night["state"], night["ended"]) == ("2026-01-31", "running", None)
+    trend = [r for r in rows(analyzed.store, "trend") if r["fault"] == "*"]
+    without = {(r["tree"], r["runs"]) for r in trend if r["day"] == "2026-01-31"}
+    assert without == {("mutant:M1", 1), ("clean", 2)}, "the run with a folder counts there"
+    assert sum(r["runs"] for r in trend) == 3 + len(analyzed.runs)
+    (flake,) = [r for r in rows(analyzed.store, "flakes") if r["flaky"]]
+    assert (flake["runs"], flake["valid"], flake["unknown"]) == (2, 1, 1)
+
+
+def test_the_command_prints_the_summary_without_spark_when_nothing_changed(
     analyzed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Borrowed:
-        def analyze(self, *arguments: Any, **named: Any) -> Any:
-            return analyzed.handle.analyze(*arguments, **named)
-
-        def wait(self) -> None:
-            pass
-
-    monkeypatch.setattr(analyze, "start", lambda *_, **__: Borrowed())
-    run = analyzed.runs["bad"]
-    assert status(["analyze", str(run), "--json"]) == 1
+    monkeypatch.setattr(analyze, "start", None)
+    assert status(["analyze", str(analyzed.store), "--json"]) == 1
     summary = json.loads(capsys.readouterr().out)
     assert summary["valid"] is False
-    assert summary["runs"] == 1
-    assert summary["tables"]["keys"] > 1
+    assert (summary["runs"], summary["read"]) == (3, 0)
+    assert summary["tables"] == analyzed.summary["tables"]

@@ -1,0 +1,239 @@
+"""All tables of some runs: silver written by tasks, gold from it, by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+
+from histories.reading import HistoryError
+from histories.verdict import Validity, merge_valid
+from pipeline import judging, silver
+from pipeline.gold_frames import leaders, of_findings, of_operations, open_table
+from pipeline.runs import describe, read_test, run_id
+from pipeline.schemas import GOLD, SILVER
+from pipeline.slugs import slug
+from pipeline.windows import earliest
+
+_VALIDITY: dict[str, Validity] = {"true": True, "false": False, "unknown": "unknown"}
+Row = dict[str, Any]
+
+
+@dataclass
+class Computed:
+    """What came of some runs. ``frames`` are gold tables yet to be written, ``tables`` those
+    that are here; ``refused`` are runs that cannot be read, with the reason; ``silver`` the
+    files written, by table."""
+
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    silver: dict[str, list[Path]] = field(default_factory=lambda: {name: [] for name in SILVER})
+    cached: list[DataFrame] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Let Spark forget what was kept for these tables."""
+        for frame in self.cached:
+            frame.unpersist()
+
+
+def compute(
+    spark: SparkSession,
+    folders: Sequence[Path],
+    place: Callable[[str], Path],
+    watch: Callable[[str], None] = lambda _: None,
+) -> Computed:
+    """Compute the tables of the runs in ``folders``.
+
+    ``place`` tells the folder for the silver files of a table. Call
+    :meth:`Computed.release` when the frames were written.
+    """
+    done = Computed()
+    tests: dict[str, tuple[Path, Row, Row]] = {}
+    for folder in folders:
+        try:
+            test = read_test(folder)
+            tests[run_id(folder)] = (folder, test, describe(folder, test))
+        except HistoryError as error:
+            done.refused[run_id(folder)] = str(error)
+    written = _write_silver(spark, [folder for folder, _, _ in tests.values()], place)
+    for row in written:
+        if row["error"] is not None:
+            done.refused.setdefault(row["run"], row["error"])
+    watch("silver")
+    findings = _judge(spark, [t[0] for run, t in tests.items() if run not in done.refused])
+    done.cached.append(findings)
+    for row in findings.where(F.col("table") == judging.REFUSED).toArrow().to_pylist():
+        done.refused.setdefault(row["run"], row["error"])
+    watch("judged")
+    good = {run: told for run, told in tests.items() if run not in done.refused}
+    for row in written:
+        if row["rows"] and row["run"] in good:
+            done.silver[row["table"]].append(Path(row["file"]))
+    operations = open_table(spark, "silver/operations", done.silver["operations"])
+    frames = of_operations(operations)
+    done.cached.append(frames["by second"])
+    told = of_findings(findings.where(~F.col("run").isin(list(done.refused))))
+    by_run = _by_run(frames.pop("by second"), operations)
+    done.frames = {
+        **frames,
+        "leaders": leaders(open_table(spark, "silver/trace", done.silver["trace"])),
+        "keys": _keys(spark, good),
+        **told,
+    }
+    facts = _facts(written)
+    verdicts = told["verdicts"].toArrow().to_pylist()
+    first = told["anomalies"].where("number = 0").select("run", "checker", "type")
+    rows = _runs(good, facts, by_run, verdicts, first.toArrow().to_pylist())
+    done.tables = {
+        "runs": pa.Table.from_pylist(rows, schema=GOLD["runs"]),
+        "recoveries": pa.Table.from_pylist(_recoveries(good, facts), schema=GOLD["recoveries"]),
+    }
+    return done
+
+
+def _frame(spark: SparkSession, rows: list[tuple[str, ...]], schema: str) -> DataFrame:
+    """One row per task's work, spread so that each core takes the next when it is done."""
+    cores = spark.sparkContext.defaultParallelism
+    frame = spark.createDataFrame(rows, schema)
+    # Many tasks of few rows each: how long a run takes to judge nobody knows beforehand.
+    return frame.repartition(max(1, min(len(rows), cores * 16)))
+
+
+def _write_silver(
+    spark: SparkSession, folders: Iterable[Path], place: Callable[[str], Path]
+) -> list[Row]:
+    rows: list[tuple[str, ...]] = []
+    for folder in folders:
+        run = run_id(folder)
+        for number, (table, file) in enumerate(silver.sources(folder)):
+            out = place(table) / f"{slug(run)}~{number}.parquet"
+            rows.append((run, str(folder), table, str(file), str(out)))
+    if not rows:
+        return []
+    frame = _frame(spark, rows, silver.FILES).mapInArrow(silver.write, silver.WRITTEN)
+    found: list[Row] = frame.toArrow().to_pylist()
+    return found
+
+
+def _judge(spark: SparkSession, folders: list[Path]) -> DataFrame:
+    rows: list[tuple[str, ...]] = [(run_id(f), str(f), str(f)) for f in folders]
+    if not rows:
+        return spark.createDataFrame([], judging.FINDINGS).cache()
+    frame = _frame(spark, rows, judging.RUNS)
+    return frame.mapInArrow(judging.findings, judging.FINDINGS).cache()
+
+
+def _keys(spark: SparkSession, good: dict[str, tuple[Path, Row, Row]]) -> DataFrame:
+    rows: list[tuple[str, ...]] = [
+        (run, str(folder), str(file))
+        for run, (folder, test, _) in good.items()
+        if "linearizable" in (test.get("checkers") or ())
+        for table, file in silver.sources(folder)
+        if table == "operations"
+    ]
+    if not rows:
+        return spark.createDataFrame([], judging.KEYS).select(*GOLD["keys"].names)
+    found = _frame(spark, rows, judging.RUNS).mapInArrow(judging.keys, judging.KEYS)
+    # The exchange keeps the tasks apart from the few files that are written of them.
+    found = found.repartition(spark.sparkContext.defaultParallelism)
+    # What cannot be judged by key the checker of the whole run has told.
+    return found.where("error is null").select(*GOLD["keys"].names)
+
+
+def _by_run(by_second: DataFrame, operations: DataFrame) -> dict[str, Row]:
+    """Return availability and latency of each run as a whole."""
+    available = (
+        by_second.groupBy("run", "second")
+        .agg(F.sum("ok").alias("ok"))
+        .groupBy("run")
+        .agg((F.count_if(F.col("ok") > 0) / F.count("*")).alias("availability"))
+    )
+    latency = operations.groupBy("run").agg(
+        F.percentile("latency_ms", 0.5).alias("p50_ms"),
+        F.percentile("latency_ms", 0.99).alias("p99_ms"),
+    )
+    rows = available.join(latency, "run", "left").toArrow().to_pylist()
+    return {row["run"]: row for row in rows}
+
+
+def _facts(written: list[Row]) -> dict[str, list[Row]]:
+    """Return what tasks told of each run: the table, the number of rows, and facts."""
+    facts: dict[str, list[Row]] = {}
+    for row in written:
+        if row["error"] is None:
+            told = msgspec.json.decode(row["facts"], type=Row)
+            facts.setdefault(row["run"], []).append({**told, **row})
+    return facts
+
+
+def _runs(
+    good: dict[str, tuple[Path, Row, Row]],
+    facts: dict[str, list[Row]],
+    by_run: dict[str, Row],
+    verdicts: list[Row],
+    first: list[Row],
+) -> list[Row]:
+    merged: dict[str, list[Validity]] = {}
+    counts: dict[str, int] = {}
+    for row in verdicts:
+        merged.setdefault(row["run"], []).append(_VALIDITY[row["valid"]])
+        counts[row["run"]] = counts.get(row["run"], 0) + row["anomalies"]
+    firsts = {row["run"]: row["type"] for row in sorted(first, key=lambda r: r["checker"])[::-1]}
+    rows = []
+    for run, (_, _, described) in good.items():
+        parts = facts.get(run, [])
+        done = [part for part in parts if part["table"] == "operations"]
+        valid = merge_valid(merged.get(run, ["unknown"]))
+        whose = "system" if valid is False else "harness" if described["harness_errors"] else None
+        last = max((part["last_ns"] for part in done if part["last_ns"] is not None), default=None)
+        rows.append(
+            {
+                **described,
+                **by_run.get(run, {}),
+                "valid": judging.WORDS[valid],
+                "class": whose,
+                "anomalies": counts.get(run, 0),
+                "first_anomaly": firsts.get(run),
+                "operations": sum(part["rows"] for part in done),
+                **{how: sum(part[how] for part in done) for how in ("ok", "fail", "info")},
+                "trace_events": sum(p["rows"] for p in parts if p["table"] == "trace"),
+                "fault_events": sum(p["rows"] for p in parts if p["table"] == "faults"),
+                "seconds": None if last is None else last / 1e9,
+            }
+        )
+    return rows
+
+
+def _recoveries(good: dict[str, tuple[Path, Row, Row]], facts: dict[str, list[Row]]) -> list[Row]:
+    rows = []
+    for run in good:
+        parts = facts.get(run, [])
+        faults = [f for part in parts if part["table"] == "faults" for f in part["faults"]]
+        done = [part for part in parts if part["table"] == "operations"]
+        after_start = earliest((part["after_start"] for part in done), len(faults))
+        after_end = earliest((part["after_end"] for part in done), len(faults))
+        rows += [
+            {
+                "run": run,
+                "id": fault["id"],
+                "kind": fault["kind"],
+                "shape": fault["shape"],
+                "started_ns": fault["struck_ns"],
+                "healed_ns": fault["healed_ns"],
+                "failover_s": _seconds(fault["struck_ns"], served),
+                "recovery_s": _seconds(fault["healed_ns"], again),
+            }
+            for fault, served, again in zip(faults, after_start, after_end, strict=True)
+        ]
+    return rows
+
+
+def _seconds(since: int | None, until: int | None) -> float | None:
+    return None if since is None or until is None else (until - since) / 1e9

@@ -1,0 +1,109 @@
+"""Gold tables of single runs, as Spark computes them from silver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+
+from pipeline.schemas import GOLD, SILVER
+
+_QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+_WORDS = {"string": "string", "int64": "long", "double": "double", "bool": "boolean",
+          "list<item: string>": "array<string>", "list<item: int64>": "array<long>",
+          "timestamp[us, tz=UTC]": "timestamp"}  # fmt: skip
+
+
+def ddl(table: str) -> str:
+    """Return a schema, of silver or of gold, as Spark writes schemas."""
+    layer, _, name = table.rpartition("/")
+    schema = SILVER[name] if layer == "silver" else GOLD[name]
+    return ", ".join(f"`{field.name}` {_WORDS[str(field.type)]}" for field in schema)
+
+
+def open_table(spark: SparkSession, table: str, files: Sequence[Path]) -> DataFrame:
+    """Return the table in ``files``, perhaps none; its schema is told, not looked for."""
+    reader = spark.read.schema(ddl(table))
+    if not files:
+        return spark.createDataFrame([], ddl(table))
+    return reader.parquet(*map(str, files))
+
+
+def of_operations(operations: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables that follow from the operations. ``rates`` and ``latency`` share one
+    pass, which is cached; the caller lets go of it with the key ``"by second"``."""
+    by_second = operations.groupBy("run", "second", "f").agg(
+        F.count("*").alias("invoked"), *map(_ended, ("ok", "fail", "info")), *_latency()
+    )
+    by_second = by_second.cache()
+    return {
+        "by second": by_second,
+        "rates": by_second.select("run", "second", "f", "invoked", "ok", "fail", "info"),
+        "latency": by_second.where("count > 0").select(*GOLD["latency"].names),
+        "latency_by_fault": operations.where("latency_ms is not null")
+        .groupBy("run", "fault_window", "f")
+        .agg(*_latency()),
+        "availability": _availability(operations),
+    }
+
+
+def _ended(how: str) -> Any:
+    return F.count_if(F.col("type") == how).alias(how)
+
+
+def _latency() -> list[Any]:
+    # Exact: a quantile that is only near cannot be compared between two runs.
+    exact = [F.percentile("latency_ms", at).alias(name) for name, at in _QUANTILES.items()]
+    return [F.count("latency_ms").alias("count"), *exact, F.max("latency_ms").alias("max_ms")]
+
+
+def _availability(operations: DataFrame) -> DataFrame:
+    per_second = operations.groupBy("run", "fault_window", "second").agg(
+        F.count("*").alias("invoked"), _ended("ok")
+    )
+    return (
+        per_second.groupBy("run", "fault_window")
+        .agg(
+            F.count("*").alias("seconds"),
+            F.count_if(F.col("ok") > 0).alias("available_s"),
+            F.sum("invoked").alias("invoked"),
+            F.sum("ok").alias("ok"),
+        )
+        .withColumn("availability", F.col("available_s") / F.col("seconds"))
+        .select(*GOLD["availability"].names)
+    )
+
+
+def leaders(trace: DataFrame) -> DataFrame:
+    """Return who led each epoch."""
+    seats = (
+        trace.where("state = 'leader'")
+        .groupBy("run", "epoch", "node")
+        .agg(F.min("time_ns").alias("first_ns"), F.max("time_ns").alias("last_ns"))
+    )
+    return (
+        seats.groupBy("run", "epoch")
+        .agg(
+            F.array_sort(F.collect_list("node")).alias("leaders"),
+            F.count("*").alias("count"),
+            F.min("first_ns").alias("first_ns"),
+            F.max("last_ns").alias("last_ns"),
+        )
+        .select(*GOLD["leaders"].names)
+    )
+
+
+def of_findings(findings: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables that follow from what the checkers told (``judging.FINDINGS``)."""
+    anomalies = findings.where("table = 'anomalies'")
+    return {
+        "verdicts": findings.where("table = 'verdicts'").select(*GOLD["verdicts"].names),
+        "anomalies": anomalies.select(*GOLD["anomalies"].names),
+        "lost_commits": anomalies.where("checker = 'committed'").select(
+            "run", F.col("type").alias("anomaly"), "explanation", "operations"
+        ),
+        "coverage": findings.where("table = 'coverage'").select(*GOLD["coverage"].names),
+    }

@@ -1,0 +1,204 @@
+"""Checkers that judge every key by itself, spread over Spark: the same functions, the same verdict.
+
+A task takes the operations of some keys of a history and gives them, as a history of their
+own, to the model of the catalogue that judges whole files. A key's operations are never
+parted (P-compositionality: Horn and Kroening, 2015), so merging is all that is left to do.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from checkers.catalogue import HistoryModel, Settings, find
+from histories.columns import read_table
+from histories.events import Event, of_ops
+from histories.operation import Op
+from histories.reading import from_table, to_text
+from histories.source import HistoryFile, Source
+from histories.verdict import Anomaly, CheckerResult, merge_valid
+from pipeline.silver import one_line
+
+BY_KEY = frozenset(
+    {
+        "register", "cas-register", "topic-register", "set-presence", "lock", "fifo-queue",
+        "unordered-queue", "linearizable-set", "linearizable-counter", "multi-register", "log",
+    }
+)  # fmt: skip
+"""Models that judge every key by itself. Others do so with ``independent``, but for those
+of transactions, which reach over keys."""
+TRANSACTIONS = frozenset({"list-append", "rw-register", "closed-predicate"})
+
+_TASKS = "history string, file string, shard long, shards long, model string, settings string"
+_TOLD = "history string, shard long, keys boolean, result string, error string"
+_TOLD_ARROW = pa.schema(
+    [
+        ("history", pa.string()),
+        ("shard", pa.int64()),
+        ("keys", pa.bool_()),
+        ("result", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+_MERGED = ("keys", "operations", "configurations", "keys_decided_by_sorting")
+
+
+class KeyedError(Exception):
+    """A history cannot be judged; one line: which, and why."""
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """One history to be judged. ``history`` names it in the results."""
+
+    history: str
+    file: str
+    model: str
+    settings: Settings = msgspec.field(default_factory=Settings)
+
+
+class Shard(Source):
+    """The events of one history that belong to some of its keys."""
+
+    def __init__(self, whole: HistoryFile, shard: int, shards: int) -> None:
+        self._whole, self._shard, self._shards = whole, shard, shards
+
+    def events(self) -> Iterator[Event]:
+        mine: dict[str | None, bool] = {}
+        for event in self._whole.events():
+            key = None if event.key is None else to_text(event.key)
+            belongs = mine.get(key)
+            if belongs is None:
+                belongs = mine[key] = self._mine(key)
+            if belongs:
+                yield event
+
+    def table(self) -> pa.Table:
+        table = self._whole.table()
+        keys = table.column("key").combine_chunks().dictionary_encode(null_encoding="encode")
+        mine = pa.array([self._mine(text) for text in keys.dictionary.to_pylist()], pa.bool_())
+        return table.filter(mine.take(keys.indices))
+
+    def _mine(self, text: str | None) -> bool:
+        return zlib.crc32((text or "").encode()) % self._shards == self._shard
+
+
+class Part(Source):
+    """One file of a history that is sharded by key already."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def events(self) -> Iterator[Event]:
+        return of_ops(from_table(self.table(), Op))
+
+    def table(self) -> pa.Table:
+        return read_table(self.file, "parquet")
+
+
+def can_be_keyed(entry: HistoryModel, settings: Settings) -> bool:
+    """Whether the model judges every key by itself."""
+    by_key = settings.independent and entry.name not in TRANSACTIONS
+    return settings.engine == "native" and (entry.name in BY_KEY or by_key)
+
+
+def check_keyed(spark: SparkSession, jobs: Sequence[Job]) -> dict[str, CheckerResult]:
+    """Judge many histories at once; return their results by name.
+
+    A folder whose files are sharded by key, as in a run folder, is read once; of any other
+    file every task reads all and judges its keys. ``stats`` has what can be added up. Raises
+    :class:`KeyedError` for a model that does not judge by key, and for the first history
+    that cannot be read or judged.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    rows: list[tuple[Any, ...]] = []
+    for job in jobs:
+        if not can_be_keyed(find(job.model), job.settings):
+            raise KeyedError(f"{job.history}: model {job.model} does not judge every key by itself")
+        settings = msgspec.json.encode(job.settings).decode()
+        path = Path(job.file)
+        parts = sorted(path.glob("part-*.parquet")) if path.is_dir() else []
+        if parts:
+            rows += [(job.history, str(p), 0, 0, job.model, settings) for p in parts]
+            continue
+        # Of many histories every one is a task's work; a single one is shared out.
+        shards = max(1, 2 * cores // len(jobs))
+        rows += [(job.history, job.file, n, shards, job.model, settings) for n in range(shards)]
+    tasks = spark.createDataFrame(rows, _TASKS).repartition(min(len(rows), 4 * cores))
+    told = tasks.mapInArrow(_judge, _TOLD).toArrow().to_pylist()
+    parts_of: dict[str, list[CheckerResult]] = {job.history: [] for job in jobs}
+    empty: dict[str, CheckerResult] = {}
+    for row in sorted(told, key=lambda row: (row["history"], row["shard"])):
+        if row["error"] is not None:
+            raise KeyedError(row["error"])
+        result = msgspec.json.decode(row["result"], type=CheckerResult)
+        if row["keys"]:
+            parts_of[row["history"]].append(result)
+        else:
+            empty[row["history"]] = result
+    return {name: merge(parts or [empty[name]]) for name, parts in parts_of.items()}
+
+
+def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            told = {"history": row["history"], "shard": row["shard"]}
+            try:
+                settings = msgspec.json.decode(row["settings"], type=Settings)
+                source = _source(Path(row["file"]), row["shard"], row["shards"], settings)
+                report = find(row["model"]).judge(source, settings)
+                told["keys"] = _has_any(source)
+                told["result"] = msgspec.json.encode(report.result, enc_hook=str).decode()
+            except Exception as error:
+                told["error"] = one_line(error, row["history"])
+            yield pa.RecordBatch.from_pylist([told], schema=_TOLD_ARROW)
+
+
+def _has_any(source: Source) -> bool:
+    if isinstance(source, Part):
+        return int(pq.read_metadata(source.file).num_rows) > 0
+    return next(iter(source.events()), None) is not None
+
+
+def _source(file: Path, shard: int, shards: int, settings: Settings) -> Source:
+    if shards == 0:
+        return Part(file)
+    whole = HistoryFile(file, independent=settings.independent)
+    return whole if shards == 1 else Shard(whole, shard, shards)
+
+
+def merge(parts: Sequence[CheckerResult]) -> CheckerResult:
+    """Merge results over different keys of one history; anomalies in order of the history."""
+    anomalies: list[Anomaly] = [anomaly for part in parts for anomaly in part.anomalies]
+    anomalies.sort(key=lambda anomaly: (anomaly.operations, anomaly.type, anomaly.explanation))
+    stats: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.stats.items():
+            if name in _MERGED:
+                stats[name] = stats.get(name, 0) + value
+            elif isinstance(value, list):
+                stats[name] = sorted([*stats.get(name, []), *value])
+            elif isinstance(value, dict):
+                stats[name] = {**stats.get(name, {}), **value}
+            else:
+                stats[name] = value
+    errors = [part.error for part in parts if part.error is not None]
+    return CheckerResult(
+        valid=merge_valid(part.valid for part in parts),
+        anomalies=anomalies,
+        stats=stats,
+        error="; ".join(errors) or None,
+    )
+
+
+def serve(spark: SparkSession, request: list[dict[str, Any]]) -> dict[str, Any]:
+    """Answer the worker's request ``{"check": [job, …]}``: ``{"results": {history: …}}``."""
+    jobs = msgspec.convert(request, list[Job])
+    results = check_keyed(spark, jobs)
+    return {"results": msgspec.to_builtins(results, enc_hook=str)}

@@ -1,0 +1,239 @@
+"""From a run folder to silver: typed tables, written by Spark's Python workers as Parquet.
+
+A task reads one file of one run and writes one file; what it yields tells which, and what
+must be known of it later. All is done on whole columns. The pairs of a history are made by
+the same function as the checkers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from checkers.calls import HistoryShapeError
+from checkers.clocks import NodeClock, node_clocks
+from checkers.zones.operations import TYPES, pair_rows
+from histories.parquet import read_parquet
+from histories.reading import (
+    HISTORY_SCHEMA,
+    TRACE_SCHEMA,
+    HistoryError,
+    read_faults,
+    read_history,
+    read_trace,
+    to_text,
+)
+from pipeline.runs import read_test, run_id
+from pipeline.schemas import SILVER
+from pipeline.windows import fault_windows, first_served, joined, name_windows
+
+Batches = Iterable[pa.RecordBatch]
+Facts = dict[str, Any]
+
+FILES = "run string, folder string, table string, file string, out string"
+WRITTEN = "run string, table string, file string, rows long, facts string, error string"
+_WRITTEN = pa.schema(
+    [
+        ("run", pa.string()),
+        ("table", pa.string()),
+        ("file", pa.string()),
+        ("rows", pa.int64()),
+        ("facts", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+_BATCH = 1 << 17
+_SECOND = 1_000_000_000
+_LARGE = 32 << 20
+"""From so many bytes of history on, every shard of a run is a task of its own."""
+
+
+def sources(folder: Path) -> list[tuple[str, Path]]:
+    """Return (table, file or run folder) of all that is to be read of a run."""
+    history, trace = folder / "history.parquet", folder / "trace.parquet"
+    shards = sorted(history.glob("*.parquet"))
+    found = [("faults", folder), ("trace", trace if trace.is_file() else folder)]
+    if sum(path.stat().st_size for path in shards) >= _LARGE:
+        return found + [("operations", shard) for shard in shards]
+    return [*found, ("operations", history if shards else folder)]
+
+
+def write(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Write the silver file of each row of :data:`FILES`; tell what came of it.
+
+    A file that cannot be read is told, too; it stops nothing else.
+    """
+    for batch in batches:
+        for row in batch.to_pylist():
+            told = {"run": row["run"], "table": row["table"], "file": row["out"]}
+            try:
+                rows, facts = _WRITERS[row["table"]](
+                    Path(row["folder"]), Path(row["file"]), Path(row["out"])
+                )
+                told |= {"rows": rows, "facts": msgspec.json.encode(facts).decode()}
+            except (
+                HistoryError, HistoryShapeError, OSError, ValueError, KeyError, TypeError,
+                pa.ArrowException,
+            ) as error:  # fmt: skip
+                told["error"] = one_line(error, row["file"])
+            yield pa.RecordBatch.from_pylist([told], schema=_WRITTEN)
+
+
+def one_line(error: BaseException, where: str) -> str:
+    """Return an error as one line that names the file."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, HistoryError):
+        return text
+    return f"{where}: {text}"
+
+
+def _operations(folder: Path, source: Path, out: Path) -> tuple[int, Facts]:
+    history = read_history(folder) if source == folder else read_parquet(source, HISTORY_SCHEMA)
+    faults = read_faults(folder)
+    table = operations(history.sort_by("index"), run_id(folder), fault_windows(faults))
+    _write(table, out)
+    return len(table), _served(table, faults)
+
+
+def operations(history: pa.Table, run: str, windows: list[tuple[int, int, str]]) -> pa.Table:
+    """Return the operations of a history that is ordered by index.
+
+    Raises :class:`~checkers.calls.HistoryShapeError`.
+    """
+    pairs = pair_rows(history)
+    begun = history.take(pa.array(pairs.begun))
+    done = history.take(pa.array(pairs.done, mask=pairs.done < 0))
+    invoked = begun.column("time").to_numpy()
+    kind = pa.DictionaryArray.from_arrays(pa.array(pairs.outcome), pa.array(TYPES))
+    succeeded = pairs.outcome == TYPES.index("ok")
+    took = pc.divide(pc.cast(pc.subtract(done.column("time"), begun.column("time")), "double"), 1e6)
+    columns = {
+        "run": pa.repeat(pa.scalar(run), len(begun)),
+        "start": begun.column("index"),
+        "completion": done.column("index"),
+        "process": begun.column("process"),
+        "f": begun.column("f"),
+        "key": begun.column("key"),
+        "argument": begun.column("value"),
+        "value": done.column("value"),
+        "type": kind.cast(pa.string()),
+        "node": pc.coalesce(done.column("node"), begun.column("node")),
+        "error": done.column("error"),
+        "final": pc.or_(begun.column("final"), pc.fill_null(done.column("final"), False)),
+        "invoked_ns": begun.column("time"),
+        "completed_ns": done.column("time"),
+        "second": pa.array(invoked // _SECOND),
+        "latency_ms": pc.if_else(pa.array(succeeded), took, pa.scalar(None, pa.float64())),
+        "fault_window": name_windows(windows, invoked),
+    }
+    return pa.table(columns, schema=SILVER["operations"])
+
+
+def _served(table: pa.Table, faults: list[Any]) -> Facts:
+    """Return counts, and per fault when clients were first served after its start and end."""
+    counts = {
+        row["values"]: row["counts"] for row in table.column("type").value_counts().to_pylist()
+    }
+    # A node that says it does not lead answers, too, but serves nobody.
+    serves = pc.or_(pc.not_equal(table.column("f"), "leader"), pc.is_valid(table.column("value")))
+    ok = table.filter(pc.and_(pc.equal(table.column("type"), "ok"), serves))
+    moments = (ok.column("invoked_ns").to_numpy(), ok.column("completed_ns").to_numpy())
+    pairs = joined(faults)
+    ends = [None if end is None else end.done for _, end in pairs]
+    last = pc.max(pc.coalesce(table.column("completed_ns"), table.column("invoked_ns"))).as_py()
+    return {
+        **{name: counts.get(name, 0) for name in ("ok", "fail", "info")},
+        "last_ns": last,
+        "after_start": first_served([start.done for start, _ in pairs], *moments),
+        "after_end": first_served(ends, *moments),
+    }
+
+
+def _trace(folder: Path, source: Path, out: Path) -> tuple[int, Facts]:
+    run, clocks = run_id(folder), node_clocks(read_test(folder))
+    if source == folder:
+        batches: Iterable[pa.RecordBatch] = read_trace(folder).to_batches(_BATCH)
+    else:
+        # Of a large trace only one batch at a time is in memory.
+        batches = pq.ParquetFile(source).iter_batches(_BATCH, columns=TRACE_SCHEMA.names)
+    rows = 0
+    writer = None
+    try:
+        for batch in batches:
+            table = pa.Table.from_batches([batch]).select(TRACE_SCHEMA.names).cast(TRACE_SCHEMA)
+            table = table.append_column("time_ns", _on_test_clock(table, clocks))
+            table = table.append_column("run", pa.repeat(pa.scalar(run), len(table)))
+            if writer is None:
+                out.parent.mkdir(parents=True, exist_ok=True)
+                writer = pq.ParquetWriter(out, SILVER["trace"], compression="zstd")
+            writer.write_table(table.select(SILVER["trace"].names).cast(SILVER["trace"]))
+            rows += len(table)
+    finally:
+        if writer is not None:
+            writer.close()
+    return rows, {}
+
+
+def _on_test_clock(table: pa.Table, clocks: dict[str, NodeClock]) -> pa.Array:
+    mono = table.column("mono").to_numpy()
+    nodes = table.column("node").combine_chunks().dictionary_encode()
+    codes = nodes.indices.to_numpy()
+    times = np.zeros(len(table), np.int64)
+    unknown = np.zeros(len(table), np.bool_)
+    for code, name in enumerate(nodes.dictionary.to_pylist()):
+        mine = codes == code
+        clock = clocks.get(name)
+        if clock is None:
+            unknown |= mine
+        elif clock.stretch == clock.squeeze == 1.0:  # Never disturbed: one difference tells all.
+            times[mine] = mono[mine] - clock.reading(0)
+        else:
+            times[mine] = [clock.time(int(reading)) for reading in mono[mine]]
+    return pa.array(times * 1000, mask=unknown)
+
+
+def _faults(folder: Path, _: Path, out: Path) -> tuple[int, Facts]:
+    pairs = joined(read_faults(folder))
+    run = run_id(folder)
+    rows = [
+        {
+            "run": run,
+            "id": start.id,
+            "kind": start.kind,
+            "shape": start.shape,
+            "targets": start.targets,
+            "started_ns": start.time,
+            "struck_ns": start.done,
+            "ended_ns": None if end is None else end.time,
+            "healed_ns": None if end is None else end.done,
+            "detail": to_text(start.detail),
+            "evidence": to_text(start.evidence),
+            "end_detail": None if end is None else to_text(end.detail),
+            "end_evidence": None if end is None else to_text(end.evidence),
+            "error": start.error or (None if end is None else end.error),
+        }
+        for start, end in pairs
+    ]
+    _write(pa.Table.from_pylist(rows, schema=SILVER["faults"]), out)
+    told = ("id", "kind", "shape", "struck_ns", "healed_ns")
+    return len(rows), {"faults": [{name: row[name] for name in told} for row in rows]}
+
+
+def _write(table: pa.Table, out: Path) -> None:
+    if len(table):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, out, compression="zstd")
+
+
+_WRITERS: dict[str, Callable[[Path, Path, Path], tuple[int, Facts]]] = {
+    "operations": _operations,
+    "trace": _trace,
+    "faults": _faults,
+}
