@@ -6,10 +6,16 @@ import contextlib
 import json
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
+from reports.run_folder import RunFolderError
+from reports.store.export import ALL, NONE, RED, export
+from reports.store.index import is_run
 from reports.web import StoreServer
+
+BAD_ARGUMENTS, FAILED = 254, 255
 
 
 @click.command(name="serve")
@@ -21,21 +27,36 @@ from reports.web import StoreServer
     show_default=True,
     help="Address to listen on. Anybody who reaches it can read the store.",
 )
+@click.option(
+    "--export",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the pages as files into this folder instead, and end.",
+)
+@click.option(
+    "--reports",
+    type=click.Choice([RED, ALL, NONE]),
+    default=RED,
+    show_default=True,
+    help="Of which runs --export takes the reports along.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
-def cli(store: Path, port: int, bind: str, as_json: bool) -> None:
-    """Serve the runs in STORE until Ctrl-C. Port 0 takes a free one."""
+def cli(
+    store: Path, port: int, bind: str, target: Path | None, reports: str, as_json: bool
+) -> None:
+    """Serve the runs and nights in STORE until Ctrl-C. Port 0 takes a free one."""
     if not store.is_dir():
-        click.echo(f"kraftwreck serve: {store}: no such folder; give a store", err=True)
-        sys.exit(254)
+        _fail(f"{store}: no such folder; give a store")
+    if is_run(store):
+        _fail(f"{store}: is one run; give the store it lies in, or open its report.html")
+    if target is not None:
+        _export(store, target, reports, as_json)
+        return
     try:
         server = StoreServer(store, bind, port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        click.echo(
-            f"kraftwreck serve: cannot listen on {bind}:{port} ({reason}); choose another --port",
-            err=True,
-        )
-        sys.exit(254)
+        _fail(f"cannot listen on {bind}:{port} ({reason}); choose another --port")
     with server, contextlib.suppress(KeyboardInterrupt):
         if as_json:
             click.echo(json.dumps({"url": server.url, "store": str(server.store)}))
@@ -43,6 +64,27 @@ def cli(store: Path, port: int, bind: str, as_json: bool) -> None:
         else:
             click.echo(f"{server.store} at {server.url} (Ctrl-C ends)", err=True)
         server.serve_forever(poll_interval=0.2)
+
+
+def _export(store: Path, target: Path, reports: str, as_json: bool) -> None:
+    try:
+        done = export(store, target, reports)
+    except RunFolderError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}", FAILED)
+    if as_json:
+        told = {"export": str(done.folder), "nights": done.nights, "reports": done.reports}
+        click.echo(json.dumps({**told, "left_out": done.left_out}))
+    else:
+        more = f", {done.left_out} more are left out" if done.left_out else ""
+        click.echo(f"{done.folder}/index.html: {done.nights} nights, {done.reports} reports{more}",
+                   err=True)  # fmt: skip
+
+
+def _fail(text: str, code: int = BAD_ARGUMENTS) -> NoReturn:
+    click.echo(f"kraftwreck serve: {text}", err=True)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,32 @@
-"""A read-only web server for one store. It serves files below the store and nothing else."""
+"""A read-only web server for one store: its pages, and the files of its runs and nights.
+
+Nothing else below the store is served. What cannot be a page, a file or the folder of a run is
+answered 404 in the same words, whatever the reason.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
+import stat
 import sys
+import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from typing import Any, BinaryIO
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from markupsafe import Markup
-
-from reports.page import environment, policy, style
-from reports.store_index import render_index
-from reports.tables import size_text
+from reports.run_folder import RunFolderError
+from reports.store.compare import render_compare
+from reports.store.entries import StoreReader
+from reports.store.folder import render_folder
+from reports.store.index import ANALYSIS, NIGHTS, is_run
+from reports.store.night_page import render_night
+from reports.store.overview import render_overview
+from reports.store.shell import Page
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -30,6 +42,17 @@ PLAIN = frozenset(
 )
 """Shown in the browser as text, whatever is in them."""
 
+SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
+REPORT_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; worker-src blob:; "
+    "style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""For a run's own report: it may compute and draw, and cannot speak to the network."""
+CONNECTIONS = 64
+LONGEST_TARGET = 8192
+GONE = "There is no such page or file in this store.\n"
+
 
 def content_type(path: Path) -> str:
     """Return the content type of ``path`` by its name; unknown ones are downloads."""
@@ -39,13 +62,20 @@ def content_type(path: Path) -> str:
     return CONTENT_TYPES.get(suffix, "application/octet-stream")
 
 
+def file_policy(path: Path) -> str | None:
+    """Return the policy a file needs that a browser would run; None for the others."""
+    if path.name == "report.html" and is_run(path.parent):
+        return REPORT_POLICY
+    return SANDBOX if path.suffix.lower() in (".html", ".svg", ".xml") else None
+
+
 def resolve(store: Path, target: str) -> Path | None:
     """Return the file or folder below ``store`` that request target ``target`` names.
 
     None when there is none, or when it would lie outside: no ``..`` however encoded, no
     backslash, no hidden name, and links only to what is inside the store as well.
     """
-    path = unquote(urlsplit(target).path, errors="replace")
+    path = unquote(urlsplit(target).path, errors="surrogateescape")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if any(part.startswith(".") or "\\" in part or "\0" in part for part in parts):
         return None
@@ -57,6 +87,45 @@ def resolve(store: Path, target: str) -> Path | None:
     return found if found.is_relative_to(root) else None
 
 
+def in_run(store: Path, path: Path) -> bool:
+    """Whether ``path`` is the folder of a run of ``store`` or lies in one."""
+    above = [path, *path.parents]
+    return any(is_run(folder) for folder in above[: above.index(store)])
+
+
+def servable(store: Path, path: Path) -> bool:
+    """Whether the file ``path``, below ``store``, belongs to a run, a night or the analysis."""
+    parts = path.relative_to(store).parts
+    if any(part.startswith(".") for part in parts):
+        return False
+    if parts[0] == NIGHTS:
+        return len(parts) > 2
+    return (parts[0] == ANALYSIS and len(parts) > 1) or in_run(store, path)
+
+
+def open_below(store: Path, path: Path) -> BinaryIO | None:
+    """Open the regular file ``path``; None when it is none, or what was opened lies elsewhere.
+
+    Between a look at a path and its opening somebody may have put a link there, so what counts
+    is the file that was opened. A pipe is not waited for.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK
+    try:
+        number = os.open(path, flags)
+    except OSError:
+        return None
+    file = os.fdopen(number, "rb")
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        try:
+            place = Path(f"/proc/self/fd/{number}").readlink()
+        except OSError:
+            place = path.resolve()
+        if place.is_relative_to(store):
+            return file
+    file.close()
+    return None
+
+
 class StoreServer(ThreadingHTTPServer):
     """Serves ``store`` on ``host``:``port`` (0: a free one). Raises OSError if it is taken."""
 
@@ -64,10 +133,27 @@ class StoreServer(ThreadingHTTPServer):
 
     def __init__(self, store: Path, host: str, port: int) -> None:
         self.store = store.resolve()
+        self.reader = StoreReader(self.store)
+        self.making = threading.Lock()
         self.local_only = _is_loopback(host)
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; beyond so many at once the connection is closed."""
+        if self._free.acquire(timeout=1):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, then make room for another connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say what failed in one line; a client that went away is nothing to tell."""
@@ -105,94 +191,142 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
+        # The body of a request is not read, so what follows it must not be taken for another.
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = True
         # A page elsewhere may point a name of its own at loopback (DNS rebinding).
         try:
             host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         except ValueError:
             host = ""
         if self.server.local_only and not _is_loopback(host):
-            self._page(HTTPStatus.FORBIDDEN, "This server answers to loopback names only.\n", body)
-            return
-        path = resolve(self.server.store, self.path)
-        if not self.server.store.is_dir():
-            self._page(HTTPStatus.NOT_FOUND, "The store is gone.\n", body)
-        elif path is None or not (path.is_dir() or path.is_file()):
-            self._page(HTTPStatus.NOT_FOUND, "There is no such file in this store.\n", body)
-        elif path == self.server.store:
-            self._page(HTTPStatus.OK, render_index(self.server.store), body, html=True)
-        elif path.is_dir():
-            if not urlsplit(self.path).path.endswith("/"):
-                self._redirect(path)
-                return
-            self._page(HTTPStatus.OK, self._folder(path), body, html=True)
+            text = "This server answers to loopback names only.\n"
+            self._plain(HTTPStatus.FORBIDDEN, text, body)
+        elif not self.server.store.is_dir():
+            self._plain(HTTPStatus.NOT_FOUND, "The store is gone.\n", body)
+        elif len(self.path) > LONGEST_TARGET:
+            self._plain(HTTPStatus.NOT_FOUND, GONE, body)
         else:
+            self._route(body)
+
+    def _route(self, body: bool) -> None:
+        store = self.server.store
+        try:
+            place = urlsplit(self.path)
+        except ValueError:
+            self._plain(HTTPStatus.NOT_FOUND, GONE, body)
+            return
+        if place.path == "/compare":
+            self._compare(place.query, body)
+            return
+        path = resolve(store, self.path)
+        if path == store:
+            self._made(self._overview, body)
+            return
+        if path is None:
+            self._plain(HTTPStatus.NOT_FOUND, GONE, body)
+            return
+        parts = path.relative_to(store).parts
+        night = parts[1] if len(parts) == 2 and parts[0] == NIGHTS else None
+        if path.is_file() and servable(store, path):
             self._file(path, body)
+        elif not path.is_dir() or not (night or in_run(store, path)):
+            self._plain(HTTPStatus.NOT_FOUND, GONE, body)
+        elif not place.path.endswith("/"):
+            self._redirect(path)
+        elif night:
+            self._made(lambda: render_night(self.server.reader, night), body)
+        else:
+            self._made(lambda: render_folder(store, path), body)
+
+    def _overview(self) -> Page:
+        reader = self.server.reader
+        return render_overview(reader.contents(), reader.gold)
+
+    def _compare(self, query: str, body: bool) -> None:
+        try:
+            given = parse_qs(query, max_num_fields=4)
+        except ValueError:
+            given = {}
+        a, b = (given.get(name, [""])[0].strip("/") for name in "ab")
+        self._made(lambda: render_compare(self.server.reader, a, b), body)
+
+    def _made(self, make: Callable[[], Page | None], body: bool) -> None:
+        """Send the page that ``make`` returns; one page is made at a time."""
+        try:
+            with self.server.making:
+                page = make()
+        except RunFolderError as error:
+            self._plain(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}\n", body)
+            return
+        if page is None:
+            self._plain(HTTPStatus.NOT_FOUND, GONE, body)
+        else:
+            kind = "text/html; charset=utf-8"
+            self._send(HTTPStatus.OK, kind, page.text, body, page.policy)
 
     def _redirect(self, path: Path) -> None:
         """Send to the folder with a final slash, by its path in the store: never elsewhere."""
         place = quote(path.relative_to(self.server.store).as_posix())
         self.send_response(HTTPStatus.MOVED_PERMANENTLY)
         self.send_header("Location", f"/{place}/")
-        self.send_header("Content-Length", "0")
+        self._common_headers("text/plain; charset=utf-8", 0)
         self.end_headers()
 
-    def _folder(self, folder: Path) -> str:
-        entries = []
-        for path in sorted(folder.iterdir()):
-            if path.name.startswith(".") or not path.exists():
-                continue
-            if path.is_dir():
-                entries.append((path.name + "/", quote(path.name) + "/", ""))
-            else:
-                entries.append((path.name, quote(path.name), size_text(path.stat().st_size)))
-        return (
-            environment()
-            .get_template("folder.html.j2")
-            .render(
-                path=folder.relative_to(self.server.store).as_posix(),
-                entries=entries,
-                css=Markup(style()),  # noqa: S704 - our own asset
-            )
-        )
+    def _plain(self, status: HTTPStatus, text: str, body: bool) -> None:
+        self._send(status, "text/plain; charset=utf-8", text, body, "default-src 'none'")
 
-    def _page(self, status: HTTPStatus, text: str, body: bool, *, html: bool = False) -> None:
+    def _send(self, status: HTTPStatus, kind: str, text: str, body: bool, policy: str) -> None:
         data = text.encode("utf-8", "replace")
         self.send_response(status)
-        self._common_headers(f"text/{'html' if html else 'plain'}; charset=utf-8", len(data))
-        if html:
-            self.send_header("Content-Security-Policy", policy(style()))
+        self._common_headers(kind, len(data))
+        self.send_header("Content-Security-Policy", policy)
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         if body:
             self.wfile.write(data)
 
     def _file(self, path: Path, body: bool) -> None:
-        try:
-            file = path.open("rb")
-        except OSError:
-            self._page(HTTPStatus.NOT_FOUND, "This file cannot be read.\n", body)
+        file = open_below(self.server.store, path)
+        if file is None:
+            self._plain(HTTPStatus.NOT_FOUND, GONE, body)
             return
         with file:
+            size = os.fstat(file.fileno()).st_size
             self.send_response(HTTPStatus.OK)
-            size = path.stat().st_size
             self._common_headers(content_type(path), size)
-            if path.suffix.lower() in (".svg", ".xml"):
-                self.send_header("Content-Security-Policy", "sandbox; default-src 'none'")
+            policy = file_policy(path)
+            if policy is not None:
+                self.send_header("Content-Security-Policy", policy)
             self.end_headers()
-            if body:
-                # A file that grows while it is read must not outgrow its length.
-                left = size
-                while left and (chunk := file.read(min(left, 1 << 16))):
-                    self.wfile.write(chunk)
-                    left -= len(chunk)
-                if left:
-                    self.close_connection = True
+            # A file that grows while it is read must not outgrow its length.
+            left = size if body else 0
+            while left and (chunk := file.read(min(left, 1 << 16))):
+                self.wfile.write(chunk)
+                left -= len(chunk)
+            if left:
+                self.close_connection = True
 
     def _common_headers(self, kind: str, length: int) -> None:
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(length))
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("Cache-Control", "no-store")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what is no GET or HEAD, or no request at all, without repeating what it said."""
+        self.close_connection = True
+        self.request_version = "HTTP/1.1"  # else what is unreadable is answered without headers
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self._plain(HTTPStatus.METHOD_NOT_ALLOWED, "This server is only read.\n", body=True)
+        else:
+            self._plain(HTTPStatus(code), "This is no request that can be answered.\n", body=True)
 
     def log_message(self, format: str, *args: object) -> None:
         """Stay silent: requests are nobody's business here."""

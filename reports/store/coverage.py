@@ -1,0 +1,221 @@
+"""What the runs of a store reached: ordered pairs of faults, and states that were struck.
+
+Counted are runs. Nights know all of theirs, also those without a folder; of other runs the
+analysis is asked, and of those it does not know their own ``coverage.json``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reports.store.gold import Gold
+from reports.store.index import NIGHTS, RunSummary, stamp
+
+MAX_FILES = 2000
+LARGEST = 64 << 20
+LEVELS = 5
+STATES = ("leader", "follower", "candidate", "prospective", "unattached", "resigned", "voted")
+
+
+class _Counters(msgspec.Struct):
+    """The part of a ``coverage.json`` that is shown; values count runs."""
+
+    runs: int = 0
+    follows: dict[str, int] = {}
+    struck: dict[str, int] = {}
+
+
+@dataclass
+class Reached:
+    """Runs per ordered pair ``(first, second)`` and per ``(state, fault)``; faults are
+    ``kind/shape``."""
+
+    runs: int = 0
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    struck: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sources: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, follows: dict[str, int], struck: dict[str, int]) -> None:
+        """Add counters named as in docs/simulator.md; what is named otherwise is left out."""
+        for name, count in follows.items():
+            first, sign, second = name.partition(" > ")
+            if sign:
+                self.pairs[first, second] += count
+        for name, count in struck.items():
+            state, sign, fault = name.partition(" ")
+            if sign:
+                self.struck[state, fault] += count
+
+
+@dataclass(slots=True)
+class Cell:
+    """A square of a heat map: ``met`` of ``possible``, darker by ``level`` from 0 to 5."""
+
+    met: int
+    possible: int
+    level: int
+
+
+@dataclass
+class HeatMap:
+    """Rows and columns with their names, and a cell for each."""
+
+    rows: list[str]
+    columns: list[str]
+    cells: list[list[Cell]]
+    met: int
+    possible: int
+    never: list[str]
+
+
+@dataclass
+class CoverageReader:
+    """Counts what ``store`` reached; files that did not change are not read again."""
+
+    store: Path
+    _known: dict[str, tuple[object, list[_Counters]]] = field(default_factory=dict)
+
+    def reached(self, runs: Iterable[RunSummary], nights: Iterable[str], gold: Gold) -> Reached:
+        """Return what ``runs`` and ``nights`` reached."""
+        result = Reached()
+        counted: set[str] = set()
+        for night in nights:
+            found = self._file(f"{NIGHTS}/{night}/coverage.json", by_cluster=True)
+            if found:
+                counted.add(night)
+                for counters in found:
+                    result.runs += counters.runs
+                    result.add(counters.follows, counters.struck)
+        if counted:
+            result.sources.append(f"{len(counted)} night{'s' * (len(counted) > 1)}")
+        others = [r for r in runs if r.path and r.night not in counted]
+        tabled = self._from_gold(others, gold, result)
+        left = [r for r in others if r.has_coverage and r.path not in tabled]
+        for run in left[:MAX_FILES]:
+            for counters in self._file(f"{run.path}/coverage.json"):
+                result.runs += 1
+                result.add(counters.follows, counters.struck)
+        if left:
+            result.sources.append(f"coverage.json of {min(len(left), MAX_FILES):,} runs")
+        if len(left) > MAX_FILES:
+            result.notes.append(
+                f"{len(left) - MAX_FILES:,} older runs are not counted here; "
+                "kraftwreck analyze counts all."
+            )
+        return result
+
+    def _from_gold(self, runs: list[RunSummary], gold: Gold, result: Reached) -> frozenset[str]:
+        analyzed = gold.analyzed & {run.path for run in runs}
+        if not analyzed:
+            return frozenset()
+        kinds = pc.field("counter").isin(["follows", "struck"])
+        table = gold.table("coverage", ["run", "counter", "item"], kinds)
+        if table is None:
+            return frozenset()
+        names: dict[str, dict[str, int]] = {"follows": {}, "struck": {}}
+        chosen = table.filter(pc.is_in(table["run"], pa.array(sorted(analyzed), pa.string())))
+        grouped = chosen.group_by(["counter", "item"]).aggregate([("run", "count_distinct")])
+        for row in grouped.to_pylist():
+            names[row["counter"]][row["item"]] = row["run_count_distinct"]
+        result.add(names["follows"], names["struck"])
+        result.runs += len(analyzed)
+        result.sources.append(f"the analysis of {len(analyzed):,} runs")
+        return analyzed
+
+    def _file(self, path: str, *, by_cluster: bool = False) -> list[_Counters]:
+        full = f"{self.store}/{path}"
+        now = stamp(full)
+        if now is None or now[1] > LARGEST:
+            return []
+        known = self._known.get(path)
+        if known is None or known[0] != now:
+            known = (now, _decode(Path(full), by_cluster))
+            self._known[path] = known
+        return known[1]
+
+
+def _decode(path: Path, by_cluster: bool) -> list[_Counters]:
+    try:
+        data = path.read_bytes()
+        if by_cluster:
+            return list(msgspec.json.decode(data, type=dict[str, _Counters]).values())
+        return [msgspec.json.decode(data, type=_Counters)]
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+
+
+def pairs_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
+    """Return family x family: how many of the ordered pairs of their shapes were met."""
+    names = _known_classes(classes, (name for pair in reached.pairs for name in pair))
+    families = _families(names)
+    cells = [
+        [
+            _cell(
+                sum(1 for a in shapes for b in others if (a, b) in reached.pairs),
+                len(shapes) * len(others),
+            )
+            for others in families.values()
+        ]
+        for shapes in families.values()
+    ]
+    never = [
+        f"{first} then {second}"
+        for first, row in zip(families, cells, strict=True)
+        for second, cell in zip(families, row, strict=True)
+        if not cell.met
+    ]
+    return _heat_map(list(families), list(families), cells, never)
+
+
+def struck_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
+    """Return family x state: how many of its shapes hit a node in that state."""
+    names = _known_classes(classes, (fault for _, fault in reached.struck))
+    seen = {state for state, _ in reached.struck}
+    states = [s for s in STATES if s in seen] + sorted(seen.difference(STATES))
+    families = _families(names)
+    cells = [
+        [
+            _cell(sum(1 for shape in shapes if (state, shape) in reached.struck), len(shapes))
+            for state in states
+        ]
+        for shapes in families.values()
+    ]
+    never = [
+        f"{family} on {state}"
+        for family, row in zip(families, cells, strict=True)
+        for state, cell in zip(states, row, strict=True)
+        if not cell.met
+    ]
+    return _heat_map(list(families), states, cells, never)
+
+
+def _heat_map(
+    rows: list[str], columns: list[str], cells: list[list[Cell]], never: list[str]
+) -> HeatMap:
+    flat = [cell for row in cells for cell in row]
+    met, possible = sum(c.met for c in flat), sum(c.possible for c in flat)
+    return HeatMap(rows, columns, cells, met, possible, never)
+
+
+def _known_classes(classes: Iterable[str], seen: Iterable[str]) -> list[str]:
+    return sorted({*classes, *seen})
+
+
+def _families(classes: list[str]) -> dict[str, list[str]]:
+    families: dict[str, list[str]] = {}
+    for name in classes:
+        families.setdefault(name.partition("/")[0], []).append(name)
+    return families
+
+
+def _cell(met: int, possible: int) -> Cell:
+    level = 0 if not met else max(1, -(-met * LEVELS // possible))
+    return Cell(met, possible, min(level, LEVELS))

@@ -1,0 +1,82 @@
+"""The pages of a store as files, to be put on any web server or sent to somebody."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from reports.run_folder import RunFolderError
+from reports.store.entries import StoreReader
+from reports.store.index import RunSummary, stamp
+from reports.store.links import Links
+from reports.store.night_page import render_night
+from reports.store.overview import render_overview
+
+MARK = ".kraftwreck-export"
+RED, ALL, NONE = "red", "all", "none"
+MAX_REPORTS = 5000
+
+
+@dataclass(frozen=True)
+class Exported:
+    """How much was written, and where."""
+
+    folder: Path
+    nights: int
+    reports: int
+    left_out: int
+
+
+def export(store: Path, target: Path, reports: str = RED) -> Exported:
+    """Write the overview, every night and the reports of runs into ``target``.
+
+    ``reports`` says of which runs: ``red`` (not valid), ``all`` or ``none``. An earlier export is
+    replaced; any other folder with something in it is refused, as is one in the store. There is
+    no page of two runs side by side: that takes the server. Raises
+    :class:`~reports.run_folder.RunFolderError`.
+    """
+    reader = StoreReader(store)
+    place = target.absolute()
+    if place.resolve().is_relative_to(reader.store):
+        raise RunFolderError(f"{target}: lies in the store, which is never written to")
+    _make_room(place, target)
+    contents = reader.contents()
+    chosen = [run for run in contents.runs if _wanted(run, reports)]
+    copied = frozenset(run.path for run in chosen[:MAX_REPORTS])
+    for path in copied:
+        source = reader.store / path / "report.html"
+        if stamp(str(source)) is not None:
+            (place / path).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place / path / "report.html", follow_symlinks=False)
+    page = render_overview(contents, reader.gold, Links("", copied))
+    (place / "index.html").write_text(page.text, encoding="utf-8")
+    for night, _ in contents.nights:
+        made = render_night(reader, night.id, copied)
+        if made is not None:
+            (place / "nights" / night.id).mkdir(parents=True, exist_ok=True)
+            (place / "nights" / night.id / "index.html").write_text(made.text, encoding="utf-8")
+    left_out = len(chosen) - len(copied)
+    return Exported(place, len(contents.nights), len(copied), left_out)
+
+
+def _wanted(run: RunSummary, reports: str) -> bool:
+    if not run.path or not run.has_report or reports == NONE:
+        return False
+    return reports == ALL or run.valid is not True or bool(run.red)
+
+
+def _make_room(place: Path, named: Path) -> None:
+    if place.is_symlink() or (place.exists() and not place.is_dir()):
+        raise RunFolderError(f"{named}: is no folder; give one that is new or an earlier export")
+    if place.is_dir() and any(place.iterdir()):
+        if not (place / MARK).is_file():
+            raise RunFolderError(
+                f"{named}: holds files that are no export; give a new or an empty folder"
+            )
+        shutil.rmtree(place)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / MARK).write_text("made by kraftwreck serve --export; replaced as a whole\n")
+    except OSError as error:
+        raise RunFolderError(f"{named}: cannot be written ({error.strerror})") from error

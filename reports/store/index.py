@@ -1,0 +1,333 @@
+"""The runs of a store, read once and then only when their files change.
+
+Of each run's ``test.json`` and ``results.json`` only what lists need is decoded. Files are told
+apart by modification time and size, so 10,000 runs that did not change cost their ``stat`` only.
+Links are not followed, whatever they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from histories.store import RUNNING
+from histories.verdict import Validity
+from reports import words
+from reports.run_folder import RunFolderError
+
+ANALYSIS, NIGHTS = "analysis", "nights"
+NOT_RUNS = frozenset({ANALYSIS, NIGHTS})
+LARGEST_TEST, LARGEST_RESULTS = 16 << 20, 64 << 20
+"""Bytes. A file beyond that is not read for a list, and the list says so."""
+NAME_LENGTH, TEXT_LENGTH, COMMAND_LENGTH = 120, 300, 4000
+_STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)T")
+Stamp = tuple[int, int]
+T = TypeVar("T")
+
+
+class _Test(msgspec.Struct):
+    """The little of ``test.json`` that a list needs, whatever is in it."""
+
+    system: Any = None
+    workload: Any = None
+    name: Any = None
+    faults: Any = None
+    cluster: Any = None
+    seed: Any = None
+    mutant: Any = None
+    patch: Any = None
+    repeat: Any = None
+    healed: Any = None
+    sim_s: Any = None
+    recovered_s: Any = None
+    errors: Any = None
+    interrupted: Any = None
+    started_wall: Any = None
+
+
+class _Anomaly(msgspec.Struct):
+    type: str = ""
+    explanation: str = ""
+
+
+class _Result(msgspec.Struct):
+    valid: Validity
+    anomalies: list[_Anomaly] = []
+    error: str | None = None
+
+
+class _Head(msgspec.Struct):
+    """The little of ``results.json`` that a list needs."""
+
+    valid: Validity
+    checkers: dict[str, _Result] = {}
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """One run of the list. ``path`` is relative to the store, with ``/``; texts are clipped.
+
+    ``seconds`` is how long the test lasted by its own clock, ``recovered_s`` how long the healed
+    cluster took to agree on a leader. ``kind`` is the type of the first anomaly, ``first`` what
+    it says, ``why`` all checkers that did not say valid.
+    ``night`` is the night that made it, ``red`` its class there if something broke.
+    """
+
+    path: str
+    name: str
+    run: str
+    system: str = ""
+    workload: str = ""
+    faults: tuple[str, ...] = ()
+    cluster: str = ""
+    valid: Validity | None = None
+    seed: str = ""
+    day: str = ""
+    mutant: str = ""
+    repeat: str = ""
+    seconds: float | None = None
+    recovered_s: float | None = None
+    why: str = ""
+    checker: str = ""
+    kind: str = ""
+    first: str = ""
+    harness: str = ""
+    night: str = ""
+    red: str = ""
+    finished: bool = True
+    has_report: bool = False
+    has_coverage: bool = False
+
+    @property
+    def label(self) -> str:
+        return words.LABELS[self.valid] if self.finished else "unfinished"
+
+    @property
+    def css(self) -> str:
+        return words.CLASSES[self.valid]
+
+    @property
+    def sign(self) -> str:
+        return words.SIGNS[self.valid] if self.finished else "…"
+
+    @property
+    def href(self) -> str:
+        """Where to look at it: the report if there is one, else the folder."""
+        return quote(self.path) + ("/report.html" if self.has_report else "/")
+
+
+@dataclass
+class _Cached:
+    stamps: tuple[Stamp | None, ...]
+    summary: RunSummary
+
+
+@dataclass
+class StoreIndex:
+    """The runs below ``store``. Safe to use from several threads; writes nothing."""
+
+    store: Path
+    _known: dict[str, _Cached] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def runs(self) -> list[RunSummary]:
+        """Return all runs, newest first.
+
+        Raises :class:`~reports.run_folder.RunFolderError` when there is no such folder.
+        """
+        if not self.store.is_dir():
+            raise RunFolderError(f"{self.store}: no such folder; give a store like ./store")
+        with self._lock:
+            seen: dict[str, _Cached] = {}
+            for path, stamps in _folders(str(self.store)):
+                known = self._known.get(path)
+                if known is None or known.stamps != stamps:
+                    known = _Cached(stamps, _summary(str(self.store), path, stamps))
+                seen[path] = known
+            self._known = seen
+            found = [known.summary for known in seen.values()]
+        found.sort(key=lambda run: (run.run, run.path), reverse=True)
+        return found
+
+
+def is_run(folder: Path) -> bool:
+    """Whether ``folder`` holds a run: a ``test.json`` that is a file and no link."""
+    return stamp(f"{folder}/test.json") is not None
+
+
+def _folders(store: str) -> Iterator[tuple[str, tuple[Stamp | None, ...]]]:
+    """Yield every run folder, relative to the store, with the state of its files."""
+    for group in _subfolders(store):
+        if group in NOT_RUNS:
+            continue
+        stamps = _stamps(f"{store}/{group}")
+        if stamps[0] is not None:
+            yield group, stamps
+            continue
+        for run in _subfolders(f"{store}/{group}"):
+            stamps = _stamps(f"{store}/{group}/{run}")
+            if stamps[0] is not None:
+                yield f"{group}/{run}", stamps
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".")
+                and entry.is_dir(follow_symlinks=False)
+                and _is_text(entry.name)
+            ]
+    except OSError:
+        return []
+
+
+def _is_text(name: str) -> bool:
+    """Whether ``name`` is Unicode; no run is called otherwise, and no page could name it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _stamps(folder: str) -> tuple[Stamp | None, ...]:
+    test = stamp(f"{folder}/test.json")
+    if test is None:
+        return (None,)
+    return (test, *(stamp(f"{folder}/{name}") for name in FILES))
+
+
+FILES = ("results.json", "report.html", "coverage.json")
+
+
+def stamp(path: str) -> Stamp | None:
+    """Return modification time (ns) and size of a regular file that is no link, else None."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return (found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None
+
+
+def _summary(store: str, path: str, stamps: tuple[Stamp | None, ...]) -> RunSummary:
+    _, results, report, coverage = stamps
+    group, _, name = path.rpartition("/")
+    summary = RunSummary(
+        path=path,
+        name=group or store.rpartition("/")[2],
+        run=name,
+        finished=not name.endswith(RUNNING),
+        has_report=report is not None,
+        has_coverage=coverage is not None,
+    )
+    try:
+        test = _decode(f"{store}/{path}/test.json", LARGEST_TEST, _Test)
+    except _UnreadableError as error:
+        summary.why = str(error)
+        summary.day = _day(name, None)
+        return summary
+    _add_test(summary, test)
+    if results is None:
+        summary.why = "no results.json"
+        return summary
+    try:
+        _add_verdict(summary, _decode(f"{store}/{path}/results.json", LARGEST_RESULTS, _Head))
+    except _UnreadableError as error:
+        summary.why = str(error)
+    return summary
+
+
+def _add_test(summary: RunSummary, test: _Test) -> None:
+    summary.system, summary.workload = _text(test.system), _text(test.workload)
+    summary.name = _text(test.name) or f"{summary.system}-{summary.workload}"
+    if isinstance(test.faults, list):
+        summary.faults = tuple(_text(fault) for fault in test.faults[:50])
+    summary.cluster, summary.seed = _text(test.cluster), _text(test.seed)
+    summary.mutant = _text(test.mutant) or _text(test.patch)
+    summary.repeat = clip(test.repeat, COMMAND_LENGTH) if isinstance(test.repeat, str) else ""
+    summary.day = _day(summary.run, test.started_wall)
+    healed = number(test.healed)
+    summary.seconds = number(test.sim_s) or (None if healed is None else healed / 1e9)
+    summary.recovered_s = number(test.recovered_s)
+    errors = test.errors if isinstance(test.errors, list) else []
+    summary.harness = clip(errors[0], TEXT_LENGTH) if errors else ""
+    if test.interrupted is True and not summary.harness:
+        summary.harness = "interrupted before its time was up"
+
+
+def _add_verdict(summary: RunSummary, head: _Head) -> None:
+    summary.valid = head.valid
+    parts = []
+    for name, result in head.checkers.items():
+        if result.valid is True:
+            continue
+        if result.valid is False:
+            count = words.plural(len(result.anomalies), "anomaly", "anomalies")
+            parts.append(f"{name}: {count}")
+        else:
+            parts.append(f"{name}: undecided")
+        worse = result.valid is False and not summary.kind
+        if not summary.checker or worse:
+            summary.checker = clip(name, NAME_LENGTH)
+            summary.first = clip(result.error, TEXT_LENGTH)
+            if result.anomalies:
+                summary.kind = clip(result.anomalies[0].type, NAME_LENGTH)
+                summary.first = clip(result.anomalies[0].explanation, TEXT_LENGTH)
+    summary.why = clip(", ".join(parts), TEXT_LENGTH)
+
+
+class _UnreadableError(Exception):
+    """Says in a few words which file, and what is wrong with it."""
+
+
+def _decode(path: str, largest: int, kind: type[T]) -> T:
+    name = path.rpartition("/")[2]
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(largest + 1)
+        if len(data) > largest:
+            raise _UnreadableError(f"{name} is too large for a list")
+        return msgspec.json.decode(data, type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _UnreadableError(f"{name} cannot be read") from error
+
+
+def clip(value: Any, length: int) -> str:
+    """Return ``value`` as one line of at most ``length`` characters, surrogates replaced."""
+    if value is None:
+        return ""
+    text = " ".join(str(value)[: 2 * length].split())
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def number(value: Any) -> float | None:
+    """Return ``value`` as a finite number that is not negative, else None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < 1e300 else None
+
+
+def _text(value: Any) -> str:
+    return clip(value, NAME_LENGTH)
+
+
+def _day(name: str, started: Any) -> str:
+    """Return the UTC day, ``2026-11-21``: by the folder's name, else as the test says."""
+    named = _STAMP.match(name)
+    if named:
+        return "-".join(named.groups())
+    text = str(started)[:10]
+    return text if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else ""

@@ -1,0 +1,56 @@
+"""Where pages link to: on the server, or in an exported folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from reports.store.index import RunSummary
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links from a page that lies ``root`` (such as ``../../``) below the first one.
+
+    ``copied`` are the runs an export took along; None on the server, which has them all. What
+    cannot be linked is an empty string.
+    """
+
+    root: str = ""
+    copied: frozenset[str] | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether a server answers."""
+        return self.copied is None
+
+    @property
+    def home(self) -> str:
+        """The store's overview."""
+        return (self.root or "./") if self.live else f"{self.root}index.html"
+
+    def run(self, run: RunSummary) -> str:
+        """The report of ``run``, or its files where it has none."""
+        if not run.path:
+            return ""
+        if self.copied is None:
+            return self.root + run.href
+        return f"{self.root}{quote(run.path)}/report.html" if run.path in self.copied else ""
+
+    def files(self, run: RunSummary) -> str:
+        """The folder of ``run``."""
+        return f"{self.root}{quote(run.path)}/" if run.path and self.live else ""
+
+    def night(self, name: str) -> str:
+        """The page of night ``name``."""
+        return f"{self.root}nights/{quote(name)}/" + ("" if self.live else "index.html")
+
+    def night_file(self, name: str, file: str) -> str:
+        """A file of night ``name``."""
+        return f"{self.root}nights/{quote(name)}/{quote(file)}" if self.live else ""
+
+    def compare(self, a: str, b: str) -> str:
+        """The page of two runs side by side."""
+        if not (self.live and a and b) or a == b:
+            return ""
+        return f"{self.root}compare?{urlencode({'a': a, 'b': b})}"

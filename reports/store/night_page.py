@@ -1,0 +1,237 @@
+"""The report of a night: what broke first and why, the matrix, everything."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from harness.options import OptionError
+from nemesis.case_file import read_case
+from nemesis.case_text import describe
+from reports.store.breaks import Break, night_banner
+from reports.store.entries import StoreReader
+from reports.store.figures import reason
+from reports.store.index import NIGHTS, RunSummary, clip, stamp
+from reports.store.links import Links
+from reports.store.nights import Night, NightRun
+from reports.store.shell import Page, render
+from reports.tables import size_text
+
+MAX_BREAKS, MAX_RUNS, MAX_ROWS, MAX_COLUMNS = 50, 2000, 200, 40
+MAX_CASE_LINES = 60
+LARGEST_CASE = 1 << 20
+
+
+@dataclass
+class MatrixCell:
+    """How many runs of a test under a set of faults ended how."""
+
+    valid: int = 0
+    invalid: int = 0
+    unknown: int = 0
+
+    @property
+    def runs(self) -> int:
+        """All of them."""
+        return self.valid + self.invalid + self.unknown
+
+    @property
+    def css(self) -> str:
+        """The worst verdict of them."""
+        if self.invalid:
+            return "invalid"
+        if self.unknown:
+            return "unknown"
+        return "valid" if self.valid else "none"
+
+
+@dataclass
+class Matrix:
+    """Tests by sets of faults; ``hidden`` rows and columns did not fit."""
+
+    rows: list[str]
+    columns: list[str]
+    cells: list[list[MatrixCell]]
+    hidden: int
+
+
+@dataclass
+class Build:
+    """A build with a planted bug: how often it ran and was red, and the first red."""
+
+    name: str
+    runs: int = 0
+    reds: int = 0
+    first: RunSummary | None = None
+
+
+@dataclass
+class SmallCase:
+    """A shrunk case: its file, the command that runs it, and what it does in plain words."""
+
+    file: str
+    href: str = ""
+    command: str = ""
+    lines: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+def render_night(
+    reader: StoreReader, name: str, copied: frozenset[str] | None = None
+) -> Page | None:
+    """Return the page of night ``name``; None when there is no such night."""
+    found = reader.night(name)
+    if found is None:
+        return None
+    night, runs = found
+    links = Links("../../", copied)
+    banner = night_banner(night, runs, links)
+    shown: list[Break] = (banner["real"] + banner["other"])[:MAX_BREAKS]
+    numbered = dict(enumerate(shown, 1))
+    listed = _listed(runs)
+    given_up = night.facts.get("given_up")
+    return render(
+        "night.html.j2",
+        title=f"{banner['title']} · {banner['name']}",
+        links=links,
+        scripts=("store_copy.js",),
+        store=reader.store.name,
+        banner=banner,
+        notes=night.notes,
+        given_up=[(clip(k, 100), clip(v, 300)) for k, v in given_up.items()]
+        if isinstance(given_up, dict)
+        else [],
+        limit=MAX_BREAKS,
+        cases=_cases(reader.store, night, numbered, links),
+        good={number: _good(item, runs, links) for number, item in numbered.items()},
+        matrix=matrix(runs),
+        builds=builds(runs),
+        runs=listed,
+        hidden_runs=len(runs) - len(listed),
+        reason=reason,
+        text=night.text,
+        facts=night.facts,
+        files=_files(reader.store, night, links),
+    )
+
+
+def _listed(runs: list[NightRun]) -> list[NightRun]:
+    """Return all runs, or of too many the reds and the first ones, in their order."""
+    if len(runs) <= MAX_RUNS:
+        return runs
+    reds = [i for i, run in enumerate(runs) if run.summary.red or run.summary.valid is not True]
+    chosen = set(reds[:MAX_RUNS])
+    for i in range(len(runs)):
+        if len(chosen) >= MAX_RUNS:
+            break
+        chosen.add(i)
+    return [runs[i] for i in sorted(chosen)]
+
+
+def matrix(runs: list[NightRun]) -> Matrix:
+    """Return how many runs of each test ended how, by their set of faults."""
+    cells: dict[tuple[str, str], MatrixCell] = {}
+    rows: dict[str, tuple[bool, str]] = {}
+    columns: dict[str, tuple[int, str]] = {}
+    for run in runs:
+        r = run.summary
+        row = " · ".join(
+            (r.system or "unknown", r.workload or "unknown", r.mutant or "clean", r.cluster or "?")
+        )
+        column = " + ".join(r.faults) or "none"
+        rows.setdefault(row, (run.planted, row))
+        columns.setdefault(column, (len(r.faults), column))
+        cell = cells.setdefault((row, column), MatrixCell())
+        cell.valid += r.valid is True
+        cell.invalid += r.valid is False
+        cell.unknown += r.valid not in (True, False)
+    names = sorted(rows, key=lambda name: rows[name])
+    heads = sorted(columns, key=lambda name: columns[name])
+    hidden = max(0, len(names) - MAX_ROWS) + max(0, len(heads) - MAX_COLUMNS)
+    names, heads = names[:MAX_ROWS], heads[:MAX_COLUMNS]
+    grid = [[cells.get((row, column), MatrixCell()) for column in heads] for row in names]
+    return Matrix(names, heads, grid, hidden)
+
+
+def builds(runs: list[NightRun]) -> list[Build]:
+    """Return the builds with a planted bug, those that were not found first."""
+    found: dict[str, Build] = {}
+    for run in runs:
+        if not run.planted:
+            continue
+        name = run.summary.mutant or "unnamed"
+        build = found.setdefault(name, Build(name))
+        build.runs += 1
+        if run.summary.red == "system":
+            build.reds += 1
+            build.first = build.first or run.summary
+    return sorted(found.values(), key=lambda build: (build.first is not None, build.name))
+
+
+def _good(broken: Break, runs: list[NightRun], links: Links) -> str:
+    """Return the page that puts the break beside a valid run of the same test, if there is one."""
+    bad = broken.first.summary
+    for run in runs:
+        other = run.summary
+        if (
+            other.valid is True
+            and other.path
+            and (other.system, other.workload, other.cluster)
+            == (bad.system, bad.workload, bad.cluster)
+        ):
+            return links.compare(bad.path, other.path)
+    return ""
+
+
+def _cases(
+    store: Path, night: Night, broken: dict[int, Break], links: Links
+) -> dict[int, SmallCase]:
+    cases = {}
+    for number, item in broken.items():
+        run = item.shrunk
+        if run is not None:
+            cases[number] = small_case(store, night.id, str(run.line.shrunk), links)
+    return cases
+
+
+def small_case(store: Path, night: str, file: str, links: Links) -> SmallCase:
+    """Return what the case in ``file``, relative to the night's folder, does in plain words."""
+    parts = PurePosixPath(file).parts
+    root = store / NIGHTS / night
+    path = root.joinpath(*parts)
+    shown = clip(file, 200)
+    if ".." in parts or file.startswith("/") or path.resolve() != path.absolute():
+        return SmallCase(shown, note="The night names a case outside of its folder: not shown.")
+    size = stamp(str(path))
+    if size is None:
+        return SmallCase(shown, note="The file of the case is gone.")
+    if size[1] > LARGEST_CASE:
+        return SmallCase(shown, note="The file of the case is too large to be shown.")
+    href = f"{links.root}nights/{quote(night)}/{quote(file)}" if links.live else ""
+    place = shlex.quote(f"{store.name}/{NIGHTS}/{night}/{file}")
+    case = SmallCase(shown, href, f"kraftwreck replay {place}")
+    try:
+        case.lines = [clip_line(line) for line in describe(read_case(path).case)][:MAX_CASE_LINES]
+    except (OptionError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        case.note, case.command = "The file cannot be read as a case.", ""
+    return case
+
+
+def clip_line(line: str) -> str:
+    """Return ``line`` cut to a length that fits a page; its indentation stays."""
+    return line if len(line) <= 200 else line[:199] + "…"
+
+
+def _files(store: Path, night: Night, links: Links) -> list[tuple[str, str, str]]:
+    if not links.live:
+        return []
+    folder = store / NIGHTS / night.id
+    found: list[tuple[str, str, str]] = []
+    for path in sorted(folder.iterdir()):
+        size: Any = stamp(str(path))
+        if size is not None and not path.name.startswith("."):
+            found.append((path.name, links.night_file(night.id, path.name), size_text(size[1])))
+    return found[:100]

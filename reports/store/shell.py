@@ -1,0 +1,61 @@
+"""What the store's pages share: their frame, one style, one script, and the policy for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from reports.page import ASSETS, environment, policy, style
+from reports.store.links import Links
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page and the content security policy it is to be sent with."""
+
+    text: str
+    policy: str
+
+
+def store_style() -> str:
+    """Return the style sheet of the store's pages: that of all pages, and their own."""
+    return style() + (ASSETS / "store.css").read_text(encoding="utf-8")
+
+
+def render(
+    template: str, *, title: str, links: Links, scripts: tuple[str, ...] = (), **values: Any
+) -> Page:
+    """Return ``template`` with ``values``; ``scripts`` are assets, run in this order."""
+    css = store_style()
+    script = _script(scripts) if scripts else None
+    allowed = policy(css, script)
+    text = (
+        _templates()
+        .get_template(template)
+        .render(
+            title=title,
+            links=links,
+            css=Markup(css),  # noqa: S704 - our own asset
+            script=None if script is None else Markup(script),  # noqa: S704 - our own asset
+            policy=allowed,
+            **values,
+        )
+    )
+    return Page(text, f"{allowed}; frame-ancestors 'none'")
+
+
+@cache
+def _templates() -> Environment:
+    return environment()
+
+
+@cache
+def _script(names: tuple[str, ...]) -> str:
+    parts = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+    if "</script" in parts.lower():
+        raise ValueError("an asset would end its own script element")
+    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'

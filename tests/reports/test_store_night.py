@@ -1,0 +1,161 @@
+"""The report of a night: what broke, in plain words, and what is done with broken files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reports.store.breaks import breaks
+from reports.store.entries import StoreReader
+from reports.store.night_page import render_night
+from tests.reports.fake_run import HOSTILE
+from tests.reports.made_store import FIRST_DAY, make_night
+
+
+def page(store: Path, name: str) -> str:
+    """The page of a night."""
+    made = render_night(StoreReader(store), name)
+    assert made is not None
+    return made.text
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> tuple[Path, str]:
+    """A store with one night: a break of the system seen twice, one each of the others."""
+    return tmp_path, make_night(tmp_path, 7, 1, FIRST_DAY, runs=150)
+
+
+def change(store: Path, name: str, number: int, /, **fields: Any) -> None:
+    """Change a line of runs.jsonl."""
+    path = store / "nights" / name / "runs.jsonl"
+    rows = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    rows[number].update(fields)
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+
+
+def test_the_first_screen_says_what_broke_and_how_to_see_it_again(
+    night: tuple[Path, str],
+) -> None:
+    text = page(*night)
+    head = text[: text.index("</header>")]
+    assert "1 thing broke" in head
+    assert "register: nonlinearizable (found by linearizable)" in head
+    assert "had been overwritten by 18" in head
+    first = text[text.index('id="break-1"') : text.index('id="break-2"')]
+    for part in (
+        "the system under test broke a promise", "Seed", "kraftwreck sim kraft -w register",
+        "Seen", "2 times in this night", "reds/37/shrunk.json", "3 controllers of a static quorum",
+        "kraftwreck replay", "/report.html",
+    ):  # fmt: skip
+        assert part in first, part
+
+
+def test_reds_that_are_alike_are_one_break_and_the_clean_build_comes_first(
+    night: tuple[Path, str],
+) -> None:
+    found = StoreReader(night[0]).night(night[1])
+    assert found is not None
+    all_breaks = breaks(found[1])
+    assert [(b.red, b.planted, len(b.runs)) for b in all_breaks[:3]] == [
+        ("system", False, 2),
+        ("harness", False, 1),
+        ("environment", False, 1),
+    ]
+    assert all(b.planted for b in all_breaks[3:])
+
+
+def test_the_matrix_counts_every_run_once(night: tuple[Path, str]) -> None:
+    from reports.store.night_page import matrix
+
+    found = StoreReader(night[0]).night(night[1])
+    assert found is not None
+    cells = [cell for row in matrix(found[1]).cells for cell in row]
+    assert sum(cell.runs for cell in cells) == 150
+    assert sum(cell.invalid for cell in cells) == sum(
+        run.summary.valid is False for run in found[1]
+    )
+
+
+def test_planted_bugs_are_told_apart_and_the_missed_ones_come_first(
+    night: tuple[Path, str],
+) -> None:
+    text = page(*night)
+    table = text[text.index('id="planted"') :]
+    assert table.index("M11") < table.index("C02"), "M11 is never found in this store"
+    assert "2 of 3 planted bugs found" in text
+
+
+def test_a_night_with_nothing_red_says_so(tmp_path: Path) -> None:
+    name = make_night(tmp_path, 7, 0, FIRST_DAY, runs=4)
+    assert "Nothing broke" in page(tmp_path, name)
+
+
+def test_only_harness_and_machine_broke(night: tuple[Path, str]) -> None:
+    for number in (37, 120):
+        change(night[0], night[1], number, valid=True, run=None, **{"class": None})
+    text = page(*night)
+    assert "Nothing of the system broke; 2 failures around it" in text
+
+
+def test_hostile_lines_stay_text(night: tuple[Path, str]) -> None:
+    store, name = night
+    evil = HOSTILE + '"><img src=x onerror=alert(1)>'
+    change(
+        store, name, 37, why=evil, repeat=evil, system=evil, tree=evil, cluster=evil, seed=evil,
+        faults=[evil], run=evil, shrunk=f"{evil}.json", workload=evil,
+        failures=[{"checker": evil, "type": evil, "explanation": evil}], **{"class": evil},
+    )  # fmt: skip
+    facts = {"name": evil, "state": evil, "given_up": {evil: evil}, "began": evil, "spent_s": evil}
+    (store / "nights" / name / "night.json").write_bytes(msgspec.json.encode(facts))
+    (store / "nights" / name / "summary.md").write_text(evil)
+    text = page(store, name)
+    assert "<script>alert" not in text
+    assert "<img" not in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{torn", b"[]", b"\xff", b"{}", b'{"n": "x", "faults": "kill", "seconds": "long"}',
+        b'{"valid": false, "failures": [7], "at_s": [], "sim_s": true, "run": 7}',
+        b'{"class": "system", "valid": null, "shrunk": 7, "n": true}',
+    ],
+)  # fmt: skip
+def test_whatever_stands_in_a_line_the_page_is_made(tmp_path: Path, line: bytes) -> None:
+    folder = tmp_path / "nights" / "20261101T220000Z-odd"
+    folder.mkdir(parents=True)
+    (folder / "runs.jsonl").write_bytes(line + b"\n" + b'{"valid": true}\n')
+    text = page(tmp_path, folder.name)
+    assert "night.json cannot be read" in text
+    assert "There is no summary.md" in text
+    if not line.startswith(b'{"') and line != b"{}":
+        assert "1 unreadable line left out" in text
+
+
+@pytest.mark.parametrize(
+    "file", ["../../../secret.json", "/etc/passwd", "reds/../../../../secret.json", "out.json"]
+)
+def test_a_case_outside_of_the_night_is_not_shown(night: tuple[Path, str], file: str) -> None:
+    store, name = night
+    secret = store / "secret.json"
+    secret.write_text((store / "nights" / name / "reds/37/shrunk.json").read_text())
+    (store / "nights" / name / "out.json").symlink_to(secret)
+    change(store, name, 37, shrunk=file)
+    text = page(store, name)
+    assert "names a case outside of its folder" in text
+    assert "3 controllers" not in text
+
+
+def test_a_case_that_is_none_is_said_so(night: tuple[Path, str]) -> None:
+    store, name = night
+    (store / "nights" / name / "reds/37/shrunk.json").write_text('{"kraftwreck_case": 99}')
+    assert "cannot be read as a case" in page(store, name)
+
+
+def test_a_night_that_is_none_has_no_page(tmp_path: Path) -> None:
+    reader = StoreReader(tmp_path)
+    for name in ("nothing", "..", "../..", "", "a/b"):
+        assert render_night(reader, name) is None
