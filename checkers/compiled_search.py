@@ -119,6 +119,7 @@ class CompiledSearch:
         self.stuck = np.zeros(_STUCK, np.int64)
         heads_of, tails_of = np.zeros(levels + 1, np.int64), np.zeros(levels + 1, np.int64)
         tails_of[0] = 1
+        lows_of = np.zeros(levels + 1, np.int64)
         queue: list[Any] = [
             np.zeros(1 << 14, kind) for kind in (np.int64, np.uint64, np.int64, np.int64)
         ]
@@ -133,7 +134,7 @@ class CompiledSearch:
         entries: list[Any] = [np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)]
         while True:
             code = _RUN(
-                _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, *queue, vectors,
+                _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, lows_of, *queue, vectors,
                 *trail, *seen, *entries, *self._fixed,
             )  # fmt: skip
             self.trail = trail

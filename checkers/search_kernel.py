@@ -94,7 +94,7 @@ def _allowed(state: int, need: int) -> bool:
 @njit(cache=True)
 def run(
     budget: int, states: int, scalars: Any, stuck: Any,
-    heads_of: Any, tails_of: Any,
+    heads_of: Any, tails_of: Any, lows_of: Any,
     queue_state: Any, queue_mask: Any, queue_vector: Any, queue_trail: Any,
     vectors: Any, trail_code: Any, trail_next: Any,
     keys: Any, masks: Any, heads: Any, entry_vector: Any, entry_next: Any,
@@ -109,7 +109,7 @@ def run(
     last = scalars[STEPS] + budget
     while scalars[DEPTH] >= 0:
         level = scalars[DEPTH]
-        if heads_of[level] == tails_of[level]:
+        if heads_of[level] == tails_of[level] and lows_of[level] == tails_of[level]:
             scalars[DEPTH] = level - 1
             continue
         if scalars[STEPS] >= last:
@@ -124,6 +124,38 @@ def run(
             return ROOM_TRAIL
         if scalars[ENTRIES] + 2 > len(entry_vector) or 2 * (scalars[FILLED] + 2) > len(keys):
             return ROOM_SEEN
+        if heads_of[level] == tails_of[level]:
+            # Only now indeterminate calls: whoever does with fewer of them comes first.
+            at = lows_of[level]
+            lows_of[level] = at + 1
+            vector = queue_vector[at]
+            if vector < 0:
+                continue
+            state, mask, trail = queue_state[at], queue_mask[at], queue_trail[at]
+            scalars[STEPS] += 1
+            tail = tails_of[level]
+            for group in range(groups):
+                member = group_from[group] + vectors[vector, group]
+                if (
+                    member < group_from[group + 1]
+                    and group_level[member] <= level
+                    and group_result[group] != state
+                    and _allowed(state, group_need[group])
+                ):
+                    grown = scalars[VECTORS]
+                    scalars[VECTORS] = grown + 1
+                    vectors[grown] = vectors[vector]
+                    vectors[grown, group] += 1
+                    trail_code[scalars[TRAIL]] = -1 - group
+                    trail_next[scalars[TRAIL]] = trail
+                    queue_state[tail] = group_result[group]
+                    queue_mask[tail] = mask
+                    queue_vector[tail] = grown
+                    queue_trail[tail] = scalars[TRAIL]
+                    scalars[TRAIL] += 1
+                    tail += 1
+            tails_of[level] = tail
+            continue
         at = heads_of[level]
         heads_of[level] = at + 1
         state, mask = queue_state[at], queue_mask[at]
@@ -138,13 +170,17 @@ def run(
                 scalars[TRAIL] += 1
         if not _fresh(scalars, keys, masks, heads, entry_vector, entry_next, vectors, states,
                       2 * level, state, mask, vector):  # fmt: skip
+            queue_vector[at] = -1
             continue
+        queue_mask[at] = mask
+        queue_trail[at] = trail
         bit = level_bit[level]
         placed = False
         next_state, next_mask, next_trail = state, mask, trail
         if mask & bit:
             placed = True
             next_mask = mask ^ bit
+            queue_vector[at] = -1
         else:
             result = level_result[level]
             if result != SAME and _allowed(state, level_need[level]):
@@ -173,26 +209,6 @@ def run(
                     queue_trail[tail] = scalars[TRAIL]
                     scalars[TRAIL] += 1
                     tail += 1
-            for group in range(groups):
-                member = group_from[group] + vectors[vector, group]
-                if (
-                    member < group_from[group + 1]
-                    and group_level[member] <= level
-                    and group_result[group] != state
-                    and _allowed(state, group_need[group])
-                ):
-                    grown = scalars[VECTORS]
-                    scalars[VECTORS] = grown + 1
-                    vectors[grown] = vectors[vector]
-                    vectors[grown, group] += 1
-                    trail_code[scalars[TRAIL]] = -1 - group
-                    trail_next[scalars[TRAIL]] = trail
-                    queue_state[tail] = group_result[group]
-                    queue_mask[tail] = mask
-                    queue_vector[tail] = grown
-                    queue_trail[tail] = scalars[TRAIL]
-                    scalars[TRAIL] += 1
-                    tail += 1
             tails_of[level] = tail
         if not placed:
             continue
@@ -218,6 +234,7 @@ def run(
             queue_vector[start] = vector
             queue_trail[start] = next_trail
             heads_of[level + 1] = start
+            lows_of[level + 1] = start
             tails_of[level + 1] = start + 1
             scalars[DEPTH] = level + 1
     return INVALID

@@ -49,7 +49,7 @@ def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Ord
     calls = pair(map(to_op, _with_offsets(source.events())))
     found = []
     for key, group in by_key(calls).items():
-        outcome, order = _judged(group, deadline)
+        outcome, order = judge_calls(group, deadline)
         found.append((KeyVerdict(key=key, count=len(group), outcome=outcome), order))
     return found
 
@@ -102,7 +102,8 @@ def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
         yield event
 
 
-def _judged(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]:
+def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]:
+    """Judge one log: the verdict, and what makes the order that proves it."""
     try:
         verdict = decide(from_calls(calls))
     except AmbiguousError:
