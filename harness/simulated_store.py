@@ -14,6 +14,7 @@ import msgspec
 from harness.options import OptionError, RunOptions
 from harness.simulated import SimResult, simulate
 from harness.simulated_cluster import CLUSTER_ID
+from harness.simulated_messages import write_messages
 from harness.simulated_schedule import InjectorFactory
 from harness.workload import Workload, owed
 from histories.fault import Fault
@@ -81,6 +82,7 @@ def save(
     for name in names:
         events = [event for event in result.events if event.node == name]
         _write_lines(folder.node(name) / "trace.jsonl", events)
+    write_messages(result.capture.messages, folder.path / "messages.jsonl")
     for image in result.images:
         log = folder.node(image.node) / "images" / image.label / METADATA_DIRECTORY
         log.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from reports.evidence import draw_evidence
 from reports.linearization import windows_of
 from reports.node_lanes import Clocks
 from reports.operations import NEVER, TYPES, Operations, value_text
+from reports.plain import meaning
 from reports.window_view import draw_window
 from reports.words import seconds_text, span_text
 
@@ -70,6 +71,7 @@ class AnomalyView:
     more_events: int
     start: int | None
     end: int | None
+    meaning: str = ""
     drawing: Drawing | None = None
     window: Drawing | None = None
     cycle: CycleDrawing | None = None
@@ -176,6 +178,7 @@ def anomaly_views(
                 more_events=max(len(anomaly.events) - MAX_OPERATIONS, 0),
                 start=min(times, default=None),
                 end=max(times, default=None),
+                meaning=meaning(anomaly.type),
                 drawing=draw_evidence(ops, rows) if window is None and cycle is None else None,
                 window=None if window is None else draw_window(window),
                 cycle=None if cycle is None else draw_cycle(cycle),

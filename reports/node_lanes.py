@@ -17,7 +17,7 @@ from histories.trace import TraceEvent
 GONE = frozenset({"fatal", "stop"})
 """Trace kinds after which the process is over."""
 
-MAX_WATERMARKS = 2000
+MAX_STEPS = 2000
 
 Span = tuple[int, int]
 
@@ -36,13 +36,17 @@ class Segment:
 
 @dataclass
 class NodeLane:
-    """One node's row of the picture; ``watermarks`` are (time, high watermark) steps."""
+    """One node's row of the picture; ``watermarks`` are (time, high watermark) steps, ``ends``
+    (time, log end offset) steps, ``ahead`` (time, µs the wall clock is ahead of where it was
+    when the node was first heard of, against the test's clock)."""
 
     node: str
     segments: list[Segment] = field(default_factory=list)
     down: list[Span] = field(default_factory=list)
     paused: list[Span] = field(default_factory=list)
     watermarks: list[Span] = field(default_factory=list)
+    ends: list[Span] = field(default_factory=list)
+    ahead: list[Span] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """What the page's charts need."""
@@ -54,6 +58,8 @@ class NodeLane:
             "down": self.down,
             "paused": self.paused,
             "hw": self.watermarks,
+            "leo": self.ends,
+            "ahead": self.ahead,
         }
 
 
@@ -68,6 +74,11 @@ class Clocks:
         """Return the history time of the node's clock reading ``mono``."""
         clock = self.of.get(node)
         return mono if clock is None else clock.time(mono)
+
+    def reading(self, node: str, time: int) -> int:
+        """Return what the node's clock read at ``time`` of the history."""
+        clock = self.of.get(node)
+        return time if clock is None else clock.reading(time)
 
 
 def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> Clocks:
@@ -114,20 +125,48 @@ def paused_spans(faults: Sequence[FaultEvent], node: str, end: int) -> list[Span
     return spans if since is None else [*spans, (since, end)]
 
 
-def _watermarks(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: int) -> list[Span]:
-    """Thin the high watermark to its steps, at most one per picture column or so."""
-    gap = end // MAX_WATERMARKS
+def _steps(
+    events: list[TraceEvent],
+    value: Callable[[TraceEvent], int],
+    at: Callable[[TraceEvent], int],
+    end: int,
+) -> list[Span]:
+    """Thin a value that mostly grows to its steps, at most one per picture column or so."""
+    gap = end // MAX_STEPS
     kept: list[Span] = []
     for event in events:
-        if event.hw < 0:
+        now_value = value(event)
+        if now_value < 0 or (kept and now_value == kept[-1][1]):
             continue
         now = at(event)
-        if kept and event.hw == kept[-1][1]:
-            continue
-        if len(kept) > 1 and now - kept[-2][0] < gap and event.hw >= kept[-1][1] >= kept[-2][1]:
+        if len(kept) > 1 and now - kept[-2][0] < gap and now_value >= kept[-1][1] >= kept[-2][1]:
             kept.pop()
-        kept.append((max(now, 0), event.hw))
+        kept.append((max(now, 0), now_value))
     return kept
+
+
+def _ahead(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: int) -> list[Span]:
+    """Return how the wall clock moved against the test's: its jumps and its drift.
+
+    A point where it differs by a millisecond from what the last two let expect, and one per
+    five-hundredth of the run.
+    """
+    gap = end // 500
+    kept: list[Span] = []
+    first: int | None = None
+    last: Span | None = None
+    for event in events:
+        now = at(event)
+        first = event.wall - now if first is None else first
+        off = event.wall - now - first
+        if kept and abs(off - kept[-1][1]) < 1000 and now - kept[-1][0] < gap:
+            last = (max(now, 0), off)
+            continue
+        if last is not None and abs(off - last[1]) >= 1000:
+            kept.append(last)  # it jumps here: flat until the last moment before
+        kept.append((max(now, 0), off))
+        last = None
+    return kept if last is None else [*kept, last]
 
 
 def node_lane(
@@ -167,7 +206,9 @@ def node_lane(
         if died < limit:
             lane.down.append((max(died, 0), min(limit, end)))
         _add_segments(lane, life, at, died, end)
-    lane.watermarks = _watermarks(events, at, end)
+    lane.watermarks = _steps(events, lambda e: e.hw, at, end)
+    lane.ends = _steps(events, lambda e: e.leo, at, end)
+    lane.ahead = _ahead(events, at, end)
     return lane
 
 

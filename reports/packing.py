@@ -37,7 +37,12 @@ def _deflate(data: bytes) -> str:
 
 def pack_text(texts: list[str]) -> str:
     """Return the JSON array of ``texts``, deflated, as base64."""
-    return _deflate(msgspec.json.encode(texts))
+    return pack_json(texts)
+
+
+def pack_json(value: Any) -> str:
+    """Return ``value`` as JSON, deflated, as base64."""
+    return _deflate(msgspec.json.encode(value))
 
 
 def smallest(values: Column) -> Column:

@@ -16,16 +16,18 @@ from reports import words
 from reports.anomaly_view import EVENT_FIELDS, anomaly_views
 from reports.bands import Band, join_faults
 from reports.downloads import downloads, write_downloads
+from reports.messages import diagram, moments_of
 from reports.node_lanes import clocks, node_lane
 from reports.operations import TYPES, Operations, join_operations, seconds
-from reports.packing import pack_columns, pack_text, script_json, smallest
+from reports.packing import pack_columns, pack_json, pack_text, script_json, smallest
 from reports.page import ASSETS, environment, policy, style
+from reports.plain import circumstances
 from reports.run_folder import Run, load_run
 from reports.tables import files, latency_words, leaders, numbers, type_counts
 
 SCRIPTS = (
-    "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "totals.js",
-    "operations.js", "latency.js", "tooltip.js", "report.js",
+    "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "messages.js",
+    "totals.js", "operations.js", "latency.js", "clock.js", "tooltip.js", "report.js",
 )  # fmt: skip
 
 
@@ -60,6 +62,11 @@ def render_report(run: Run) -> str:
     lanes = [node_lane(n, run.traces.get(n, []), run.faults, clock, end) for n in run.nodes]
     anomalies = anomaly_views(run.verdict, run.ops, ops, clock)
     per_second = seconds(ops)
+    elections = [s.start for lane in lanes for s in lane.segments if s.state == "leader"]
+    moments = moments_of(((a.start, a.end) for a in anomalies), elections)
+    messages = diagram(run, moments, clock)
+    if messages.note:
+        notes.append(messages.note)
     data = {
         "end": end,
         "lanes": ops.lanes,
@@ -69,11 +76,13 @@ def render_report(run: Run) -> str:
         "faults": [band.as_json() for band in bands],
         "anomalies": [anomaly.as_json() for anomaly in anomalies],
         "seconds": per_second,
+        "messages": pack_json(messages.as_json()),
     }
     beside, missing = downloads(run.folder)
     css = style()
     script = _script()
     validity = None if run.verdict is None else run.verdict.valid
+    first = anomalies[0] if anomalies and validity is False else None
     events = sum(len(rows) for rows in run.traces.values())
     return (
         environment()
@@ -83,7 +92,9 @@ def render_report(run: Run) -> str:
             name=words.run_name(run.test),
             seed=run.test.get("seed", "unknown"),
             started=words.started(run.test),
-            first_anomaly=anomalies[0] if anomalies and validity is False else None,
+            first_anomaly=first,
+            circumstances=circumstances(first.start, lanes, bands) if first else "",
+            brief_facts=words.brief_facts(run.test),
             notes=notes,
             facts=words.facts(run.test),
             repeat=words.repeat_command(run.test),
@@ -95,6 +106,8 @@ def render_report(run: Run) -> str:
             type_counts=type_counts(ops),
             latency_words=latency_words(ops),
             numbers=numbers(ops),
+            messages=messages,
+            any_clock=any(lane.ahead for lane in lanes),
             leaders=leaders(lanes),
             files=files(run.folder),
             downloads=beside,

@@ -119,6 +119,23 @@ def run_name(test: Mapping[str, Any]) -> str:
     return f"{test.get('system', 'unknown')}-{test.get('workload', 'unknown')}"
 
 
+def brief_facts(test: Mapping[str, Any]) -> str:
+    """Return what was tested as one sentence."""
+    nodes, faults = test.get("nodes"), test.get("faults")
+    count = len(nodes) if isinstance(nodes, list) else 0
+    what = f"{test.get('system', 'an unknown system')}, workload {test.get('workload', 'unknown')}"
+    if count:
+        what += f", on {plural(count, 'node')}"
+    if test.get("cluster"):
+        what += f" ({test['cluster']})"
+    if isinstance(faults, list):
+        what += f", with faults {', '.join(map(str, faults))}" if faults else ", without faults"
+    if test.get("mutant"):
+        what += f"; with the planted bug {test['mutant']}"
+    limit = test.get("time_limit_s")
+    return what + (f"; for {limit:g} s." if isinstance(limit, int | float) else ".")
+
+
 def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what was run as (label, text) pairs, in reading order."""
     nodes, faults, versions = test.get("nodes"), test.get("faults"), test.get("versions")

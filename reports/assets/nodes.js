@@ -1,5 +1,5 @@
 // One lane per node: what it was (height and label), in which epoch (colour), when it was
-// down or paused (hatched), and how far its high watermark had come (line).
+// down or paused (hatched), how far its log (dashed) and its high watermark (line) had come.
 
 const NODE_LANE = 34;
 const SHORT = { leader: "leader", follower: "follower", candidate: "candidate",
@@ -11,17 +11,18 @@ class NodeChart extends Chart {
     super("nodes-chart", Math.max(nodes.length, 1) * NODE_LANE + 4, view);
     this.nodes = nodes;
     this.anomalies = anomalies;
-    this.top = Math.max(1, ...nodes.flatMap((n) => n.hw.map((step) => step[1])));
   }
 
   draw(shared) {
     this.background(shared);
+    this.rescale();
     this.nodes.forEach((node, i) => {
       const y = i * NODE_LANE + 2;
       this.name(node.node, y + NODE_LANE / 2, true);
       this.clipped((c) => {
         const labels = this.segments(c, node, y);
-        this.watermark(c, node, y);
+        this.steps(c, node.leo, y, [2, 2]);
+        this.steps(c, node.hw, y, []);
         for (const [a, b] of node.down) this.absent(c, a, b, y, "down", true);
         for (const [a, b] of node.paused) this.absent(c, a, b, y, "paused", false);
         for (const write of labels) write();
@@ -91,21 +92,36 @@ class NodeChart extends Chart {
     c.font = FONT;
   }
 
-  watermark(c, node, y) {
-    const base = y + NODE_LANE - 5, scale = (NODE_LANE - 10) / this.top;
+  // All lanes share one scale: from the least to the greatest offset in view.
+  rescale() {
+    let low = Infinity, high = 0;
+    const before = (steps, t) => steps.findLast((step) => step[0] <= t)?.[1];
+    for (const { hw, leo } of this.nodes) {
+      low = Math.min(low, before(hw, this.view.from) ?? 0);
+      high = Math.max(high, before(leo, this.view.to) ?? 0, before(hw, this.view.to) ?? 0);
+    }
+    this.low = Math.min(low, high);
+    this.high = Math.max(high, this.low + 1);
+  }
+
+  steps(c, steps, y, dash) {
+    const scale = (NODE_LANE - 10) / (this.high - this.low);
+    const height = (offset) => y + NODE_LANE - 5 - Math.max(offset - this.low, 0) * scale;
     c.strokeStyle = colours.text;
     c.lineWidth = 1;
+    c.setLineDash(dash);
     c.globalAlpha = 0.75;
     c.beginPath();
     let last = null;
-    for (const [t, hw] of node.hw) {
+    for (const [t, offset] of steps) {
       const x = Math.min(Math.max(this.x(t), LEFT - 2), LEFT + this.plot + 2);
-      if (last === null) c.moveTo(x, base - hw * scale);
-      else { c.lineTo(x, last); c.lineTo(x, base - hw * scale); }
-      last = base - hw * scale;
+      if (last === null) c.moveTo(x, height(offset));
+      else { c.lineTo(x, last); c.lineTo(x, height(offset)); }
+      last = height(offset);
     }
     if (last !== null) c.lineTo(Math.min(this.x(this.view.end), LEFT + this.plot), last);
     c.stroke();
+    c.setLineDash([]);
     c.globalAlpha = 1;
   }
 
@@ -143,8 +159,10 @@ class NodeChart extends Chart {
         ["incarnation", s[5]], ["from", timeText(s[0])], ["to", timeText(s[1])]);
     }
     if (paused) rows.push(["paused", `${timeText(paused[0])} to ${timeText(paused[1])}`]);
-    const step = node.hw.findLast((h) => h[0] <= t);
-    if (step) rows.push(["high watermark", step[1]]);
+    for (const [name, steps] of [["log end offset", node.leo], ["high watermark", node.hw]]) {
+      const step = steps.findLast((h) => h[0] <= t);
+      if (step) rows.push([name, step[1]]);
+    }
     return rows.length ? { title: node.node, rows: [["time", timeText(t)], ...rows] } : null;
   }
 }

@@ -18,9 +18,13 @@ async function start() {
   const charts = [
     new FaultChart(view, data.faults, data.anomalies),
     new NodeChart(view, data.nodes, data.anomalies),
+    ...(document.getElementById("messages-chart")
+      ? [new MessageChart(view, await loadMessages(data.messages), data.nodes,
+        data.anomalies)] : []),
     new OperationChart(view, ops, data, redraw),
     new LatencyChart(view, ops, data, redraw),
     new RateChart(view, data.seconds),
+    ...(document.getElementById("clock-chart") ? [new ClockChart(view, data.nodes)] : []),
   ];
   const pointer = new Pointer(charts);
   let last = null; // where the pointer is: {x, y}
@@ -83,11 +87,21 @@ async function start() {
     entry.classList.add("selected");
     entry.open = true;
     if (a.start !== null) {
-      const margin = Math.max((a.end - a.start) * 0.12, a.rows.length ? 20000 : 300000);
+      const margin = Math.max((a.end - a.start) * 0.12, a.rows.length ? 20000 : nearby(a.start));
       view.show(a.start - margin, a.end + margin);
     }
     if (jump) document.getElementById("timeline").scrollIntoView({ block: "start" });
     redraw();
+  }
+
+  // So much time around a moment that some dozens of messages are in view.
+  function nearby(moment) {
+    const messages = charts.find((chart) => chart instanceof MessageChart);
+    if (!messages) return 300000;
+    const at = lowerBound(messages.arrived, moment);
+    const away = [...messages.arrived.slice(Math.max(at - 25, 0), at + 25)]
+      .map((t) => Math.abs(t - moment)).sort((x, y) => x - y);
+    return Math.min(Math.max((away[24] ?? Infinity) * 1.2, 5000), 300000);
   }
 
   function step(by) {
@@ -109,7 +123,7 @@ async function start() {
       const row = Number(button.dataset.row), length = Math.max(finish(ops, row) - ops.start[row], 2000);
       view.show(ops.start[row] - length * 3, ops.start[row] + length * 4);
     } else if (button.dataset.anomaly !== undefined) {
-      event.preventDefault(); // the button stands in a summary, which would close
+      event.preventDefault();
       select(Number(button.dataset.anomaly));
     } else if (button.dataset.fault !== undefined) {
       showFault(Number(button.dataset.fault));

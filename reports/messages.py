@@ -1,0 +1,262 @@
+"""Messages between nodes near what matters, and what nodes told then: a space-time diagram.
+
+Simulated runs keep their quorum messages in ``messages.jsonl``; real nodes what they were told
+in their input logs. Of either only what lies near an anomaly (without one: near a change of
+leaders) goes into the page. Times are microseconds since the start of the test.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from checkers.capture import INPUTS, asker_of
+from harness.simulated_messages import facts
+from histories.trace import TraceEvent
+from nodes.consensus.effects import RequestReceived, ResponseReceived
+from nodes.server.plain import from_plain
+from reports.node_lanes import Clocks
+from reports.operations import Interned
+from reports.run_folder import Run
+
+FILE = "messages.jsonl"
+NEAR_US = 1_500_000
+MAX_MESSAGES = 4000
+MAX_EVENTS = 4000
+MAX_INPUTS = 64 << 20
+"""Bytes of input logs that are looked through; of a longer run the report does without."""
+
+Span = tuple[int, int]
+
+
+class Arrow(NamedTuple):
+    """One message: from lane to lane; ``sent`` is -1 where only its arrival is known."""
+
+    sent: int
+    arrived: int
+    source: int
+    target: int
+    api: str
+    label: str
+    told: str
+
+
+@dataclass
+class Diagram:
+    """What is drawn: arrows and events near the moments that matter; ``known`` arrows in all."""
+
+    arrows: list[Arrow] = field(default_factory=list)
+    events: list[tuple[int, int, str, str]] = field(default_factory=list)
+    known: int = 0
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """What the page's chart needs: texts once, rows of numbers."""
+        texts = Interned()
+        return {
+            "arrows": [
+                [a.sent, a.arrived, a.source, a.target, *map(texts.add, (a.api, a.label, a.told))]
+                for a in self.arrows
+            ],
+            "events": [
+                [at, lane, texts.add(kind), texts.add(told)] for at, lane, kind, told in self.events
+            ],
+            "texts": texts.texts,
+            "known": self.known,
+        }
+
+
+def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
+    """Return messages and trace events near ``moments``, the nearest first in doubt."""
+    result = Diagram()
+    lanes = {number: number - 1 for number in range(1, len(run.nodes) + 1)}
+    try:
+        arrows = list(_simulated(run.folder / FILE, lanes))
+        if not arrows:
+            arrows = list(_heard(run, lanes, clock, result))
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        result.note = f"The messages cannot be read ({' '.join(str(error).split())})."
+        arrows = []
+    result.known = len(arrows)
+    result.arrows = sorted(
+        _nearest(arrows, [a.arrived for a in arrows], moments, MAX_MESSAGES),
+        key=lambda a: (a.arrived, a.sent),
+    )
+    told = list(_told(run, moments, clock))
+    chosen = _nearest(told, [at for at, _, _ in told], moments, MAX_EVENTS)
+    result.events = sorted(
+        (at, lane, e.kind, _words({"epoch": e.epoch, "state": e.state, "hw": e.hw} | e.detail))
+        for at, lane, e in chosen
+    )
+    return result
+
+
+def _told(
+    run: Run, moments: Sequence[Span], clock: Clocks
+) -> Iterator[tuple[int, int, TraceEvent]]:
+    """Yield (time, lane, event) of the trace events near ``moments``."""
+    for lane, node in enumerate(run.nodes):
+        events = run.traces.get(node, [])
+        begin = 0
+        for start, end in moments:  # a node's own clock never goes back
+            low = clock.reading(node, start - NEAR_US)
+            high = clock.reading(node, end + NEAR_US)
+            begin = max(begin, bisect_left(events, low, key=lambda e: e.mono))
+            while begin < len(events) and events[begin].mono <= high:
+                yield clock.history_time(node, events[begin].mono), lane, events[begin]
+                begin += 1
+
+
+def moments_of(
+    anomalies: Iterable[tuple[int | None, int | None]], elections: Sequence[int]
+) -> list[Span]:
+    """Return the moments that matter: of the anomalies, or of the elections if there are none."""
+    spans = [(a, b) for a, b in anomalies if a is not None and b is not None]
+    return sorted(spans or [(at, at) for at in elections])
+
+
+def _nearest(rows: Sequence[Any], times: Sequence[int], spans: Sequence[Span], most: int) -> Any:
+    """Return the rows at most :data:`NEAR_US` from one of ``spans``, the ``most`` nearest."""
+    if not spans:
+        return []
+    starts = [start for start, _ in spans]
+
+    def distance(at: int) -> int:
+        place = bisect_left(starts, at)
+        near = spans[max(place - 3, 0) : place + 2]
+        return min(max(start - at, at - end, 0) for start, end in near)
+
+    ranked = [(distance(at), i) for i, at in enumerate(times)]
+    chosen = sorted(pair for pair in ranked if pair[0] <= NEAR_US)[:most]
+    return [rows[i] for _, i in chosen]
+
+
+def _words(values: Mapping[str, Any] | None) -> str:
+    """Return facts as one line: ``epoch 3, offset 12``."""
+    if not values:
+        return ""
+    shown = (
+        (name.replace("_", " "), v)
+        for name, v in values.items()
+        if v is not None and not (v == 0 and name in ("error", "partition_error"))
+    )
+    text = ", ".join(
+        f"{name} {v if isinstance(v, str | int) and not isinstance(v, bool) else _json(v)}"
+        for name, v in shown
+    )
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=repr).decode()
+
+
+def _asked_label(api: str, asked: Mapping[str, Any]) -> str:
+    if api == "Vote":
+        return f"{'pre-vote' if asked.get('pre_vote') else 'vote'} e{asked.get('epoch')}?"
+    if api == "Fetch":
+        return f"fetch {asked.get('fetch_offset')}"
+    if api == "BeginQuorumEpoch":
+        return f"leads e{asked.get('leader_epoch')}"
+    if api == "EndQuorumEpoch":
+        return f"ends e{asked.get('leader_epoch')}"
+    return api
+
+
+def _answer_label(api: str, answer: Mapping[str, Any], records: Sequence[int] | None) -> str:
+    wrong = answer.get("error") or answer.get("partition_error")
+    if api == "Vote":
+        return "yes" if answer.get("vote_granted") else "no"
+    if wrong:
+        return f"error {wrong}"
+    if api == "Fetch":
+        hw = answer.get("high_watermark")
+        got = f"{records[0]}–{records[2] - 1}" if records else ""
+        if "diverging_end" in answer:
+            got = f"diverges at {answer['diverging_end']}"
+        return " ".join(word for word in (got, "" if hw is None else f"hw {hw}") if word) or "ok"
+    return "ok"
+
+
+def _simulated(path: Path, lanes: Mapping[int, int]) -> Iterator[Arrow]:
+    if not path.is_file():
+        return
+    answered: dict[tuple[int, int], int] = {}
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    with path.open("rb") as file:
+        for line in file:
+            m = decode(line)
+            asker, replier, api, time = m["asker"], m["replier"], m["api"], m["time"] // 1000
+            asked, answer, records = m.get("asked"), m.get("answer"), m.get("records")
+            if replier < -1:  # a bootstrap server: which node it was, the answer does not say
+                continue
+            if asker not in lanes or replier not in lanes:
+                continue
+            told = "; ".join(
+                f"{word}: {text}"
+                for word, text in (("asked", _words(asked)), ("answered", _words(answer)))
+                if text
+            )
+            if asked is not None:
+                label = _asked_label(api, asked)
+                if api == "Fetch":
+                    answered[asker, replier] = time
+                elif answer is not None:
+                    label = f"{label} {_answer_label(api, answer, records)}"
+                sent = m["sent"] // 1000 if m["sent"] >= 0 else -1
+                yield Arrow(sent, time, lanes[asker], lanes[replier], api, label, told)
+            elif answer is not None:
+                label = _answer_label(api, answer, records)
+                sent = answered.get((asker, replier), -1)
+                kind = f"{api} answer"
+                yield Arrow(sent, time, lanes[replier], lanes[asker], kind, label, told)
+
+
+class _Line(msgspec.Struct):
+    now: int = -1
+    event: msgspec.Raw = msgspec.Raw(b"")
+
+
+def _heard(run: Run, lanes: Mapping[int, int], clock: Clocks, result: Diagram) -> Iterator[Arrow]:
+    """Yield what the nodes' input logs say they heard. When it was sent nobody wrote down."""
+    paths = [
+        (lane, name, run.folder / "nodes" / name / INPUTS) for lane, name in enumerate(run.nodes)
+    ]
+    present = [entry for entry in paths if entry[2].is_file()]
+    if sum(path.stat().st_size for _, _, path in present) > MAX_INPUTS:
+        result.note = "The input logs are too long to draw messages from."
+        return
+    decode = msgspec.json.Decoder(_Line).decode
+    plain = msgspec.json.Decoder(dict[str, Any]).decode
+    for lane, name, path in present:
+        with path.open("rb") as file:
+            for text in file:
+                if b'Received"' not in text[:120]:
+                    continue
+                try:
+                    line = decode(text)
+                    event = from_plain(plain(bytes(line.event)))
+                except msgspec.MsgspecError:
+                    continue  # torn by a crash
+                at = clock.history_time(name, line.now)
+                message = getattr(event, "message", None)
+                told = facts(message)
+                if told is None:
+                    continue
+                api = type(message).__name__.removesuffix("Request").removesuffix("Response")
+                if isinstance(event, RequestReceived):
+                    asker = lanes.get(asker_of(api, message))
+                    if asker is not None:
+                        label = _asked_label(api, told)
+                        yield Arrow(-1, at, asker, lane, api, label, f"asked: {_words(told)}")
+                elif isinstance(event, ResponseReceived) and event.source in lanes:
+                    label = _answer_label(api, told, None)
+                    yield Arrow(
+                        -1, at, lanes[event.source], lane, f"{api} answer", label,
+                        f"answered: {_words(told)}",
+                    )  # fmt: skip
