@@ -16,6 +16,7 @@ from harness.clusters import state as states
 from harness.clusters.cluster import Cluster, ClusterError, Host
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster
 from harness.clusters.state import State
+from harness.clusters.vagrant import VagrantCluster
 from harness.remote import RemoteError
 
 P = ParamSpec("P")
@@ -68,11 +69,10 @@ def up(spec: str, nodes: int | None, as_json: bool) -> None:
         assert namespaces.directory is not None
         inventory = namespaces.directory / _INVENTORY
     else:
-        hosts = choose_cluster(spec, nodes).up()
-        if spec == "vagrant":
-            from harness.clusters.vagrant import PROJECT
-
-            inventory = PROJECT / ".vagrant" / "kraftwreck" / _INVENTORY
+        chosen = choose_cluster(spec, nodes)
+        hosts = chosen.up()
+        if isinstance(chosen, VagrantCluster):
+            inventory = chosen.state / "kraftwreck" / _INVENTORY
         else:
             inventory = Path(spec.partition(":")[2])
     if not spec.startswith("hosts:"):
@@ -87,8 +87,9 @@ def up(spec: str, nodes: int | None, as_json: bool) -> None:
         click.echo(f"{host.name}  {host.ip}  ssh {host.user}@{address}:{port}", err=True)
     click.echo(f"{len(hosts)} hosts up in {took:.2f} s", err=True)
     click.echo(f"use them:       kraftwreck run -c hosts:{inventory}", err=True)
-    if spec == "netns":
-        click.echo(f"take them down: kraftwreck cluster down {inventory.parent.name}", err=True)
+    if not spec.startswith("hosts:"):
+        which = inventory.parent.name if spec == "netns" else f"-c {spec}"
+        click.echo(f"take them down: kraftwreck cluster down {which}", err=True)
 
 
 def _plain(host: Host) -> dict[str, Any]:
@@ -120,10 +121,22 @@ def _found() -> list[tuple[Path, State | None, str]]:
 
 
 @cluster.command()
+@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Look at these.")
 @_JSON
 @_one_line
-def status(as_json: bool) -> None:
-    """Show the namespace clusters of this machine."""
+def status(spec: str | None, as_json: bool) -> None:
+    """Show the namespace clusters of this machine, or the Vagrant machines and their states."""
+    if spec is not None and spec != "netns":
+        chosen = choose_cluster(spec)
+        if isinstance(chosen, VagrantCluster):
+            states_by_name = chosen.status()
+        else:
+            states_by_name = {host.name: "answers" for host in chosen.up()}
+        if as_json:
+            click.echo(json.dumps({"hosts": states_by_name}))
+        for name, condition in states_by_name.items():
+            click.echo(f"{name}  {condition}", err=True)
+        return
     found = _found()
     if as_json:
         rows = [
@@ -164,9 +177,8 @@ def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
     from harness.clusters.healing import heal_hosts
 
     if spec is not None:
-        chosen: Cluster = choose_cluster(spec)
-        chosen.up()
-        evidence = {spec: chosen.heal()}
+        chosen = choose_cluster(spec)
+        evidence = {spec: chosen.heal()} if _running(chosen) else {}
     else:
         evidence = {name: heal_hosts(hosts) for name, hosts in _hosts_of(identifier).items()}
     if as_json:
@@ -180,6 +192,11 @@ def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
         click.echo("nothing to heal", err=True)
     if failed:
         sys.exit(255)
+
+
+def _running(chosen: Cluster) -> list[Host]:
+    """Return the hosts of a cluster that is up; a machine that is down is not started for it."""
+    return chosen.attach() if isinstance(chosen, VagrantCluster) else chosen.up()
 
 
 def _undone(done: dict[str, object]) -> str:
@@ -214,8 +231,10 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
     from kraftwreck.doctor import examine, lines
 
     if spec is not None:
-        chosen: Cluster = choose_cluster(spec)
-        found = {spec: examine(chosen.up())}
+        running = _running(choose_cluster(spec))
+        found = {spec: examine(running)} if running else {}
+        if not found:
+            raise ClusterError("no machine runs: kraftwreck cluster up -c vagrant", 254)
     else:
         clusters = _hosts_of(identifier)
         found = {name: examine(hosts) for name, hosts in clusters.items()}
@@ -256,8 +275,6 @@ def _selected(
 def down(identifier: str | None, spec: str | None, everything: bool, as_json: bool) -> None:
     """End clusters brought up by hand (or cluster IDENTIFIER) and sweep what dead ones left."""
     if spec is not None:
-        from harness.clusters.vagrant import VagrantCluster
-
         chosen = choose_cluster(spec)
         if isinstance(chosen, VagrantCluster):
             chosen.halt()

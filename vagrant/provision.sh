@@ -30,10 +30,14 @@ mkdir -p /etc/kraftwreck
 echo "$address" >/etc/kraftwreck/address
 
 # Debian maps a machine's own name to 127.0.1.1; the others must find it at its address.
-sed -i -e '/^127\.0\.1\.1[[:space:]]/d' -e '/# kraftwreck$/d' /etc/hosts
-for pair in "$@"; do
-    echo "${pair#*=} ${pair%%=*} # kraftwreck" >>/etc/hosts
-done
+# Written in place: in a container the file is a mount and cannot be replaced.
+hosts=$(sed -e '/^127\.0\.1\.1[[:space:]]/d' -e '/# kraftwreck$/d' /etc/hosts)
+{
+    printf '%s\n' "$hosts"
+    for pair in "$@"; do
+        echo "${pair#*=} ${pair%%=*} # kraftwreck"
+    done
+} >/etc/hosts
 
 # Many sessions at once come from one control node.
 mkdir -p /etc/ssh/sshd_config.d

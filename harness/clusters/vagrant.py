@@ -2,8 +2,9 @@
 
 Host keys are pinned when a machine is first seen: they are read through ``vagrant ssh``,
 which logs in with the key that Vagrant put into the machine, and kept next to Vagrant's
-own machine id in ``.vagrant/kraftwreck/``. A machine with another id is another machine
-and is pinned anew; the same machine with another key is refused.
+own machine id in ``.vagrant/kraftwreck/`` (below ``VAGRANT_DOTFILE_PATH``, where that is set).
+A machine with another id is another machine and is pinned anew; the same machine with another
+key is refused.
 """
 
 from __future__ import annotations
@@ -53,10 +54,6 @@ class VagrantCluster:
 
         Raises :class:`ClusterUnavailable` when there is no vagrant, else ClusterError.
         """
-        if shutil.which("vagrant") is None:
-            raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
-        if not (self.directory / "Vagrantfile").is_file():
-            raise ClusterError(f"there is no Vagrantfile in {self.directory}", exit_code=254)
         states = self.status()
         unknown = [name for name in self.names if name not in states]
         if unknown:
@@ -68,24 +65,46 @@ class VagrantCluster:
         self._started = [name for name in self.names if states[name] != "running"]
         if self._started:
             self._vagrant(["up", *self._started], _UP_TIMEOUT_S, show=True)
-        self.hosts = [self._host(node_id, name) for node_id, name in enumerate(self.names, 1)]
-        check_logins(self.hosts)
+        return self._use(self.names)
+
+    def attach(self) -> list[Host]:
+        """Return those machines as hosts that run already; nothing is started."""
+        running = [name for name, state in self.status().items() if state == "running"]
+        return self._use([name for name in running if re.fullmatch("n[1-9][0-9]*", name)])
+
+    def _use(self, names: Sequence[str]) -> list[Host]:
+        """Log in to machines that run and return them as hosts; raises ClusterError."""
+        self.hosts = []
+        if names:
+            config = self._vagrant(["ssh-config", *names], _QUERY_TIMEOUT_S)
+            self.hosts = [self._host(name, parse_ssh_config(config, name)) for name in names]
+            check_logins(self.hosts)
         return list(self.hosts)
 
+    @property
+    def state(self) -> Path:
+        """Where Vagrant keeps what it knows of the machines, and we their host keys."""
+        return self.directory / (os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant")
+
     def status(self) -> dict[str, str]:
-        """Return the state of every machine of the Vagrantfile (``running`` …)."""
+        """Return the state of every machine of the Vagrantfile (``running`` …).
+
+        Raises as :meth:`up` does.
+        """
+        if shutil.which("vagrant") is None:
+            raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
+        if not (self.directory / "Vagrantfile").is_file():
+            raise ClusterError(f"there is no Vagrantfile in {self.directory}", exit_code=254)
         output = self._vagrant(["status", "--machine-readable"], _QUERY_TIMEOUT_S)
         rows = [line.split(",") for line in output.splitlines()]
         return {row[1]: row[3] for row in rows if len(row) > 3 and row[2] == "state"}
 
-    def _host(self, node_id: int, name: str) -> Host:
-        config = self._vagrant(["ssh-config", name], _QUERY_TIMEOUT_S)
-        settings = parse_ssh_config(config, name)
+    def _host(self, name: str, settings: dict[str, Any]) -> Host:
         pin = self._pin(name)
         user = settings.get("user", "vagrant")
         return Host(
             name=name,
-            node_id=node_id,
+            node_id=int(name[1:]),
             ip=pin["ip"],
             host_key=pin["host_key"],
             port=int(settings.get("port", 22)),
@@ -98,7 +117,7 @@ class VagrantCluster:
     def _pin(self, name: str) -> dict[str, str]:
         """Return address and host key of a machine, asking it only when it is new."""
         machine = self._machine_id(name)
-        file = self.directory / ".vagrant" / "kraftwreck" / f"{name}.json"
+        file = self.state / "kraftwreck" / f"{name}.json"
         try:
             pin: dict[str, str] = json.loads(file.read_text())
             if pin["machine"] == machine and pin["ip"] and pin["host_key"]:
@@ -122,7 +141,7 @@ class VagrantCluster:
 
     def _machine_id(self, name: str) -> str:
         """Return Vagrant's id of the machine; it changes when the machine is made anew."""
-        ids = sorted((self.directory / ".vagrant" / "machines" / name).glob("*/id"))
+        ids = sorted((self.state / "machines" / name).glob("*/id"))
         if not ids:
             raise ClusterError(f"machine {name} has not been created: run `vagrant up {name}`")
         return f"{ids[0].parent.name}:{ids[0].read_text().strip()}"

@@ -7,10 +7,12 @@ state in the working directory, and writes every command line to ``calls``.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+STATE = Path(os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant")
 MACHINES: dict[str, dict[str, Any]] = json.loads(Path("machines.json").read_text())
 
 
@@ -31,7 +33,7 @@ def set_state(names: list[str], state: str) -> None:
     for name in names:
         print(f"==> {name}: now {state}")
         MACHINES[name]["state"] = state
-        identity = Path(f".vagrant/machines/{name}/virtualbox/id")
+        identity = STATE / f"machines/{name}/virtualbox/id"
         if not identity.exists():
             identity.parent.mkdir(parents=True)
             identity.write_text(f"id-of-{name}")
@@ -64,7 +66,8 @@ def main(words: list[str]) -> int:
     elif command == "halt":
         set_state(names, "poweroff")
     elif command == "ssh-config":
-        ssh_config(names[0])
+        for name in names:
+            ssh_config(name)
     elif command == "ssh":
         print(MACHINES[names[0]]["said"])
     else:

@@ -54,6 +54,23 @@ class TestMachines:
         assert [call for call in machines.calls() if call.startswith("halt")] == ["halt n2"]
         assert machines.machines()["n1"]["state"] == "running"
 
+    def test_attaching_starts_nothing(self, machines: Project) -> None:
+        """What heals machines, or looks at them, takes those that run."""
+        assert VagrantCluster(3, machines.directory).attach() == []
+        VagrantCluster(1, machines.directory).up()
+        (host,) = VagrantCluster(3, machines.directory).attach()
+        assert (host.name, host.node_id) == ("n1", 1)
+        assert [call for call in machines.calls() if call.startswith("up")] == ["up n1"]
+
+    def test_state_is_where_vagrant_keeps_its_own(
+        self, machines: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("VAGRANT_DOTFILE_PATH", str(tmp_path / "dot"))
+        cluster = VagrantCluster(1, machines.directory)
+        cluster.up()
+        assert [file.name for file in (cluster.state / "kraftwreck").iterdir()] == ["n1.json"]
+        assert not (machines.directory / ".vagrant").exists()
+
     def test_a_machine_is_asked_for_its_host_key_once(self, machines: Project) -> None:
         VagrantCluster(2, machines.directory).up()
         VagrantCluster(2, machines.directory).up()
