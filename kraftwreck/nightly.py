@@ -26,7 +26,7 @@ BAD_ARGUMENTS, FAILED, INVALID, VALID = 254, 255, 1, 0
 
 TOOLS = Tools(
     worker=(sys.executable, "-m", "kraftwreck.nightly_worker"),
-    shrink=(sys.executable, "-m", "kraftwreck", "shrink"),
+    shrink=(sys.executable, "-m", "kraftwreck.nightly_worker", "shrink"),
     environment=environment,
 )
 _SHOWN_CELLS = 40

@@ -1,7 +1,8 @@
 """The process of one run of a night: a request on standard input, an answer in a file.
 
-``python -m kraftwreck.nightly_worker``; for a simulated run its import path holds the node
-code to be tested, see :func:`kraftwreck.hunt.environment`. What the run prints is for people.
+``python -m kraftwreck.nightly_worker``; with arguments those of ``kraftwreck``, which then ends
+with the night, too. For a simulated run its import path holds the node code to be tested, see
+:func:`kraftwreck.hunt.environment`. What the run prints is for people.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from nemesis import coverage as counters
 from nemesis.case import Case
 from nemesis.case_file import Expected, SavedCase, read_case, write_case
 from nemesis.coverage import Coverage
-from nightly.child import die_with_parent
+from nightly.child import die_with_night
 from nightly.classify import BAD_ARGUMENTS, FAILED
 from nightly.record import Failure
 from nightly.request import Answer, Request
@@ -264,10 +265,15 @@ _DO = {"sim": simulated, "case": stored, "cluster": on_hosts, "heal": heal}
 
 
 def main() -> int:
-    """Answer the request on standard input."""
+    """Answer the request on standard input; with arguments do what they ask of kraftwreck."""
+    if sys.argv[1:]:
+        from kraftwreck.main import status
+
+        die_with_night()
+        return status(sys.argv[1:])
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     polite = request.do == "cluster"
-    die_with_parent(signal.SIGTERM if polite else signal.SIGKILL)
+    die_with_night(signal.SIGTERM if polite else signal.SIGKILL)
     try:
         answer = _DO[request.do](request)
     except (OptionError, MemoryError) as error:

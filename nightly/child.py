@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_NIGHT = "KRAFTWRECK_NIGHT_PROCESS"
 GRACE_S = 20.0
 """How long a run on hosts is left to heal and give its hosts back after it was asked to end."""
 
@@ -40,8 +41,7 @@ class Child:
         self._polite = polite
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._stopped = False
-        self._killed = False
+        self._stop = threading.Event()
 
     def run(
         self,
@@ -58,18 +58,21 @@ class Child:
         Raises OSError when it cannot be started.
         """
         begun = time.monotonic()
+        mine = {_NIGHT: str(os.getpid())}
         output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("ab") as out, self._lock:
-            if self._stopped:
+            if self._stop.is_set():
                 return Ended(-signal.SIGKILL, 0.0, 0.0, stopped=True)
             process = self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=None if environment is None else dict(environment),
+                env={**(os.environ if environment is None else environment), **mine},
                 start_new_session=True,
             )
+        if self._stop.is_set():
+            self.stop()  # It was asked for while the process was being made.
         began(process.pid)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -88,11 +91,11 @@ class Child:
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - begun
         cpu_s = usage.ru_utime + usage.ru_stime
-        return Ended(process.returncode, seconds, cpu_s, late=late, stopped=self._stopped)
+        return Ended(process.returncode, seconds, cpu_s, late=late, stopped=self._stop.is_set())
 
     def stop(self, at_once: bool = False) -> None:
         """End the run from another thread or a signal handler: politely, unless ``at_once``."""
-        self._stopped = True
+        self._stop.set()
         process = self._process
         if process is None:
             return
@@ -124,12 +127,12 @@ class Child:
             os.killpg(group, signal.SIGKILL)
 
 
-def die_with_parent(number: int = signal.SIGKILL) -> None:
+def die_with_night(number: int = signal.SIGKILL) -> None:
     """Let the kernel send this process a signal when the thread that started it ends.
 
-    For the process of a run: what kills the night must not leave runs behind.
+    For a process that a night has started: what kills the night must not leave runs behind. Ends
+    the process at once if that has happened already.
     """
-    parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
-    if os.getppid() != parent:
+    if str(os.getppid()) != os.environ.get(_NIGHT, str(os.getppid())):
         sys.exit("the night has ended")

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from nightly.record import RUNS, Record, read_records
 PLAN, NIGHT, STARTED, REDS, TREES, LOCK = (
     "plan.json", "night.json", "started", "reds", "trees", "lock",
 )  # fmt: skip
+
+LOCK_WAIT_S = 20.0
 
 
 class NightError(Exception):
@@ -42,6 +45,20 @@ def night_folders(store: Path) -> list[Path]:
     return sorted(path for path in found if not path.is_symlink())
 
 
+def _lock(lock: int) -> None:
+    """Lock, and wait a little for it: a run that was being started when its night was killed
+    holds the night for a moment. Raises BlockingIOError."""
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.1)
+
+
 class NightFolder:
     """A night on disk; one process at a time may hold it."""
 
@@ -52,7 +69,7 @@ class NightFolder:
         try:
             (path / STARTED).mkdir(exist_ok=True)
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._lock)
             self.plan = msgspec.json.decode((path / PLAN).read_bytes(), type=Plan)
             self._lines = JsonLines(path / RUNS, sync_interval_s=0.0)
             self.records = read_records(path)

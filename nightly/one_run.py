@@ -14,6 +14,8 @@ from pathlib import Path
 
 from nemesis.coverage import Coverage
 from nightly.attempt import CASE, OUTPUT, Attempt, Attempts, Desk
+from nightly.child import Ended
+from nightly.classify import Judged
 from nightly.config import CLEAN, SIM, Config
 from nightly.folder import NightFolder
 from nightly.plan import Planned
@@ -78,6 +80,15 @@ class Runner:
         record.like = like if record.klass == "system" else None
         self._keep(planned, record, red)
         return Finished(record, _coverage(attempts))
+
+    def failed(self, planned: Planned, error: Exception) -> Finished:
+        """Return the line of a run that could not even be made."""
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        klass: Class = "environment" if isinstance(error, OSError | MemoryError) else "harness"
+        ended = Ended(255, 0.0, 0.0)
+        record = self._record(planned, [Attempt(ended, None, Judged(klass, text))], True)
+        record.started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return Finished(record, None)
 
     def _reserve(self, n: int, tree: str, attempt: Attempt) -> int | None:
         """Return the run that failed in the same way before; None makes this one the first."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from histories.store import write_json
+from histories.store import StoreError, write_json
 from nemesis.coverage import Coverage
 from nightly.attempt import InterruptedRun
 from nightly.child import Child
@@ -205,13 +205,20 @@ class Session:
         if isinstance(result, InterruptedRun):
             self._folder.unmark(planned.n)
             return
-        if isinstance(result, BaseException):
-            raise result
-        record = result.record
+        finished = self._finished_run(planned, result)
+        record = finished.record
         record.at_s = round(self.spent_s(), 3)
         self._folder.finish(record)
-        self._count(record, result.coverage)
+        self._count(record, finished.coverage)
         self._finished(record)
+
+    def _finished_run(self, planned: Planned, result: Finished | BaseException) -> Finished:
+        """Return what came of a run; a mistake of ours costs this run, not the night."""
+        if isinstance(result, Finished):
+            return result
+        if isinstance(result, StoreError) or not isinstance(result, Exception):
+            raise result
+        return self._runner.failed(planned, result)
 
     def _count(self, record: Record, reached: Coverage | None) -> None:
         cluster = record.cluster

@@ -1,0 +1,312 @@
+"""A night: killed at any moment it goes on; no run stops it; every red is classified."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightly.folder import NightError, NightFolder
+
+from .conftest import FakeNight, refuted
+
+Make = Callable[..., FakeNight]
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
+    """Wait as long as it takes on a busy machine, but not for a process that is gone."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        if process is not None and process.poll() is not None:
+            assert process.stdout is not None
+            pytest.fail(f"it ended with {process.returncode}: {process.stdout.read()}")
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def lines(night: FakeNight) -> int:
+    runs = night.folder / "store" / "nights"
+    return sum(path.read_text().count("\n") for path in runs.glob("*/runs.jsonl"))
+
+
+def has_lines(night: FakeNight, wanted: int) -> bool:
+    return lines(night) >= wanted
+
+
+def test_every_run_of_the_plan_is_made_once(fake_night: Make) -> None:
+    night = fake_night()
+    code, out = night.run()
+    assert code == 0, out
+    assert [r.seed for r in sorted(night.records, key=lambda r: r.n)] == [0, 1, 2, 3, 4, 5]
+    assert night.night.state == "complete"
+    assert night.night.counts["valid"] == 6
+    assert not list((night.path / "started").iterdir())
+    assert not list((night.path / "reds").iterdir())
+    assert "6/6 valid" in out
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_killed_it_goes_on_where_it_stopped(fake_night: Make, after: int) -> None:
+    night = fake_night({"*": [{"sleep": 0.2}]}, seeds="0..5")
+    with night.start() as process:
+        wait_for(lambda: lines(night) >= after and len(night.calls) > after, process)
+        process.kill()
+    begun = lines(night)
+    assert begun < 6
+    # A line that was being written when the machine went down.
+    with (night.path / "runs.jsonl").open("a") as file:
+        file.write('{"n": 99, "kind"')
+    code, out = night.run()
+    assert code == 0, out
+    assert len(night.nights) == 1
+    assert Counter(record.n for record in night.records) == Counter(range(6))
+    told = night.night
+    assert told.state == "complete"
+    assert told.sessions == 2
+    assert told.interrupted_runs >= 1
+    assert "were under way when the night was stopped" in out
+
+
+def test_killed_again_and_again_no_run_is_lost_or_made_twice(fake_night: Make) -> None:
+    night = fake_night({"*": [{"sleep": 0.1}]}, seeds="0..9")
+    for wanted in (2, 5):
+        with night.start() as process:
+            wait_for(partial(has_lines, night, wanted), process)
+            process.kill()
+    code, out = night.run()
+    assert code == 0, out
+    assert Counter(record.n for record in night.records) == Counter(range(10))
+    assert night.night.sessions == 3
+
+
+def test_the_runs_of_a_killed_night_do_not_outlive_it(fake_night: Make) -> None:
+    night = fake_night({"*": [{"sleep": 3600}]})
+    with night.start() as process:
+        wait_for(lambda: len(night.calls) >= 2, process)
+        process.kill()
+    for call in night.calls:
+        wait_for(partial(is_gone, call["pid"]))
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return "fake_worker" not in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return True
+
+
+def test_ctrl_c_ends_it_with_its_outputs_and_it_can_be_gone_on_with(fake_night: Make) -> None:
+    night = fake_night({"2": [{"sleep": 3600}, {}], "3": [{"sleep": 3600}, {}]})
+    with night.start() as process:
+        wait_for(lambda: lines(night) == 2 and len(night.calls) == 4, process)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert night.night.state == "interrupted"
+    assert "(interrupted)" in (night.path / "summary.md").read_text()
+    assert (night.path / "junit.xml").exists()
+    assert not list((night.path / "started").iterdir())
+    code, out = night.run()
+    assert code == 0, out
+    assert Counter(record.n for record in night.records) == Counter(range(6))
+
+
+def test_a_night_that_ended_is_followed_by_another(fake_night: Make) -> None:
+    night = fake_night(seeds="0..1")
+    night.run()
+    night.run()
+    assert len(night.nights) == 2
+
+
+def test_new_leaves_an_unfinished_night_as_it_is(fake_night: Make) -> None:
+    night = fake_night({"*": [{"sleep": 3600}, {}]}, seeds="0..1")
+    with night.start() as process:
+        wait_for(lambda: len(night.calls) >= 2, process)
+        process.kill()
+    code, out = night.run("--new")
+    assert code == 0, out
+    assert len(night.nights) == 2
+
+
+def test_an_unfinished_night_cannot_go_on_with_another_matrix(fake_night: Make) -> None:
+    night = fake_night({"*": [{"sleep": 3600}]})
+    with night.start() as process:
+        wait_for(lambda: len(night.calls) >= 2, process)
+        process.kill()
+    night = fake_night({}, seeds="0..9")
+    with pytest.raises(NightError, match="began with another matrix"):
+        night.run()
+
+
+def test_a_night_belongs_to_one_process(fake_night: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nightly.folder.LOCK_WAIT_S", 0.2)
+    night = fake_night(seeds="0..0")
+    night.run()
+    held = NightFolder(night.path)
+    with pytest.raises(NightError, match="another process"):
+        NightFolder(night.path)
+    held.close()
+    NightFolder(night.path).close()
+
+
+def test_the_budget_of_time_ends_it_and_earlier_time_counts(fake_night: Make) -> None:
+    night = fake_night(
+        {"*": [{"sleep": 0.2}]}, seeds="0..999999", top=f"[budget]\nhours = {1.5 / 3600}\n"
+    )
+    code, out = night.run()
+    assert code == 0, out
+    assert night.night.reason == "hours"
+    assert 1 <= len(night.records) < 200
+    assert " left" in out
+
+
+# --- reds ---------------------------------------------------------------------------------------
+
+
+def test_what_fails_twice_in_the_same_way_is_the_systems_and_is_shrunk_once(
+    fake_night: Make,
+) -> None:
+    night = fake_night({"1": [refuted()], "2": [refuted()], "4": [refuted("forked")]})
+    code, out = night.run()
+    assert code == 1, out
+    reds = [night.record(seed) for seed in (1, 2, 4)]
+    assert [red.klass for red in reds] == ["system"] * 3
+    assert all(red.attempts == 2 and red.valid is False for red in reds)
+    assert sorted(call["seed"] for call in night.calls).count("1") == 2
+    shrunk = (night.folder / "shrunk.log").read_text().splitlines()
+    assert len(shrunk) == 2
+    assert any("--failure committed:forked" in line for line in shrunk)
+    first, second = sorted(reds[:2], key=lambda red: red.like is not None)
+    assert first.shrunk and (night.path / first.shrunk).exists()
+    assert second.like == first.n
+    assert second.case and (night.path / second.case).exists()
+    assert first.repeat == f"kraftwreck replay {night.path / first.shrunk}"
+    assert {(kind.type, kind.count) for kind in night.night.kinds} == {("lost", 2), ("forked", 1)}
+
+
+def test_what_is_not_the_same_the_second_time_is_a_flake(fake_night: Make) -> None:
+    rules = {
+        "0": [refuted(digest="a"), refuted(digest="b")],
+        "1": [refuted("lost"), refuted("forked")],
+        "2": [refuted(digest="a"), {"answer": {"digest": "a"}}],
+    }
+    night = fake_night(rules, seeds="0..3")
+    code, out = night.run()
+    assert code == 2, out
+    for seed in (0, 1, 2):
+        record = night.record(seed)
+        assert (record.klass, record.was) == ("flake", "system")
+        assert record.case is not None
+        assert record.shrunk is None
+
+
+def test_no_broken_run_stops_the_night(fake_night: Make) -> None:
+    trace = "Traceback (most recent call last):\n  boom\nKeyError: 'n7'"
+    rules: dict[str, list[dict[str, Any]]] = {
+        "0": [{"exit": 255, "print": trace}],
+        "1": [{"signal": 9}],
+        "2": [{"sleep": 3600}],
+        "3": [{"exit": 255, "print": "OSError: [Errno 28] No space left on device"}],
+        "4": [{"exit": 255, "print": trace}, {}],
+    }
+    night = fake_night(rules, top="[limits]\nfree_bytes = 0\nrun_s = 2\n")
+    code, out = night.run()
+    assert code == 255, out
+    classes = {record.seed: record.klass for record in night.records}
+    assert classes == {
+        0: "harness", 1: "environment", 2: "harness", 3: "environment", 4: "flake", 5: None,
+    }  # fmt: skip
+    assert "KeyError: 'n7'" in str(night.record(0).why)
+    assert "longer than 2 s" in str(night.record(2).why)
+    assert night.record(4).was == "harness"
+    assert night.record(4).valid is True
+    assert (night.path / "reds" / "000000" / "output.txt").exists()
+
+
+def test_a_run_that_cannot_tell_is_unknown(fake_night: Make) -> None:
+    unknown = {"answer": {"valid": "unknown", "exit_code": 2, "unknown": ["epochs: out of time"]}}
+    night = fake_night({"3": [unknown]})
+    code, out = night.run()
+    assert code == 2, out
+    assert night.record(3).klass is None
+    assert night.record(3).why == "epochs: out of time"
+
+
+def test_a_case_of_the_corpus_that_fails_is_red_at_once(fake_night: Make, tmp_path: Path) -> None:
+    cases = tmp_path / "cases"
+    cases.mkdir()
+    for name in ("good", "back"):
+        (cases / f"{name}.json").write_text("{}")
+    night = fake_night({"back": [refuted()]}, top=f'[corpus]\ncases = ["{cases}"]\n')
+    code, out = night.run()
+    assert code == 1, out
+    assert [call["seed"] for call in night.calls[:2]] in (["back", "good"], ["good", "back"])
+    back = next(record for record in night.records if record.cell.endswith("back.json"))
+    assert (back.n, back.kind, back.klass) == (0, "corpus", "system")
+    summary = (night.path / "summary.md").read_text()
+    assert "1 came back" in summary
+    assert "is back" in summary
+
+
+def test_failures_of_earlier_nights_come_first(fake_night: Make) -> None:
+    night = fake_night({"4": [refuted()]})
+    night.run()
+    before = len(night.calls)
+    night.run()
+    assert night.calls[before]["seed"] == "4"
+    again = [record for record in night.records if record.kind == "again"]
+    assert [(record.seed, record.n) for record in again] == [(4, 0)]
+
+
+def test_planted_bugs_need_not_make_a_night_red(fake_night: Make) -> None:
+    rules = {"0": [refuted()], "1": [refuted()]}
+    block = 'trees = ["mutant:R02"]'
+    night = fake_night(rules, seeds="0..1", block=block)
+    code, _ = night.run()
+    assert code == 1
+    night = fake_night(rules, seeds="0..1", block=block, top="planted_fail = false\n")
+    code, out = night.run("--new")
+    assert code == 0, out
+    assert [(bug.tree, bug.runs, bug.found) for bug in night.night.planted] == [
+        ("mutant:R02", 2, 2)
+    ]
+    record = night.record(0)
+    assert record.planted
+    assert record.repeat.startswith("kraftwreck replay ")
+    assert {call["mutant"] for call in night.calls} == {"R02"}
+
+
+def test_a_cluster_whose_run_took_too_long_is_healed_and_its_runs_are_made_one_by_one(
+    fake_night: Make,
+) -> None:
+    rules = {"1": [{"sleep": 3600}, {}]}
+    night = fake_night(
+        rules,
+        seeds="0..3",
+        block='clusters = ["netns"]',
+        top="[limits]\nfree_bytes = 0\nrun_s = 3\n",
+    )
+    code, out = night.run()
+    assert code == 2, out
+    assert night.record(1).klass == "flake"
+    did = [call["do"] for call in night.calls]
+    assert did.count("heal") == 1
+    assert did[did.index("heal") - 1] == "cluster"
+    assert [record.n for record in night.records] == [0, 1, 2, 3]
+
+
+def test_a_cluster_that_never_works_is_given_up(fake_night: Make) -> None:
+    rules = {"*": [{"answer": {"valid": "unknown", "exit_code": 254, "trouble": "needs root"}}]}
+    night = fake_night(rules, seeds="0..99", block='clusters = ["netns"]')
+    code, out = night.run()
+    assert code == 255, out
+    assert night.night.given_up == {"netns": "needs root"}
+    assert len(night.records) == 5
+    assert {record.klass for record in night.records} == {"environment"}
