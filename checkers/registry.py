@@ -33,6 +33,10 @@ CHECKERS: dict[str, Checker] = {
 }
 
 
+BY_ALL_NODES = ("invariants", "conformance", "recovery")
+"""Checkers that hold what one node tells against what the others do."""
+
+
 def find(name: str) -> Checker:
     """Return a checker, ours or one that a package offers as ``kraftwreck.checkers``.
 
@@ -53,7 +57,8 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
     """Run the checkers called ``names`` over ``run`` and merge their verdicts.
 
     A checker that raises, and a name that means nothing, is ``unknown`` with the error's
-    text, and hides no other checker's verdict.
+    text, and hides no other checker's verdict. So is one of :data:`BY_ALL_NODES` that finds
+    anything where the records of a node are missing (``uncollected`` in ``test.json``).
     """
     results: dict[str, CheckerResult] = {}
     for name in names:
@@ -62,8 +67,18 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
         except Exception as error:
             text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
             results[name] = CheckerResult(valid="unknown", error=f"{type(error).__name__}: {text}")
+    if missing := run.test.get("uncollected"):
+        for name in set(BY_ALL_NODES) & set(results):
+            _doubt(results[name], ", ".join(missing))
     _tell_once(results)
     return Verdict.of(results)
+
+
+def _doubt(result: CheckerResult, missing: str) -> None:
+    """Take back a verdict against a run with a node that could not tell its part."""
+    if result.valid is False:
+        result.valid = "unknown"
+        result.error = f"no proof without the records of {missing}, which could not be collected"
 
 
 def _tell_once(results: dict[str, CheckerResult]) -> None:

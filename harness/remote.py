@@ -33,17 +33,28 @@ CONNECT_TIMEOUT_S = 5.0
 COMMAND_TIMEOUT_S = 30.0
 KEEPALIVE_S = 5
 ATTEMPTS = 3
+GIVEN_UP_S = 60.0
+"""How long a host that could not be reached is tried once only, and for less time."""
+GIVEN_UP_TIMEOUT_S = 2.0
 _CHUNK = 1 << 16
 
 T = TypeVar("T")
 
 
 class RemoteError(Exception):
-    """A host could not be asked, or answered with a failure; one line says which and what."""
+    """A host could not be asked, or answered with a failure; one line says which and what.
 
-    def __init__(self, host: str, message: str) -> None:
+    ``hosts`` are all that failed, where several were asked at once.
+    """
+
+    def __init__(self, host: str, message: str, hosts: Sequence[str] = ()) -> None:
         super().__init__(f"{host}: {' '.join(message.split())}")
         self.host = host
+        self.hosts = tuple(hosts) or (host,)
+
+
+class UnreachableError(RemoteError):
+    """There is no session with the host, and none could be had: nothing was done there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +79,13 @@ class Remote:
         self._connect_timeout_s = connect_timeout_s
         self._client: paramiko.SSHClient | None = None
         self._lock = threading.RLock()
+        self._failed_at = -GIVEN_UP_S
 
     def connect(self) -> paramiko.SSHClient:
         """Return a live client, connecting or reconnecting when needed.
 
-        Raises :class:`RemoteError` after :data:`ATTEMPTS`, at once when the host key or the
-        user's key is refused.
+        Raises :class:`UnreachableError` after :data:`ATTEMPTS`, at once when the host key or the
+        user's key is refused. Who could not be reached a moment ago is tried once.
         """
         with self._lock:
             if self._client is not None:
@@ -82,19 +94,25 @@ class Remote:
                     return self._client
                 self._client.close()
             error = ""
-            for attempt in range(ATTEMPTS):
+            attempts, timeout_s = ATTEMPTS, self._connect_timeout_s
+            if time.monotonic() < self._failed_at + GIVEN_UP_S:
+                attempts, timeout_s = 1, min(timeout_s, GIVEN_UP_TIMEOUT_S)
+            for attempt in range(attempts):
                 if attempt:
                     time.sleep(0.2 * attempt)
                 try:
-                    self._client = self._open()
+                    self._client = self._open(timeout_s)
+                    self._failed_at = -GIVEN_UP_S
                     return self._client
                 except (OSError, EOFError, paramiko.SSHException) as failure:
                     error = self._explain(failure)
                     if isinstance(failure, _FINAL):
                         break
-            raise RemoteError(self.host.name, error)
+            self._failed_at = time.monotonic()
+            raise UnreachableError(self.host.name, error)
 
-    def _open(self) -> paramiko.SSHClient:
+    def _open(self, timeout_s: float) -> paramiko.SSHClient:
+        """Connect; ``timeout_s`` is for the host to take the connection."""
         address, port = self.host.ssh_endpoint
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -109,7 +127,7 @@ class Remote:
                 key_filename=str(self.host.key) if self.host.key else None,
                 look_for_keys=self.host.key is None,
                 allow_agent=self.host.key is None,
-                timeout=self._connect_timeout_s,
+                timeout=timeout_s,
                 banner_timeout=self._connect_timeout_s,
                 auth_timeout=self._connect_timeout_s,
                 channel_timeout=self._connect_timeout_s,
@@ -140,7 +158,7 @@ class Remote:
             reasons = {getattr(e, "strerror", None) or str(e) for e in failure.errors.values()}
             return f"{where}: {', '.join(sorted(reasons))}"
         if isinstance(failure, TimeoutError):
-            return f"{where}: no answer in {self._connect_timeout_s:g} s"
+            return f"{where}: no answer"
         return f"{where}: {failure or type(failure).__name__}"
 
     def command(self, argv: Sequence[str]) -> str:
@@ -173,7 +191,7 @@ class Remote:
                 # Nothing was run yet: the connection was dead and did not know it.
                 transport.close()
                 if attempt:
-                    raise RemoteError(self.host.name, self._explain(failure)) from failure
+                    raise UnreachableError(self.host.name, self._explain(failure)) from failure
         assert channel is not None
         channel.settimeout(timeout_s)
         try:
@@ -271,6 +289,7 @@ class Remote:
     def close(self) -> None:
         """End the session; using the object again reconnects."""
         with self._lock:
+            self._failed_at = -GIVEN_UP_S
             if self._client is not None:
                 self._client.close()
                 self._client = None
@@ -344,7 +363,8 @@ def unpack(stream: IO[bytes], target: Path) -> int:
 def on_all(names: Sequence[str], function: Callable[[str], T]) -> Mapping[str, T]:
     """Call ``function`` for every name at once; return the results by name, in order.
 
-    Raises :class:`RemoteError` that names every host that failed, after all have ended.
+    Raises :class:`RemoteError` that names every host that failed, after all have ended;
+    :class:`UnreachableError` if none of them could be reached.
     """
     if not names:
         return {}
@@ -357,7 +377,10 @@ def on_all(names: Sequence[str], function: Callable[[str], T]) -> Mapping[str, T
     if len(errors) > 1:
         first, *others = map(str, errors)
         host, _, said = first.partition(": ")
-        raise RemoteError(host, "; ".join([said, *others]))
+        failed = [error.host for error in errors if isinstance(error, RemoteError)]
+        unreachable = all(isinstance(error, UnreachableError) for error in errors)
+        kind = UnreachableError if unreachable else RemoteError
+        raise kind(host, "; ".join([said, *others]), failed) from errors[0]
     if errors:
         raise errors[0]
     return {name: future.result() for name, future in futures.items()}

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from checkers.clocks import NodeClock
 from harness.clusters.cluster import ClusterError, Machines
 from harness.deployment import Deployment
 from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
-from harness.follow import TraceFollowers
 from harness.kafka_client import KafkaClient
-from harness.remote import RemoteError, on_all
+from harness.remote import RemoteError, UnreachableError, on_all
 from harness.remote_admin import RemoteAdmin
 from harness.remote_disks import RemoteDisks
 from harness.remote_links import RemoteLinks
-from harness.service import LOGS
+from harness.remote_watch import RemoteWatch
 from harness.system import Seen
 from harness.voter_changes import Members, VoterChange
 from harness.workload import Answer, Call
 from histories.disturbance import Disturbance
-from histories.trace import TraceEvent
 from nodes.consensus.endpoint import Endpoint
 from nodes.draw import draw_below
 from nodes.log.uuids import from_text
 
-_QUORUM_QUESTION = {
-    "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
-}
-_ALL_TOPICS: dict[str, Any] = {
-    "topics": None,
-    "allow_auto_topic_creation": False,
-    "include_topic_authorized_operations": False,
-}
-_LEADER_TIMEOUT_MS = 700
 LEFT: dict[Resource, tuple[int, ...]] = {
     "cpu": (5, 10, 20, 40),
     "memory": (2 << 20, 4 << 20, 16 << 20),
@@ -57,21 +44,12 @@ class RemoteEnvironment:
         self.nodes = tuple(deployment.nodes)
         self.disks = RemoteDisks(deployment)
         self._links = RemoteLinks(deployment)
+        self._watch = RemoteWatch(deployment)
         self._squeezed: set[str] = set()
         self.machines: Machines | None = None
         """What crashes and boots hosts, where they can be."""
         self._off = self._links.off
         self._kills = dict.fromkeys(self.nodes, 0)
-        self._claim: tuple[int, str] | None = None
-        self._clients = {
-            name: KafkaClient(*deployment.address(name), "kraftwreck-nemesis")
-            for name in deployment.controllers
-        }
-        self._clients_lock = threading.Lock()
-        self._clocks_lock = threading.Lock()
-        self._samples: dict[str, list[tuple[int, int]]] = {name: [] for name in self.nodes}
-        self._offsets: dict[str, int] = {}
-        self._followers: TraceFollowers | None = None
         self._admin_clients = {
             name: KafkaClient(*deployment.address(name), "kraftwreck-admin")
             for name in deployment.controllers
@@ -109,32 +87,7 @@ class RemoteEnvironment:
         return self._admin.open
 
     def leader(self) -> str | None:
-        """Return who leads the highest epoch, by the live traces if they are followed.
-
-        Otherwise all controllers are asked at once, and the last known claim counts when
-        nobody claims to lead: nodes that are paused take their time.
-        """
-        if self._followers is not None and self._claim is not None:
-            return self._claim[1]
-        with self._clients_lock:
-            claims = on_all(self.controllers, self._claimed_epoch)
-        fresh = [(epoch, name) for name, epoch in claims.items() if epoch is not None]
-        if fresh:
-            self._note_leader(*max(fresh))
-        return self._claim[1] if self._claim else None
-
-    def _claimed_epoch(self, name: str) -> int | None:
-        """Return the epoch that the node says it leads, None when it leads none."""
-        client = self._clients[name]
-        answer = client.call("DescribeQuorum", 1, _QUORUM_QUESTION, _LEADER_TIMEOUT_MS)
-        if answer.status != "ok" or answer.body["error_code"] != 0:
-            return None
-        for topic in answer.body["topics"]:
-            for partition in topic["partitions"]:
-                node_id = self.deployment.hosts[name].node_id
-                if partition["error_code"] == 0 and partition["leader_id"] == node_id:
-                    return int(partition["leader_epoch"])
-        return None
+        return self._watch.leader()
 
     def drop(self, grudge: Grudge) -> Evidence:
         """Make every node drop what arrives from those it holds a grudge against.
@@ -271,15 +224,7 @@ class RemoteEnvironment:
         return {node: self.deployment.upgrade(node)}
 
     def busiest_broker(self) -> str | None:
-        """Return the broker that leads most partitions, by the first controller that answers."""
-        names = {self.deployment.hosts[name].node_id: name for name in self.deployment.brokers}
-        with self._clients_lock:
-            for client in self._clients.values():
-                answer = client.call("Metadata", 12, _ALL_TOPICS, _LEADER_TIMEOUT_MS)
-                if answer.status == "ok":
-                    led = [p["leader_id"] for t in answer.body["topics"] for p in t["partitions"]]
-                    return names.get(max(names, key=led.count, default=-1))
-        return None
+        return self._watch.busiest_broker()
 
     def wipe(self, node: str) -> Evidence:
         """Remove the data directory and format a new one; evidence: both directory ids."""
@@ -303,53 +248,24 @@ class RemoteEnvironment:
         if node in self._off:
             return {node: {"host": "off"}}
         evidence = self.deployment.set_clock(node, setting)
-        with self._clocks_lock:
-            self._samples[node].append((evidence["since_us"], evidence["mono_us"]))
+        self._watch.note_clock(node, evidence)
         return {node: evidence}
 
     def clock_samples(self) -> dict[str, list[tuple[int, int]]]:
-        """Return (host's, node's) monotonic clocks in µs at every change, and now, of nodes
-        whose clocks were set."""
-        changed = [node for node in self.nodes if self._samples[node]]
-        now = on_all(changed, self.deployment.read_clock)
-        return {node: sorted({*self._samples[node], now[node]}) for node in changed}
-
-    # --- live traces ----------------------------------------------------------------------
+        """Return how the clocks of nodes ran that were set; as of :class:`RemoteWatch`."""
+        return self._watch.clock_samples()
 
     def measure_clocks(self) -> dict[str, int]:
         """Return every host's monotonic clock minus ours in µs; traces are dated by it."""
-        self._offsets = self.deployment.clock_offsets()
-        return self._offsets
+        return self._watch.measure_clocks()
 
     def follow(self, seen: Seen) -> None:
         """Call ``seen`` for what is traced from now on; :meth:`leader` goes by it too."""
-        self.unfollow()
-
-        def see(event: TraceEvent, host_us: int) -> None:
-            if event.state == "leader":
-                self._note_leader(event.epoch, event.node)
-            seen(event, self._when(event, host_us))
-
-        self._followers = TraceFollowers(self.deployment.remotes, f"{LOGS}/trace.jsonl", see)
-        self._followers.start()
+        self._watch.follow(seen)
 
     def unfollow(self) -> None:
         """Stop following the traces."""
-        if self._followers is not None:
-            self._followers.close()
-            self._followers = None
-
-    def _note_leader(self, epoch: int, node: str) -> None:
-        if self._claim is None or epoch >= self._claim[0]:
-            self._claim = (epoch, node)
-
-    def _when(self, event: TraceEvent, host_us: int) -> int:
-        """Return when an event happened, by our clock (µs): its node may go by another one."""
-        with self._clocks_lock:
-            samples = list(self._samples.get(event.node, ()))
-        happened = NodeClock(samples).time(event.mono) if samples else event.mono
-        # It had happened when the host passed it on, whatever clocks say.
-        return min(happened, host_us) - self._offsets.get(event.node, 0)
+        self._watch.unfollow()
 
     def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
         """Let the node's files suffer what is drawn, and nobody else's.
@@ -430,6 +346,9 @@ class RemoteEnvironment:
             for step in steps:
                 try:
                     step()
+                except UnreachableError as error:
+                    problems.append(str(error))
+                    return  # Nor can the rest be done there.
                 except RemoteError as error:
                     problems.append(str(error))
 
@@ -442,8 +361,8 @@ class RemoteEnvironment:
 
     def close(self) -> None:
         """End the operator, with what is open left undone; close the connections to the nodes."""
-        self.unfollow()
+        self._watch.close()
         self._admin.close()
-        for client in (*self._clients.values(), *self._admin_clients.values()):
+        for client in self._admin_clients.values():
             with contextlib.suppress(OSError):
                 client.close()

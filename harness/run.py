@@ -29,6 +29,8 @@ from harness.interpreter import Client, Interpreter
 from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
+from harness.remote import RemoteError
+from harness.run_errors import merge
 from harness.system import Deployed, Disturbed, Followed, Housed, System
 from harness.workload import ClientState, Workload, owed
 from histories.fault import Fault
@@ -123,6 +125,7 @@ class TestRun:
             interrupts.deaf = True
             self._tear_down()
             interrupted = interrupts.count > 0
+        self._errors = merge(self._errors)
         self._test["errors"] = self._errors
         self._test["interrupted"] = interrupted
         if not self._disk_full:
@@ -245,7 +248,16 @@ class TestRun:
         self._phase("stop", deployed.stop)
         if not self._disk_full:
             self._say("collecting")
-            self._phase("collect", lambda: deployed.collect(self._folder.path))
+            self._phase("collect", lambda: self._collect(deployed))
+
+    def _collect(self, deployed: Deployed) -> None:
+        """Copy what the nodes wrote; note whose records are missing: without them nothing that
+        other nodes tell of is proof (see :func:`checkers.registry.check`)."""
+        try:
+            deployed.collect(self._folder.path)
+        except RemoteError as error:
+            self._test["uncollected"] = sorted(error.hosts)
+            raise
 
     def _sample_clocks(self, deployed: Disturbed) -> None:
         """Note how the clocks ran that were set: checkers translate by it."""
@@ -311,8 +323,7 @@ class TestRun:
         try:
             action()
         except Exception as error:
-            cause = error.__cause__ if isinstance(error, StoreError) else error
-            self._disk_full |= isinstance(cause, OSError) and cause.errno == errno.ENOSPC
+            self._disk_full |= _is_full_disk(error)
             text = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, StoreError | OSError) and type(error).__module__ == "builtins":
                 text = f"{type(error).__name__}: {text}"
@@ -354,6 +365,15 @@ class TestRun:
                 **self._system.describe(self._tree),
             },
         }
+
+
+def _is_full_disk(error: BaseException | None) -> bool:
+    """Whether an error, or what led to it, is that our own disk is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return True
+        error = error.__cause__
+    return False
 
 
 class _Watch:

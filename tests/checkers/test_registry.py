@@ -13,7 +13,7 @@ from checkers import recovery, stats
 from checkers.registry import CHECKERS, check
 from checkers.run_data import RunData
 from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
-from histories.verdict import CheckerResult
+from histories.verdict import Anomaly, CheckerResult
 
 
 def boom(run: RunData) -> CheckerResult:
@@ -30,6 +30,27 @@ def test_a_checker_that_raises_is_unknown_and_hides_no_other(
     assert verdict.checkers["boom"].valid == "unknown"
     assert verdict.checkers["boom"].error == "RuntimeError: the checker has a bug"
     assert verdict.checkers["linearizable"].valid is False
+
+
+def against(run: RunData) -> CheckerResult:
+    return CheckerResult(valid=False, anomalies=[Anomaly(type="I1", explanation="two lead")])
+
+
+def test_what_was_found_without_the_records_of_a_node_is_no_proof(
+    make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("conformance", "linearizable"):
+        monkeypatch.setitem(CHECKERS, name, against)
+    run = make_run()
+    assert check(run, ["conformance"]).valid is False
+    run.test["uncollected"] = ["n2"]
+    verdict = check(run, ["conformance", "linearizable"])
+    doubted = verdict.checkers["conformance"]
+    assert doubted.valid == "unknown"
+    assert doubted.error is not None
+    assert "without the records of n2" in doubted.error
+    assert len(doubted.anomalies) == 1, "people may look at it all the same"
+    assert verdict.checkers["linearizable"].valid is False, "by what clients were told alone"
 
 
 def test_an_unknown_name_is_unknown(make_run: Callable[..., Any]) -> None:
