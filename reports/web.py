@@ -6,6 +6,7 @@ answered 404 in the same words, whatever the reason.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -140,6 +141,12 @@ class StoreServer(ThreadingHTTPServer):
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
+        threading.Thread(target=self._look_ahead, name="look ahead", daemon=True).start()
+
+    def _look_ahead(self) -> None:
+        """Read the runs before anybody asks; the first page waits for it."""
+        with contextlib.suppress(RunFolderError):
+            self.reader.index.runs()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread; beyond so many at once the connection is closed."""
