@@ -134,8 +134,8 @@ class CompiledSearch:
         entries: list[Any] = [np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)]
         while True:
             code = _RUN(
-                _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, lows_of, *queue, vectors,
-                *trail, *seen, *entries, *self._fixed,
+                _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, lows_of,
+                *queue, vectors, *trail, *seen, *entries, *self._fixed,
             )  # fmt: skip
             self.trail = trail
             if code in (kernel.VALID, kernel.INVALID):

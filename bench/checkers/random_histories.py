@@ -284,7 +284,7 @@ def _log(rnd: random.Random) -> tuple[Ask, Do]:
             return True, seen[: rnd.randint(0, len(seen))] if lie else seen
         if f == "size":
             return True, max(0, end - lie)
-        points = [list(item) for item in held if rnd.random() < 0.6]
+        points: list[Any] = [list(item) for item in held if rnd.random() < 0.6]
         if rnd.random() < 0.5 or not points:
             points.append([end, None])
         if lie:

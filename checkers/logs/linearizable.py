@@ -14,7 +14,7 @@ from checkers.linearizability import Outcome
 from checkers.linearizable import KeyVerdict, describe
 from checkers.logs.decide import AmbiguousError, decide
 from checkers.logs.operations import LogOperations, from_calls, from_columns
-from checkers.machines.models import Log
+from checkers.machines.log import Log
 from checkers.machines.search import check as search
 from checkers.zones.operations import call_at, pair_rows
 from histories.columns import with_schema
@@ -107,7 +107,7 @@ def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]
     try:
         verdict = decide(from_calls(calls))
     except AmbiguousError:
-        outcome = search(Log(), calls, time_limit_s=max(deadline - monotonic(), 0.1))
+        outcome = search(Log(calls), calls, time_limit_s=max(deadline - monotonic(), 0.1))
         return outcome, lambda: outcome.order
     if verdict.fault is None:
         return Outcome(valid=True, order=[]), lambda: verdict.order().tolist()

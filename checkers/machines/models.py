@@ -7,7 +7,7 @@ None where the operation cannot be answered so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from checkers.calls import Call
@@ -34,12 +34,28 @@ class Machine(Protocol):
 
     def step(self, state: Any, operation: Operation) -> Hashable | None: ...
 
+    def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
+        """Return every state that may follow, of which :meth:`step` tells one."""
+
+
+class Determined:
+    """A machine that has one next state at most."""
+
+    def step(self, state: Any, operation: Operation) -> Hashable | None:
+        """Return the next state, None where the operation cannot be answered so."""
+        raise NotImplementedError
+
+    def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
+        """Return the next state, if there is one."""
+        following = self.step(state, operation)
+        return () if following is None else (following,)
+
 
 def _unknown(machine: Machine, call: Call) -> ModelError:
     return ModelError(f"operation {call.start}: model {machine.name} has no operation {call.f!r}")
 
 
-class Lock:
+class Lock(Determined):
     """``acquire`` while free, ``release`` while held; with ``owned`` only by its holder."""
 
     name = "lock"
@@ -60,7 +76,7 @@ class Lock:
         return (False, None) if held and holder == operation.argument else None
 
 
-class Queue:
+class Queue(Determined):
     """``enqueue`` v and ``dequeue``; a dequeue that returned null saw an empty queue.
 
     With ``fifo`` elements leave in their order. An indeterminate dequeue may have taken
@@ -77,7 +93,7 @@ class Queue:
             return Operation("enqueue", freeze(call.argument), None)
         if call.f == "dequeue":
             if call.type != OK:
-                return Operation("dequeue", None, ...) if self._fifo else None
+                return Operation("dequeue", None, ...)
             return Operation("dequeue", None, freeze(call.value), call.value is None)
         raise _unknown(self, call)
 
@@ -88,7 +104,8 @@ class Queue:
         if operation.answer is None:
             return state if not state else None
         if operation.answer is ...:
-            return state[1:]  # type: ignore[no-any-return]  # a tuple
+            rest: Hashable = state[1:]
+            return rest
         if self._fifo:
             return state[1:] if state and state[0] == operation.answer else None
         if operation.answer not in state:
@@ -96,8 +113,14 @@ class Queue:
         at = state.index(operation.answer)
         return (*state[:at], *state[at + 1 :])
 
+    def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
+        """An indeterminate dequeue of an unordered queue may have taken any element."""
+        if self._fifo or operation.answer is not ...:
+            return super().choices(state, operation)
+        return list({(*state[:at], *state[at + 1 :]): None for at in range(len(state))})
 
-class Members:
+
+class Members(Determined):
     """A set: ``add`` and ``remove`` v (no answer), ``contains`` v, ``read`` of all members."""
 
     name = "linearizable-set"
@@ -123,15 +146,17 @@ class Members:
     def step(self, state: Any, operation: Operation) -> Hashable | None:
         match operation.f:
             case "add":
-                return state | {operation.argument}  # type: ignore[no-any-return]  # a set
+                more: Hashable = state | {operation.argument}
+                return more
             case "remove":
-                return state - {operation.argument}  # type: ignore[no-any-return]  # a set
+                less: Hashable = state - {operation.argument}
+                return less
             case "contains":
                 return state if (operation.argument in state) is operation.answer else None
         return state if state == operation.answer else None
 
 
-class Counter:
+class Counter(Determined):
     """A number from 0: ``add`` n (answered, if at all, with the sum), ``read``."""
 
     name = "linearizable-counter"
@@ -163,7 +188,7 @@ def _whole(call: Call, value: Any) -> None:
         )
 
 
-class MultiRegister:
+class MultiRegister(Determined):
     """Registers by name: ``txn`` of ``["read", k, v]`` and ``["write", k, v]``.
 
     ``initial`` maps names to values; a read of null tells nothing (knossos).
@@ -204,34 +229,6 @@ class MultiRegister:
             elif values.get(key) != value:
                 return None
         return tuple(sorted(values.items()))
-
-
-class Log:
-    """An append-only list: ``append`` v (answered with nothing, its offset or
-    ``[offset, v]``), ``read`` of the whole list."""
-
-    name = "log"
-    initial: Hashable = ()
-
-    def operation(self, call: Call) -> Operation | None:
-        if call.f == "append":
-            offset: Any = ...
-            value = call.value
-            if call.type == OK and value != call.argument and value is not None:
-                offset = value[0] if isinstance(value, list) else value
-            return Operation("append", freeze(call.argument), offset)
-        if call.f == "read":
-            if call.type != OK:
-                return None
-            return Operation("read", None, freeze(call.value), True)
-        raise _unknown(self, call)
-
-    def step(self, state: Any, operation: Operation) -> Hashable | None:
-        if operation.f == "read":
-            return state if ("list", *state) == operation.answer else None
-        if operation.answer not in (..., len(state)):
-            return None
-        return (*state, operation.argument)
 
 
 MACHINES: dict[str, Callable[[dict[str, Any]], Machine]] = {

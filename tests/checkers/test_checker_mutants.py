@@ -77,7 +77,7 @@ FAULTS: list[Fault] = [
     ("logs/decide.py", "np.where(nothing, 0, 2)", "np.where(nothing, 2, 2)", MACHINES),
     ("machines/models.py", "return None if held else", "return", MACHINES),
     ("machines/models.py", "return state if not state else None", "return state", MACHINES),
-    ("machines/search.py", "if count < level.available.get(group, 0):", "if False:", MACHINES),
+    ("machines/search.py", "if count < available:", "if False:", MACHINES),
     ("machines/linearizable.py", "if call.f == \"dequeue\" and element is None:", "if False:",
      MACHINES),
     ("search_kernel.py", "and group_level[member] <= level", "", SEARCH),

@@ -12,7 +12,8 @@ import pytest
 from checkers import compiled_search
 from checkers.calls import pair
 from checkers.compiled_search import CompiledSearch
-from checkers.linearizability import _named, _Search, check
+from checkers.level_walk import named
+from checkers.linearizability import _Search, check
 from checkers.models import MODELS, Register, actions
 from checkers.witness import verify
 from histories.operation import Op
@@ -80,7 +81,7 @@ def test_it_agrees_with_the_plain_search(name: str) -> None:
         result = search.run(monotonic() + 60, None, 60)
         assert result is expected.valid, calls
         seen[bool(result)] += 1
-        order = _named(search.codes(), search.members, items)
+        order = named(search.codes(), search.members, items)
         if result:
             assert verify(model, calls, order) is None
             continue

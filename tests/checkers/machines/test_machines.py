@@ -14,7 +14,8 @@ from checkers.catalogue import Settings, find
 from checkers.logs.decide import AmbiguousError, decide
 from checkers.logs.operations import from_calls
 from checkers.machines.linearizable import check_calls
-from checkers.machines.models import MACHINES, Log, Machine
+from checkers.machines.log import Log
+from checkers.machines.models import MACHINES, Machine
 from checkers.machines.search import check, verify
 from histories.events import of_ops
 from histories.operation import Op
@@ -265,3 +266,25 @@ def test_registers_read_and_written_together() -> None:
     assert judged("multi-register", rows, initial={"x": 0}).valid is True
     bad = done(0, "txn", [["read", "y", None]], [["read", "y", 2]])
     assert judged("multi-register", [*rows, *bad], initial={"x": 0}).valid is False
+
+
+def test_an_indeterminate_dequeue_may_have_emptied_the_queue() -> None:
+    """Found by brute force: it was left out, and the queue called wrong."""
+    rows = [
+        *done(0, "enqueue", 1),
+        (1, "invoke", "dequeue", None),
+        (1, "info", "dequeue", None),
+        *done(2, "dequeue", None),
+    ]
+    assert judged("unordered-queue", rows).valid is True
+    assert judged("unordered-queue", [*rows, *done(2, "dequeue", None, 1)]).valid is False
+
+
+def test_equal_values_without_offsets_are_searched_where_single_offsets_were_read() -> None:
+    rows = [
+        *done(0, "append", "a"),
+        *done(0, "append", "a"),
+        *done(1, "fetch", None, [[0, "a"], [3, "a"]]),
+    ]
+    assert judged("log", rows).valid is True
+    assert judged("log", [*rows, *done(1, "fetch", None, [[2, "a"]])]).valid is False
