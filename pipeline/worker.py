@@ -36,8 +36,6 @@ _NICENESS = 5
 """Spark's start must not slow the nodes that are being tested meanwhile."""
 
 _PARENT_CHECK_S = 0.5
-_scratch: list[str] = []
-"""Folders to remove if this process has to end at once."""
 
 
 def main() -> None:
@@ -48,6 +46,8 @@ def main() -> None:
         os.nice(_NICENESS)
     Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     begun = monotonic()
+    # All that this process writes meanwhile, Spark's own files included, goes with it.
+    tempfile.tempdir = tempfile.mkdtemp(prefix="kraftwreck-worker-")
     try:
         master, size = sys.argv[1:]
         with session(master, small=size == "small") as spark:
@@ -59,14 +59,16 @@ def main() -> None:
             # The class archive of a first session is written while the session stops.
     except PipelineError as error:
         _say(answers, {"error": str(error)})
+    finally:
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
 
 
 def _end_with(parent: int) -> None:
     """End this process once ``parent`` is gone; Spark's own processes end with it."""
     while os.getppid() == parent:
         sleep(_PARENT_CHECK_S)
-    for scratch in _scratch:
-        shutil.rmtree(scratch, ignore_errors=True)
+    if tempfile.tempdir is not None:
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
     os._exit(1)
 
 
@@ -93,7 +95,6 @@ def _say(answers: Any, answer: dict[str, Any]) -> None:
 def warm_up(spark: SparkSession) -> None:
     """Compute all tables over a tiny run: classes are loaded, Python workers are up."""
     with tempfile.TemporaryDirectory(prefix="kraftwreck-warm-") as scratch:
-        _scratch.append(scratch)
         folder = Path(scratch) / "warm" / "up"
         folder.mkdir(parents=True)
         test = {"nodes": ["n1"], "checkers": ["stats", "linearizable"]}
