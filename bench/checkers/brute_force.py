@@ -108,7 +108,7 @@ def _log_verdict(history: History) -> Any:
 
 def _log_truth(history: History) -> bool:
     calls = judges.operations(history, ["read", "fetch", "size"])
-    if any(op.f in ("fetch", "size") for op in history):
+    if not any(op.f == "read" and op.type == "ok" for op in history):
         told = [call.answer[0] for call in calls if isinstance(call.answer, list) and call.answer
                 and call.f == "append"]  # fmt: skip
         for call in calls:

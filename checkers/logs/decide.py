@@ -1,9 +1,9 @@
 """Is there an order of the operations on a log?
 
 The offset of an append says where it stands among the appends. An append whose offset nobody
-told gets that at which its value was seen. One that nobody saw and that may not have
-happened is left out; one that happened stands behind all that whole reads saw, or anywhere
-where there are none (offsets have gaps).
+told gets that at which its value was seen. One that nobody saw and that may not have happened is
+left out, unless whole reads say that offsets have no gaps and it has to fill one; one that
+happened gets an offset where there is room (:mod:`checkers.logs.room`).
 Levels: ``4n`` a size of n, and seeing nothing at n; ``4n + 1`` the append at n; ``4n + 2``
 seeing it.
 """
@@ -17,7 +17,8 @@ import numpy as np
 
 from checkers.logs.levels import Placed, contradiction, order_of
 from checkers.logs.operations import NOWHERE, LogOperations
-from checkers.zones.operations import Ints
+from checkers.logs.room import hand_out
+from checkers.zones.operations import Flags, Ints
 
 
 class AmbiguousError(Exception):
@@ -41,6 +42,18 @@ def decide(log: LogOperations) -> Verdict:
     if fault is not None:
         return Verdict(fault, _none)
     placed, calls = _place(log, offsets)
+    if _room_needed(log, offsets):
+        # Only what is not dropped may fill a hole.
+        mine = np.flatnonzero((offsets == NOWHERE) & (_sure(log) | log.dense))
+        taken = offsets[offsets != NOWHERE]
+        ends, sure = log.append_end[mine], _sure(log)[mine]
+        given, stuck = hand_out(log.append_start[mine], ends, sure, placed, taken, log.dense)
+        if stuck is not None:
+            if stuck < len(mine):
+                return Verdict(("room", [int(log.append_call[mine[stuck]])]), _none)
+            return Verdict(("hole", _above_hole(log, offsets)), _none)
+        offsets[mine] = given
+        placed, calls = _place(log, offsets)
     found = contradiction(placed)
     if found is not None:
         late, early = found
@@ -53,6 +66,28 @@ def decide(log: LogOperations) -> Verdict:
         return whole[np.sort(last)][::-1]
 
     return Verdict(None, order)
+
+
+def _sure(log: LogOperations) -> Flags:
+    return log.append_end < log.never
+
+
+def _room_needed(log: LogOperations, offsets: Ints) -> bool:
+    """Whether some append certainly has an offset that is not known, or some offset an append."""
+    if bool(((offsets == NOWHERE) & _sure(log)).any()):
+        return True
+    end = max(int(offsets.max(initial=-1)) + 1, int(log.size.max(initial=0)))
+    return log.dense and int((offsets != NOWHERE).sum()) < end
+
+
+def _above_hole(log: LogOperations, offsets: Ints) -> list[int]:
+    """Return who stands above the first offset that nobody can have."""
+    known = np.flatnonzero(offsets != NOWHERE)
+    order = known[np.argsort(offsets[known], kind="stable")]
+    missing = np.flatnonzero(offsets[order] != np.arange(len(order)))
+    if len(missing):
+        return [int(log.append_call[order[missing[0]]])]
+    return [int(log.size_call[np.argmax(log.size)])]
 
 
 def _none() -> Ints:
@@ -126,31 +161,22 @@ def _matched(
 
 def _place(log: LogOperations, offsets: Ints) -> tuple[Placed, Ints]:
     """Return all that binds, by level, and the calls it belongs to."""
-    nowhere = offsets == NOWHERE
-    sure = log.append_end < log.never
-    end = int(log.size.max()) if len(log.size) else 0
-    level = 4 * offsets + 1
-    free = nowhere & sure
-    if log.dense:
-        level[nowhere] = 4 * max(end, int(offsets.max(initial=-1)) + 1) + 1
-    else:
-        level[nowhere] = 0
-    kept = ~nowhere | sure
-    binds = ~free if not log.dense else np.ones(len(level), np.bool_)
+    kept = offsets != NOWHERE
+    every = np.ones(int(kept.sum()), np.bool_)
     nothing = log.point_value == NOWHERE
     return (
         Placed(
             np.concatenate(
                 [
-                    level[kept],
+                    4 * offsets[kept] + 1,
                     4 * log.point_offset + np.where(nothing, 0, 2),
                     4 * log.size,
                 ]
             ),
             np.concatenate([log.append_start[kept], log.point_start, log.size_start]),
             np.concatenate([log.append_end[kept], log.point_end, log.size_end]),
-            np.concatenate([binds[kept], nothing, np.ones(len(log.size), np.bool_)]),
-            np.concatenate([binds[kept], ~nothing, np.ones(len(log.size), np.bool_)]),
+            np.concatenate([every, nothing, np.ones(len(log.size), np.bool_)]),
+            np.concatenate([every, ~nothing, np.ones(len(log.size), np.bool_)]),
         ),
         np.concatenate([log.append_call[kept], log.point_call, log.size_call]),
     )

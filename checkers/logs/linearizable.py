@@ -30,6 +30,8 @@ _WORDS = {
     "two-values": "Two reads found different values at one offset",
     "two-offsets": "One value, appended once, was found at two offsets",
     "phantom": "A read found a value that nobody tried to append",
+    "room": "There is no offset left that this append can have had",
+    "hole": "Somebody must stand below, at an offset that no append can have had",
     "aborted": "A read found a value whose append failed",
 }
 

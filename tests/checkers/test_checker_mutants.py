@@ -73,7 +73,7 @@ FAULTS: list[Fault] = [
     ("zones/decide.py", "np.minimum(blocks.lo, blocks.hi)[block]", "blocks.hi[block]", ZONES),
     ("zones/window.py", "low = middle + 1", "low = high", ZONES),
     ("logs/levels.py", "placed.level[lows] + 1]", "placed.level[lows]]", MACHINES),
-    ("logs/decide.py", "level = 4 * offsets + 1", "level = 4 * offsets", MACHINES),
+    ("logs/decide.py", "4 * offsets[kept] + 1", "4 * offsets[kept]", MACHINES),
     ("logs/decide.py", "np.where(nothing, 0, 2)", "np.where(nothing, 2, 2)", MACHINES),
     ("machines/models.py", "return None if held else", "return", MACHINES),
     ("machines/models.py", "return state if not state else None", "return state", MACHINES),

@@ -180,10 +180,10 @@ def test_machines_agree_with_brute_force(name: str, choose: Choose) -> None:
 
 
 def test_logs_by_levels_agree_with_the_search() -> None:
-    machine = Log()
     seen = {True: 0, False: 0}
     for ops in random_histories("log", _log, 1500, 7):
         calls = pair(ops)
+        machine = Log(calls)
         expected = check(machine, calls).valid
         try:
             verdict = decide(from_calls(calls))
@@ -246,7 +246,7 @@ def test_a_lock(rows: list[Any], options: Any, valid: bool) -> None:
          None),
         ([*done(0, "append", "a"), *done(0, "append", "b"), *done(1, "read", None, ["b", "a"])],
          "stands behind"),
-        ([*done(0, "append", "a"), *done(1, "read", None, [])], "stands behind"),
+        ([*done(0, "append", "a"), *done(1, "read", None, [])], "no offset left"),
         ([*done(0, "append", "a", [0, "a"]), *done(1, "size", None, 1)], None),
         ([*done(0, "append", "a", [0, "a"]), *done(1, "size", None, 0)], "stands behind"),
     ],
@@ -288,3 +288,29 @@ def test_equal_values_without_offsets_are_searched_where_single_offsets_were_rea
     ]
     assert judged("log", rows).valid is True
     assert judged("log", [*rows, *done(1, "fetch", None, [[2, "a"]])]).valid is False
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        # An append that did not tell its offset has the one nobody else can have had.
+        ([*done(0, "read", None, []), *done(0, "append", "a"), *done(0, "append", "b", [1, "b"])],
+         None),
+        ([*done(0, "read", None, []), (1, "invoke", "append", "a"),
+          *done(0, "append", "b", [1, "b"])], None),
+        ([*done(0, "read", None, []), *done(0, "append", "b", [1, "b"]),
+          (1, "invoke", "append", "a")], "no append can have had"),
+        # Between offsets 0 and 1 there is no other; above 1 there would be.
+        ([*done(0, "append", "a", [0, "a"]), *done(0, "append", "b"),
+          *done(0, "append", "c", [1, "c"])], "no offset left"),
+        ([*done(0, "append", "a", [0, "a"]), *done(0, "append", "b"),
+          *done(0, "append", "c", [2, "c"])], None),
+        ([*done(0, "append", "a"), *done(0, "fetch", None, [[0, None]])], "no offset left"),
+    ],
+)  # fmt: skip
+def test_appends_that_tell_no_offset_need_one(rows: list[Any], said: str | None) -> None:
+    """Found by brute force: they were put behind all others, or anywhere."""
+    result = judged("log", rows)
+    assert result.valid is (said is None), result.anomalies
+    if said is not None:
+        assert said in result.anomalies[0].explanation
