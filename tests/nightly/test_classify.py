@@ -1,0 +1,93 @@
+"""Whose fault a red run is."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from nightly.child import Ended
+from nightly.classify import classify
+from nightly.record import Failure
+from nightly.request import Answer
+
+FINE = Ended(0, 1.0, 1.0)
+LOST = Failure(checker="committed", type="lost", explanation="gone")
+
+
+def classified(ended: Ended, answer: Answer | None, output: str = "") -> tuple[str | None, str]:
+    judged = classify(ended, answer, output, 60.0)
+    return judged.klass, judged.why or ""
+
+
+def test_what_is_valid_is_not_red() -> None:
+    assert classified(FINE, Answer(valid=True)) == (None, "")
+
+
+def test_what_was_proven_outranks_what_went_wrong_besides() -> None:
+    answer = Answer(valid=False, exit_code=255, failures=[LOST], trouble="ssh: connection reset")
+    assert classified(FINE, answer) == ("system", "committed: lost: gone")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "n3: SSH: authentication failed",
+        "n1: connection refused",
+        "store/x: No space left on device",
+        "MemoryError",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "this needs root",
+        "nft is not installed: apt-get install nftables",
+        "[Errno 1] Operation not permitted",
+        "n2: host key does not match",
+        "namespaces are refused here",
+    ],
+)
+def test_the_machine_is_told_by_what_was_said(said: str) -> None:
+    answer = Answer(valid="unknown", exit_code=255, trouble=said)
+    assert classified(FINE, answer) == ("environment", said)
+    assert classified(Ended(255, 1.0, 1.0), None, f"some line\n{said}\n\n")[0] == "environment"
+
+
+@pytest.mark.parametrize(
+    "said", ["final operations: KeyError: 'n3'", "heal: n1 answers nonsense", "the harness failed"]
+)
+def test_everything_else_is_ours(said: str) -> None:
+    answer = Answer(valid="unknown", exit_code=255, trouble=said)
+    assert classified(FINE, answer) == ("harness", said)
+
+
+def test_a_valid_run_whose_harness_failed_is_red() -> None:
+    answer = Answer(valid=True, exit_code=255, trouble="collect: n2: nonsense")
+    assert classified(FINE, answer)[0] == "harness"
+
+
+def test_bad_arguments_and_missing_tools_are_of_the_machine() -> None:
+    answer = Answer(valid="unknown", exit_code=254)
+    klass, why = classified(FINE, answer, "kraftwreck run: give another file\n")
+    assert (klass, why) == ("environment", "kraftwreck run: give another file")
+
+
+def test_a_time_out_is_ours() -> None:
+    klass, why = classified(Ended(-9, 60.0, 1.0, late=True), None)
+    assert (klass, why) == ("harness", "took longer than 60 s and was killed")
+
+
+def test_who_was_killed_was_killed_by_the_machine_who_crashed_by_us() -> None:
+    assert classified(Ended(-signal.SIGKILL, 1.0, 1.0), None)[0] == "environment"
+    klass, why = classified(Ended(-signal.SIGSEGV, 1.0, 1.0), None)
+    assert klass == "harness"
+    assert "signal 11" in why
+
+
+def test_a_checker_that_could_not_tell_makes_no_red() -> None:
+    answer = Answer(valid="unknown", exit_code=2, unknown=["a: out of time", "b: out of memory"])
+    assert classified(FINE, answer) == (None, "a: out of time; b: out of memory")
+
+
+def test_reasons_are_one_short_line() -> None:
+    answer = Answer(valid="unknown", exit_code=255, trouble="a\nb" + "x" * 1000)
+    _, why = classified(FINE, answer)
+    assert "\n" not in why
+    assert len(why) <= 500

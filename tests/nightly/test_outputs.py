@@ -1,0 +1,179 @@
+"""What a night says: exit code, night.json, JUnit, Markdown, OpenMetrics; all of the same runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+from xml.etree import ElementTree as Tree
+
+import msgspec
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from nemesis.coverage import Coverage
+from nightly.junit import junit
+from nightly.metrics import metrics
+from nightly.record import Failure, Record
+from nightly.summary import summary
+from nightly.totals import Night, exit_code, total
+
+families_of = cast(Callable[[str], Iterable[Any]], text_string_to_metric_families)
+
+NASTY = 'a|b <script>alert("x")</script> `c` [d](e)\n# f\x00\\'
+
+
+def run(n: int, **fields: Any) -> Record:
+    values: dict[str, Any] = {
+        "n": n, "kind": "cell", "cell": "kraft register kill sim clean", "system": "kraft",
+        "workload": "register", "faults": ["kill"], "cluster": "sim", "tree": "clean",
+        "planted": False, "seed": 100 + n, "valid": True, "seconds": 1.5, "cpu_s": 1.0,
+        "sim_s": 30.0, "repeat": f"kraftwreck sim --seeds {n}",
+    }  # fmt: skip
+    return Record(**(values | fields))
+
+
+def red(n: int, kind: str = "lost", **fields: Any) -> Record:
+    failure = Failure(checker="committed", type=kind, explanation=NASTY)
+    values: dict[str, Any] = {
+        "valid": False,
+        "klass": "system",
+        "failures": [failure],
+        "why": NASTY,
+    }
+    return run(n, **(values | fields))
+
+
+PLANTED: dict[str, Any] = {
+    "tree": "mutant:R02",
+    "planted": True,
+    "cell": "kraft register kill sim mutant:R02",
+}
+RECORDS = [
+    run(0, kind="corpus", cell="cases/a.json"),
+    run(1),
+    red(2),
+    red(3, like=2),
+    red(4, "forked", case="reds/000004/case.json", shrunk="reds/000004/shrunk.json"),
+    run(5, klass="harness", valid="unknown", why="KeyError: 'n1'"),
+    run(6, klass="environment", valid="unknown", why="no space left", cluster="netns"),
+    run(7, klass="flake", was="harness", why="gone at the second attempt"),
+    run(8, valid="unknown", why="epochs: out of time"),
+    red(9, **PLANTED),
+    run(10, **PLANTED),
+    run(11, **(PLANTED | {"tree": "mutant:S01", "cell": "kraft register kill sim mutant:S01"})),
+]
+
+
+@pytest.fixture
+def night() -> Night:
+    made = Night(
+        id="20260101T210000.000Z-example", name="example", seed=7, state="complete",
+        began="2026-01-01T21:00:00.000+00:00", ended="2026-01-02T05:00:00.000+00:00",
+        spent_s=28800.0, planned=12, exit_code=1,
+    )  # fmt: skip
+    total(made, RECORDS, {"sim": Coverage(runs=9, follows={"kill/a > kill/b": 3})})
+    return made
+
+
+def test_totals_count_what_there_is(night: Night) -> None:
+    assert night.counts == {
+        "runs": 12, "valid": 5, "invalid": 4, "unknown": 3,
+        "system": 4, "harness": 1, "environment": 1, "flake": 1,
+    }  # fmt: skip
+    kinds = [(kind.tree, kind.type, kind.count, kind.first) for kind in night.kinds]
+    assert kinds == [
+        ("clean", "lost", 2, 2), ("clean", "forked", 1, 4), ("mutant:R02", "lost", 1, 9),
+    ]  # fmt: skip
+    assert [(bug.tree, bug.runs, bug.found) for bug in night.planted] == [
+        ("mutant:R02", 2, 1), ("mutant:S01", 1, 0),
+    ]  # fmt: skip
+    assert night.coverage["sim"]["pairs"][0] == 1
+    assert msgspec.json.decode(msgspec.json.encode(night), type=Night) == night
+
+
+def test_lines_are_read_as_they_were_written() -> None:
+    line = msgspec.json.encode(RECORDS[4])
+    assert b'"class":"system"' in line
+    assert msgspec.json.decode(line, type=Record) == RECORDS[4]
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        ([run(0)], 0),
+        ([], 0),
+        ([run(0), run(1, valid="unknown")], 2),
+        ([run(0, klass="flake")], 2),
+        ([run(0, valid="unknown"), run(1, klass="environment")], 255),
+        ([run(0, klass="harness"), red(1)], 1),
+    ],
+)
+def test_the_worst_decides_the_exit_code(records: list[Record], code: int) -> None:
+    assert exit_code(records, planted_fail=True) == code
+
+
+def test_planted_bugs_that_were_found_count_if_asked_for() -> None:
+    found = [run(0), red(1, **PLANTED)]
+    assert exit_code(found, planted_fail=True) == 1
+    assert exit_code(found, planted_fail=False) == 0
+    broken = [run(0, **PLANTED, klass="harness")]
+    assert exit_code(broken, planted_fail=False) == 255
+    assert exit_code([run(0)], planted_fail=False, failed=True) == 255
+
+
+def test_junit_has_a_case_per_cell_and_says_how_to_repeat(night: Night) -> None:
+    root = Tree.fromstring(junit(night, RECORDS))  # noqa: S314 - written by the line itself
+    suites = {suite.get("name"): suite for suite in root}
+    assert list(suites) == ["corpus", "clean", "mutant:R02", "mutant:S01"]
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("4", "2", "0")
+    failure = suites["clean"].find("testcase/failure")
+    assert failure is not None
+    assert failure.get("type") == "system"
+    assert "3 of 8 runs" in str(failure.get("message"))
+    assert "kraftwreck sim --seeds 2" in str(failure.text)
+    assert suites["corpus"].find("testcase/failure") is None
+    only_ours = Tree.fromstring(junit(night, [RECORDS[5]]))  # noqa: S314 - as above
+    assert only_ours.find("testsuite/testcase/error") is not None
+
+
+def test_the_summary_says_what_broke_and_acts_on_nothing_it_was_told(night: Night) -> None:
+    text = summary(night, RECORDS)
+    assert text.startswith("# Night example: 3 runs of the clean build failed, in 2 ways\n")
+    assert "1 of 2 were found" in text
+    assert "**not found**" in text
+    assert "| 5 | harness |" in text
+    assert "(shrunk)" in text
+    assert "<script>" not in text.replace("\\<script\\>", "")
+    assert "\n# f" not in text
+    assert "a\\|b" in text
+    assert len(text) < 6000
+
+
+def test_a_good_night_says_so(night: Night) -> None:
+    good = [run(0), run(1)]
+    total(night, good, {})
+    assert summary(night, good).startswith("# Night example: all is well\n")
+
+
+def test_metrics_are_openmetrics(night: Night) -> None:
+    names = [*RECORDS, run(12, cluster='hosts:a"b\\c\nd')]
+    text = metrics(night, names)
+    families = {f.name: f for f in families_of(text)}
+    runs = families["kraftwreck_night_runs"]
+    assert sum(sample.value for sample in runs.samples) == len(names)
+    reds = [
+        sample.value for sample in runs.samples
+        if sample.labels["class"] == "system" and sample.labels["tree"] == "clean"
+    ]  # fmt: skip
+    assert reds == [3.0]
+    assert families["kraftwreck_night_duration_seconds"].samples[0].value == 28800
+    assert families["kraftwreck_night_exit_code"].samples[0].value == 1
+    assert any(sample.labels["cluster"] == 'hosts:a"b\\c\nd' for sample in runs.samples)
+    assert text.endswith("# EOF\n")
+
+
+def test_metrics_of_a_night_under_way_are_openmetrics_too(night: Night) -> None:
+    night.ended, night.exit_code, night.state = None, None, "running"
+    total(night, [], {})
+    families = list(families_of(metrics(night, [])))
+    assert "kraftwreck_night_exit_code" not in {family.name for family in families}
