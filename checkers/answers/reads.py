@@ -17,6 +17,8 @@ from nodes.protocol import errors
 
 Body = dict[str, Any]
 Fault = str | None
+Shown = tuple[str, int, str | None]
+"""Of a broker: host, port, rack."""
 
 OWN, OF_BROKER, OF_CLUSTER, DEFAULT = 1, 2, 3, 5
 """Sources of configurations."""
@@ -31,15 +33,22 @@ def _endpoint(broker: Broker, listener: str | None) -> tuple[str, int] | None:
     return None
 
 
-def _brokers(
-    state: State, listed: Iterable[Body], id_name: str, listener: str | None, fenced: bool
-) -> Fault:
-    known = state.brokers()
+def _shown(state: State, listener: str | None, fenced: bool) -> dict[int, Shown]:
     wanted = {}
-    for broker_id, broker in known.items():
+    for broker_id, broker in state.brokers().items():
         at = _endpoint(broker, listener)
         if at is not None and (fenced or not broker.fenced):
             wanted[broker_id] = (*at, broker.rack)
+    return wanted
+
+
+def _brokers(
+    state: State, listed: Iterable[Body], id_name: str, listener: str | None, fenced: bool
+) -> Fault:
+    what = "shown brokers", listener, fenced
+    wanted = state.as_before(
+        what, state.changes_of_brokers(), lambda: _shown(state, listener, fenced)
+    )
     told = {each[id_name]: (each["host"], each["port"], each["rack"]) for each in listed}
     return None if told == wanted else f"brokers {told}, there are {wanted}"
 
@@ -77,6 +86,12 @@ def _partition(
 
 
 def _alive(state: State, listener: str | None) -> set[int]:
+    return state.as_before(
+        ("alive", listener), state.changes_of_brokers(), lambda: _find_alive(state, listener)
+    )
+
+
+def _find_alive(state: State, listener: str | None) -> set[int]:
     return {
         broker_id
         for broker_id, broker in state.brokers().items()
@@ -88,6 +103,11 @@ def _topic(state: State, told: Body, listener: str | None, alive: Collection[int
     topic_id = state.topic(told["name"])
     if bytes(told["topic_id"]) != topic_id:
         return f"topic {told['name']} has id {told['topic_id'].hex()}, it is {topic_id!r}"
+    assert topic_id is not None
+    what = "topic", listener, topic_id
+    changes = state.changes_of(topic_id), listener and state.changes_of_brokers()
+    if state.was_right(what, changes, told):
+        return None
     partitions = state.partitions(topic_id)
     numbers = [part["partition_index"] for part in told["partitions"]]
     if numbers != list(range(len(partitions))):
@@ -96,6 +116,7 @@ def _topic(state: State, told: Body, listener: str | None, alive: Collection[int
         wrong = _partition(state, part, partition, listener, alive)
         if wrong is not None:
             return f"{told['name']}-{part['partition_index']} is {wrong}"
+    state.is_right(what, changes, told)
     return None
 
 

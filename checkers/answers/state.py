@@ -7,7 +7,7 @@ the ends of batches name states.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from checkers.metadata_model import Broker, MetadataModel, Partition, PartitionKey
@@ -57,6 +57,24 @@ class Versions(Generic[T]):
         yield None
 
 
+class Changes:
+    """The ends of the batches that changed something, in order."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+
+    def note(self, end: int) -> None:
+        """Something changed in the state ``end``; ends never decrease."""
+        if not self._ends or self._ends[-1] != end:
+            self._ends.append(end)
+
+    def until(self, end: int) -> int:
+        """Return how many there were: two states with equal numbers show the same."""
+        return bisect_right(self._ends, end)
+
+
 class StateHistory:
     """Fed by a replay; ``whole`` tells whether it knows the log from its very beginning.
 
@@ -75,6 +93,13 @@ class StateHistory:
         self.producers: Versions[int] = Versions()
         self.controllers: dict[int, Versions[Any]] = {}
         self.ends: list[int] = []
+        self.topic_changes = Changes()
+        self.broker_changes = Changes()
+        self.changes_of: dict[bytes, Changes] = {}
+        """Of what a topic id has: its name and its partitions."""
+        self.shown: dict[Any, tuple[Any, Any]] = {}
+        """What the last look found by what was looked at: (numbers of changes, what it was). Most
+        of what is read has not changed since it was read before."""
         self.others = False
         """Whether there is anything besides: quotas, access control and the like."""
         self.reach = 0
@@ -112,13 +137,23 @@ class StateHistory:
             self.others = True
             return
         section.setdefault(change.key, Versions()).put(end, change.new)
-        if change.section == "topic":
+        if change.section == "broker":
+            self.broker_changes.note(end)
+        elif change.section == "topic":
+            self.topic_changes.note(end)
             self._topic(end, change.key, change.old, change.new)
         elif change.section == "partition":
             topic_id, number = change.key
+            self._of(topic_id).note(end)
             self.counts[topic_id] = max(self.counts.get(topic_id, 0), number + 1)
 
+    def _of(self, topic_id: bytes) -> Changes:
+        return self.changes_of.setdefault(topic_id, Changes())
+
     def _topic(self, end: int, name: str, old: bytes | None, new: bytes | None) -> None:
+        for topic_id in (old, new):
+            if topic_id is not None:
+                self._of(topic_id).note(end)
         if new is not None:
             self.ids.setdefault(new, Versions()).put(end, name)
             return
@@ -136,6 +171,7 @@ class StateHistory:
             versions = self.partitions.setdefault(key, Versions())
             if versions.at(end) != partition:
                 versions.put(end, partition)
+                self._of(key[0]).note(end)
 
     def changes(self) -> Iterator[tuple[int, str, Any, Any]]:
         """Yield every change: (end, name of the map, key, value or None), by map and key."""
@@ -180,12 +216,28 @@ class StateHistory:
 class State:
     """The metadata in one state."""
 
-    __slots__ = ("_brokers", "_history", "end")
+    __slots__ = ("_history", "end")
 
     def __init__(self, history: StateHistory, end: int) -> None:
         self._history = history
         self.end = end
-        self._brokers: dict[int, Broker] | None = None
+
+    def as_before(self, what: Any, changes: int, find: Callable[[], T]) -> T:
+        """Return ``find()``, or what it was when last asked for ``what`` after as many changes."""
+        shown = self._history.shown
+        known = shown.get(what)
+        if known is None or known[0] != changes:
+            known = shown[what] = changes, find()
+        found: T = known[1]
+        return found
+
+    def was_right(self, what: Any, changes: Any, told: Any) -> bool:
+        """Whether just this was found right of ``what`` at last, after as many changes."""
+        return self._history.shown.get(what) == (changes, told)
+
+    def is_right(self, what: Any, changes: Any, told: Any) -> None:
+        """Remember that it is."""
+        self._history.shown[what] = changes, told
 
     def topic(self, name: str) -> bytes | None:
         """Return the id of a topic, None if there is none."""
@@ -194,7 +246,21 @@ class State:
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
+        history = self._history
+        changes = history.topic_changes.until(self.end)
+        return self.as_before("topics", changes, self._find_topics)
+
+    def _find_topics(self) -> list[str]:
         return sorted(n for n, v in self._history.topics.items() if v.at(self.end) is not None)
+
+    def changes_of(self, topic_id: bytes) -> int:
+        """Return how often a topic or its partitions have changed."""
+        changes = self._history.changes_of.get(topic_id)
+        return 0 if changes is None else changes.until(self.end)
+
+    def changes_of_brokers(self) -> int:
+        """Return how often registrations have changed."""
+        return self._history.broker_changes.until(self.end)
 
     def name(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with this id, None if there is none."""
@@ -233,10 +299,11 @@ class State:
 
     def brokers(self) -> dict[int, Broker]:
         """Return all registrations by id, in order."""
-        if self._brokers is None:
-            found = ((i, v.at(self.end)) for i, v in sorted(self._history.brokers.items()))
-            self._brokers = {i: broker for i, broker in found if broker is not None}
-        return self._brokers
+        return self.as_before("brokers", self.changes_of_brokers(), self._find_brokers)
+
+    def _find_brokers(self) -> dict[int, Broker]:
+        found = ((i, v.at(self.end)) for i, v in sorted(self._history.brokers.items()))
+        return {i: broker for i, broker in found if broker is not None}
 
     def level(self, feature: str) -> int:
         """Return the finalized level of a feature, 0 if there is none."""

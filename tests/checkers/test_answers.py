@@ -119,6 +119,7 @@ def test_placement_by_racks_fenced_brokers_last_and_leaders_in_turns(
         assert broker is not None
         fenced = broker_id == 1
         versions.put(history.reach, broker._replace(rack=racks[broker_id], fenced=fenced))
+    history.shown.clear()
     state = State(history, history.reach)
     assert fault(state, [[2, 3]]) is None
     assert "only racks ['a']" in (fault(state, [[2, 1]]) or "")
@@ -154,6 +155,37 @@ def test_c20_a_state_that_never_was(
     assert broken(make_run(None, cluster, capture=capture)) == set()
     tell(capture, cluster, "Metadata", body, wrong, since=cluster.time)
     assert broken(make_run(None, cluster, capture=capture)) == {"C20"}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [([1, 2], [1], set()), ([1, 2], [1, 2], {"C20"}), ([1], [1], {"C20"}), ([1], [1, 2], {"C20"})],
+)
+def test_c20_what_was_right_before_a_change_is_not_right_after_it(
+    cluster: Any,
+    records: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    first: list[int],
+    last: list[int],
+    expected: set[str],
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2]))
+    body = {"topics": None}
+    known = State(history_of(make_run(None, cluster)), 1 << 62).brokers()
+    brokers = [
+        {"node_id": i, "host": host, "port": port, "rack": broker.rack}
+        for i, broker in known.items()
+        for _, host, port, _ in broker.endpoints[:1]
+    ]
+    for _ in range(2):
+        answer = metadata(first) | {"brokers": brokers}
+        tell(capture, cluster, "Metadata", body, answer, since=cluster.time)
+    cluster.write(records.change(isr=[1]))
+    for _ in range(2):
+        answer = metadata(last) | {"brokers": brokers}
+        tell(capture, cluster, "Metadata", body, answer, since=cluster.time)
+    assert broken(make_run(None, cluster, capture=capture)) == expected
 
 
 def test_c20_a_read_of_the_controller_may_not_be_stale(
