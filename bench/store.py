@@ -23,6 +23,11 @@ from reports.web import StoreServer
 from tests.reports.conftest import ARGUMENTS, CHROMIUM
 from tests.reports.made_store import FIRST_DAY, make_run, make_store
 
+ABOUT = (
+    "Written by `python -m bench.store`. Cold: a new server that has read nothing, the files in "
+    "the page cache. CPU seconds are of the server; others use the machine, too, which is in the "
+    "wall times."
+)
 RESULTS = Path(__file__).parent / "results" / "store.md"
 
 
@@ -70,8 +75,8 @@ def measure(browser: Any, folder: Path, count: int) -> list[str]:
         night_s, _ = asked(f"{server.url}nights/{night}/")
         server.shutdown()
     return [
-        f"{count:,}", f"{size / 1e6:.2f}", f"{cold:.2f}", f"{waited:.2f}", f"{again:.2f}", f"{one_more:.2f}",
-        f"{drawn:.2f}", f"{filtered:.2f}", f"{night_s:.2f}",
+        f"{count:,}", f"{size / 1e6:.2f}", f"{cold:.2f}", f"{waited:.2f}",
+        f"{again:.2f}", f"{one_more:.2f}", f"{drawn:.2f}", f"{filtered:.2f}", f"{night_s:.2f}",
     ]  # fmt: skip
 
 
@@ -88,9 +93,7 @@ def main(counts: list[int]) -> None:
         browser.close()
     text = "\n".join(
         [
-            "# The pages of a store", "", "Written by `python -m bench.store`. Cold: a new server that has read nothing, the files in the "
-            "page cache. CPU seconds are of the server; others use the machine, too, which is in the "
-            "wall times.", "",
+            "# The pages of a store", "", ABOUT, "",
             f"Python {platform.python_version()}, {os.cpu_count()} shared cores, load "
             f"{os.getloadavg()[0]:.1f}. Every store has three nights of 220 runs beside its runs.",
             "", "| " + " | ".join(head) + " |", "|" + "---:|" * len(head),

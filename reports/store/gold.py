@@ -19,6 +19,7 @@ from reports.store.index import ANALYSIS, Stamp, stamp
 MAX_ROWS = 5_000_000
 LARGEST_MANIFEST = 256 << 20
 COMMAND = "kraftwreck analyze"
+STAGING = "staging"
 
 
 class _Manifest(msgspec.Struct):
@@ -109,6 +110,8 @@ class Gold:
         self, name: str, columns: list[str], where: pc.Expression | None = None
     ) -> list[dict[str, Any]] | None:
         """The same as dicts."""
+        if self._manifest is not None and self._manifest.tables.get(f"gold/{name}") == []:
+            return []
         table = self.table(name, columns, where)
         return None if table is None else table.to_pylist()
 
@@ -121,6 +124,9 @@ class Gold:
         parts = PurePosixPath(file).parts
         root = self.folder.resolve()
         path = root.joinpath(*parts)
+        if not path.exists():
+            # Committed, and on its way to its place.
+            path = root.joinpath(STAGING, *parts)
         if ".." in parts or file.startswith("/") or path.resolve() != path:
             raise ValueError(f"{file} is not in {ANALYSIS}")
         return path

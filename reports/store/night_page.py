@@ -90,7 +90,8 @@ def render_night(
     links = Links("../../", copied)
     banner = night_banner(night, runs, links)
     shown: list[Break] = (banner["real"] + banner["other"])[:MAX_BREAKS]
-    numbered = dict(enumerate(shown, 1))
+    planted: list[Break] = banner["planted"][:MAX_BREAKS]
+    numbered = dict(enumerate(shown + planted, 1))
     listed = _listed(runs)
     given_up = night.facts.get("given_up")
     return render(
@@ -105,6 +106,7 @@ def render_night(
         if isinstance(given_up, dict)
         else [],
         limit=MAX_BREAKS,
+        planted=[(number, numbered[number]) for number in numbered if number > len(shown)],
         cases=_cases(reader.store, night, numbered, links),
         good={number: _good(item, runs, links) for number, item in numbered.items()},
         matrix=matrix(runs),

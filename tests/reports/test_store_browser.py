@@ -1,4 +1,4 @@
-"""The store's pages in headless Chromium: what is shown, the filter, the keyboard, no complaints."""
+"""The store's pages in headless Chromium: content, filter, keyboard, and no complaints."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = make_store(tmp_path_factory.mktemp("browsed") / "store", 300, nights=2)
     for path, invalid in ((FIRST, True), (SECOND, False)):
         folder = write_fake_run(store / path, invalid=invalid)
-        checkers = {"epochs": {"valid": True}}
+        checkers: dict[str, Any] = {"epochs": {"valid": True}}
         if invalid:
             found = {"type": HOSTILE, "explanation": HOSTILE}
-            checkers = {"epochs": {"valid": False, "anomalies": [found]}}  # type: ignore[dict-item]
+            checkers = {"epochs": {"valid": False, "anomalies": [found]}}
         write_json(folder / "results.json", {"valid": not invalid, "checkers": checkers})
     return store
 
@@ -87,9 +87,8 @@ def redrawn(page: Any, act: Callable[[], Any]) -> None:
     """Do something that draws the page again, and wait until it did."""
     before = page.evaluate("document.documentElement.dataset.drawn")
     act()
-    page.wait_for_function(
-        "before => document.documentElement.dataset.drawn !== before", arg=before
-    )
+    changed = "before => document.documentElement.dataset.drawn !== before"
+    page.wait_for_function(changed, arg=before)
 
 
 def test_the_first_screen_says_what_broke(visit: Visit) -> None:
@@ -257,9 +256,8 @@ def test_an_export_is_browsed_from_files(browser: Any, store: Path, tmp_path: Pa
     page.click(".run-name a")
     drawn(page)
     redrawn(page, lambda: page.select_option("[name=verdict]", "valid"))
-    assert (
-        page.locator("#run-table a").count() == page.locator("#run-table td:last-child a").count()
-    )
+    nights = page.locator("#run-table td:last-child a").count()
+    assert page.locator("#run-table a").count() == nights, "no link to what is not there"
     assert page.locator("#compare").is_hidden()
     page.close()
     assert complaints == []
