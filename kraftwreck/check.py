@@ -76,6 +76,11 @@ WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unkno
     "--time-limit", type=click.FloatRange(min=0, min_open=True), default=TIME_LIMIT_S,
     show_default=True, metavar="SECONDS", help="Per history; then it is unknown.",
 )  # fmt: skip
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Let Spark judge there, key by key: local[*], spark://HOST:7077, ...",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per history on stdout.")
 def cli(
     histories: tuple[Path, ...],
@@ -89,6 +94,7 @@ def cli(
     elle: str | None,
     independent: bool,
     time_limit: float,
+    master: str | None,
     as_json: bool,
 ) -> None:
     """Check each of HISTORIES, files or run folders.
@@ -108,14 +114,20 @@ def cli(
     if engine == "elle" and (entry is None or entry.name not in TRANSACTIONS):
         raise click.UsageError(f"--engine elle needs --model {' or '.join(TRANSACTIONS)}")
     proofs: list[dict[str, Any]] | None = None if witness is None else []
+    if master is not None and witness is not None:
+        raise click.UsageError("--witness is for histories judged without --master")
     verdicts: list[Validity] = []
-    for path in histories:
+    spread: list[dict[str, Any]] | None = None
+    for number, path in enumerate(histories):
         try:
-            report = (
-                _run_folder(path)
-                if (path / "test.json").is_file()
-                else _history(path, entry, kind, settings, proofs)
-            )
+            if master is not None:
+                # All at once, with the first of them.
+                spread = spread or _with_spark(histories, entry, kind, settings, master)
+                report = spread[number]
+            elif (path / "test.json").is_file():
+                report = _run_folder(path)
+            else:
+                report = _history(path, entry, kind, settings, proofs)
         except (
             HistoryError,
             HistoryShapeError,
@@ -139,6 +151,23 @@ def cli(
     if witness is not None and proofs is not None:
         witness.write_bytes(b"".join(msgspec.json.encode(proof) + b"\n" for proof in proofs))
     sys.exit(EXIT_CODES[merge_valid(verdicts)])
+
+
+def _with_spark(
+    histories: tuple[Path, ...],
+    entry: HistoryModel | None,
+    kind: str | None,
+    settings: Settings,
+    master: str,
+) -> list[dict[str, Any]]:
+    from kraftwreck.check_spark import judge_with_spark
+    from pipeline.java import PipelineError
+
+    try:
+        return judge_with_spark(histories, entry, kind, settings, master)
+    except PipelineError as error:
+        click.echo(f"kraftwreck check: {error}", err=True)
+        sys.exit(FAILED)
 
 
 def _entry(model: str) -> HistoryModel:

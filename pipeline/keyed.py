@@ -36,7 +36,10 @@ BY_KEY = frozenset(
 of transactions, which reach over keys."""
 TRANSACTIONS = frozenset({"list-append", "rw-register", "closed-predicate"})
 
-_TASKS = "history string, file string, shard long, shards long, model string, settings string"
+_TASKS = (
+    "history string, file string, kind string, shard long, shards long, model string, "
+    "settings string"
+)
 _TOLD = "history string, shard long, keys boolean, result string, error string"
 _TOLD_ARROW = pa.schema(
     [
@@ -55,11 +58,16 @@ class KeyedError(Exception):
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """One history to be judged. ``history`` names it in the results."""
+    """One history to be judged. ``history`` names it in the results.
+
+    ``shards`` is over how many tasks its keys are spread; 0: as many as seems best.
+    """
 
     history: str
     file: str
     model: str
+    kind: str | None = None
+    shards: int = 0
     settings: Settings = msgspec.field(default_factory=Settings)
 
 
@@ -125,11 +133,13 @@ def check_keyed(spark: SparkSession, jobs: Sequence[Job]) -> dict[str, CheckerRe
         path = Path(job.file)
         parts = sorted(path.glob("part-*.parquet")) if path.is_dir() else []
         if parts:
-            rows += [(job.history, str(p), 0, 0, job.model, settings) for p in parts]
+            rows += [(job.history, str(p), None, 0, 0, job.model, settings) for p in parts]
             continue
         # Of many histories every one is a task's work; a single one is shared out.
-        shards = max(1, 2 * cores // len(jobs))
-        rows += [(job.history, job.file, n, shards, job.model, settings) for n in range(shards)]
+        shards = job.shards or max(1, 2 * cores // len(jobs))
+        rows += [
+            (job.history, job.file, job.kind, n, shards, job.model, settings) for n in range(shards)
+        ]
     tasks = spark.createDataFrame(rows, _TASKS).repartition(min(len(rows), 4 * cores))
     told = tasks.mapInArrow(_judge, _TOLD).toArrow().to_pylist()
     parts_of: dict[str, list[CheckerResult]] = {job.history: [] for job in jobs}
@@ -151,7 +161,7 @@ def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             told = {"history": row["history"], "shard": row["shard"]}
             try:
                 settings = msgspec.json.decode(row["settings"], type=Settings)
-                source = _source(Path(row["file"]), row["shard"], row["shards"], settings)
+                source = _source(row, settings)
                 report = find(row["model"]).judge(source, settings)
                 told["keys"] = _has_any(source)
                 told["result"] = msgspec.json.encode(report.result, enc_hook=str).decode()
@@ -166,11 +176,12 @@ def _has_any(source: Source) -> bool:
     return next(iter(source.events()), None) is not None
 
 
-def _source(file: Path, shard: int, shards: int, settings: Settings) -> Source:
+def _source(row: dict[str, Any], settings: Settings) -> Source:
+    file, shards = Path(row["file"]), row["shards"]
     if shards == 0:
         return Part(file)
-    whole = HistoryFile(file, independent=settings.independent)
-    return whole if shards == 1 else Shard(whole, shard, shards)
+    whole = HistoryFile(file, row["kind"], independent=settings.independent)
+    return whole if shards == 1 else Shard(whole, row["shard"], shards)
 
 
 def merge(parts: Sequence[CheckerResult]) -> CheckerResult:

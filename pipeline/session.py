@@ -74,7 +74,7 @@ def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSe
         options.append(f"-XX:ArchiveClassesAtExit={making}")
     with tempfile.TemporaryDirectory(prefix="kraftwreck-spark-") as scratch:
         options.append(f"-Dlog4j2.configurationFile={_log_settings(Path(scratch))}")
-        _environment()
+        _environment(local)
         try:
             spark = _build(master, Path(scratch), " ".join(options), local and small)
         except Exception as error:
@@ -123,10 +123,11 @@ def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSessio
     return builder.getOrCreate()
 
 
-def _environment() -> None:
+def _environment(local: bool) -> None:
     """What the JVM and its Python workers inherit."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if local:  # Executors elsewhere must be able to reach the driver.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, paths)])

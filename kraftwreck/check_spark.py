@@ -1,0 +1,67 @@
+"""``kraftwreck check --master URL``: the keys of histories judged by Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from checkers.catalogue import HistoryModel, Settings
+from histories.source import HistoryFile
+from histories.verdict import CheckerResult
+from pipeline.background import start
+from pipeline.keyed import Job, can_be_keyed
+
+TIMEOUT_S = 24 * 3600.0
+
+
+def judge_with_spark(
+    histories: Sequence[Path],
+    entry: HistoryModel | None,
+    kind: str | None,
+    settings: Settings,
+    master: str,
+) -> list[dict[str, Any]]:
+    """Return a report for each of ``histories``, as ``check`` tells them.
+
+    Raises :class:`click.UsageError` for a model that does not judge by key,
+    :class:`~histories.reading.HistoryError` for a file that is not there and
+    :class:`~pipeline.java.PipelineError` when Spark or a checker fails.
+    """
+    if entry is None or not can_be_keyed(entry, settings):
+        name = "a run folder" if entry is None else f"model {entry.name}"
+        raise click.UsageError(f"--master: {name} does not judge every key by itself")
+    jobs = [
+        Job(
+            history=str(number),
+            file=str(path.resolve()),
+            kind=HistoryFile(path, kind).kind,
+            model=entry.name,
+            settings=settings,
+        )
+        for number, path in enumerate(histories)
+    ]
+    handle = start(master=master, small=False)
+    try:
+        answer = handle.ask({"check": msgspec.to_builtins(jobs)}, timeout_s=TIMEOUT_S)
+    finally:
+        handle.wait()
+    results = msgspec.convert(answer["results"], dict[str, CheckerResult])
+    reports = []
+    for number, path in enumerate(histories):
+        found = results[str(number)]
+        reports.append(
+            {
+                "file": str(path),
+                "valid": found.valid,
+                "model": entry.name,
+                "anomalies": found.anomalies,
+                "stats": found.stats,
+                "error": found.error,
+                "result": {"valid?": found.valid, **found.stats},
+            }
+        )
+    return reports

@@ -1,0 +1,142 @@
+"""A real standalone cluster on loopback: master, two workers, executors of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import msgspec
+import pyspark
+import pytest
+
+from bench.checkers.random_histories import registers
+from checkers.catalogue import Settings, find
+from histories.source import HistoryFile
+from pipeline.background import start
+from pipeline.gold import read
+from pipeline.schemas import GOLD, PER_RUN
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+CLASSES = "org.apache.spark.deploy"
+PATIENCE_S = 300
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Standalone:
+    """Daemons started from the jars of the pip package; none knows the project's folder."""
+
+    def __init__(self, scratch: Path) -> None:
+        home = Path(pyspark.__file__).parent
+        kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME")}
+        self._environment = {
+            **kept,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+            "-Dspark.master.rest.enabled=false",
+            "SPARK_WORKER_DIR": str(scratch / "work"),
+        }
+        self._class = str(home / "bin" / "spark-class")
+        self._scratch = scratch
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        self.url = f"spark://127.0.0.1:{free_port()}"
+        self._page = free_port()
+
+    def up(self) -> None:
+        """Start all and wait until both workers are known to the master."""
+        port = self.url.rpartition(":")[2]
+        self._daemon("master.Master", "--port", port, "--webui-port", str(self._page))
+        for _ in range(2):
+            self._daemon(
+                "worker.Worker", "--cores", "1", "--memory", "700m", "--webui-port", "0", self.url
+            )
+        give_up = time.monotonic() + PATIENCE_S
+        while self._workers() < 2:
+            assert time.monotonic() < give_up, f"no workers; see {self._scratch}"
+            assert all(daemon.poll() is None for daemon in self._daemons)
+            time.sleep(0.5)
+
+    def _daemon(self, name: str, *arguments: str) -> None:
+        log = (self._scratch / f"{name}-{len(self._daemons)}.log").open("wb")
+        command = [self._class, f"{CLASSES}.{name}", "--host", "127.0.0.1", *arguments]
+        self._daemons.append(
+            subprocess.Popen(
+                command,
+                env=self._environment,
+                cwd=self._scratch,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        )
+        log.close()
+
+    def _workers(self) -> int:
+        try:
+            with urlopen(f"http://127.0.0.1:{self._page}/json/", timeout=5) as answer:  # loopback
+                told = msgspec.json.decode(answer.read())
+        except (URLError, OSError, msgspec.DecodeError):
+            return 0
+        return sum(worker["state"] == "ALIVE" for worker in told["workers"])
+
+    def down(self) -> None:
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            try:
+                daemon.wait(30)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    standalone = Standalone(tmp_path_factory.mktemp("standalone"))
+    try:
+        standalone.up()
+        yield standalone
+    finally:
+        standalone.down()
+
+
+def test_a_store_is_analyzed_by_executors_of_a_cluster(
+    cluster: Standalone, analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [analyzed.runs["register"], analyzed.runs["bad"]]
+    store = tmp_path / "store"
+    for run in runs:
+        shutil.copytree(run, store / "/".join(run.parts[-2:]))
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(op) + b"\n" for op in registers(5, 7)))
+    job = {"history": "h", "file": str(path), "model": "cas-register"}
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    handle = start(master=cluster.url, small=False)
+    try:
+        summary = handle.analyze(store, timeout_s=PATIENCE_S)
+        checked = handle.ask({"check": [job]}, timeout_s=PATIENCE_S)
+    finally:
+        handle.wait()
+    assert (summary["runs"], summary["valid"]) == (2, False)
+    names = {"/".join(run.parts[-2:]) for run in runs}
+    for table in PER_RUN:
+        here = [row for row in read(analyzed.store, table).to_pylist() if row["run"] in names]
+        there = read(store, table).to_pylist()
+        assert sorted(map(str, there)) == sorted(map(str, here)), table
+    assert set(GOLD) <= set(summary["tables"])
+    local = find("cas-register").judge(HistoryFile(path), Settings()).result
+    assert checked["results"]["h"]["valid"] == local.valid

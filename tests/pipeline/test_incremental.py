@@ -1,0 +1,170 @@
+"""Only what changed is read, and a store is as if it had been analyzed at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from histories.store import write_json
+from pipeline.changes import up_to_date
+from pipeline.gold import files, read
+from pipeline.manifest import load
+from pipeline.schemas import GOLD, PER_RUN, SILVER
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = (*GOLD, *(f"silver/{name}" for name in SILVER))
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.analysis import analyze_store
+from pipeline.session import session
+def watch(step):
+    if step.startswith(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+with session("local[1]") as spark:
+    analyze_store(lambda: spark, Path(sys.argv[1]), watch=watch)
+"""
+
+
+def content(store: Path) -> dict[str, list[str]]:
+    """All rows of all tables, whatever files and order they are in."""
+    return {name: sorted(map(str, read(store, name).to_pylist())) for name in NAMES}
+
+
+def by_pattern(store: Path) -> dict[str, int]:
+    """How many rows a reader by patterns of file names finds."""
+    counts = {}
+    for name in NAMES:
+        pattern = name if "/" in name else f"gold/{name}"
+        paths = (store / "analysis" / pattern).glob("*/*.parquet")
+        counts[name] = sum(pq.read_metadata(path).num_rows for path in paths)
+    return counts
+
+
+@pytest.fixture
+def analyze(analyzed: Any) -> Callable[..., dict[str, Any]]:
+    def call(store: Path, **options: Any) -> dict[str, Any]:
+        found: dict[str, Any] = analyzed.handle.analyze(store, timeout_s=600, **options)
+        return found
+
+    return call
+
+
+@pytest.fixture
+def copy(analyzed: Any, tmp_path: Path) -> Callable[..., Path]:
+    """Make a store of some runs of the analyzed one."""
+
+    def call(name: str, *runs: str) -> Path:
+        store = tmp_path / name
+        store.mkdir(exist_ok=True)
+        for run in runs:
+            folder = analyzed.runs[run]
+            target = store / "/".join(folder.parts[-2:])
+            shutil.copytree(folder, target)
+            shutil.rmtree(target / "analysis", ignore_errors=True)
+        return store
+
+    return call
+
+
+def test_batch_by_batch_is_as_all_at_once(analyzed: Any, analyze: Any, copy: Any) -> None:
+    store = copy("store", "register")
+    assert analyze(store)["read"] == 1
+    first = {name: files(store, name) for name in PER_RUN}
+    copy("store", "metadata", "bad")
+    assert up_to_date(store) == 2
+    assert analyze(store)["read"] == 2
+    assert all(set(first[name]) <= set(files(store, name)) for name in PER_RUN)
+    assert analyze(store)["read"] == 0
+    at_once = copy("at-once", "register", "metadata", "bad")
+    analyze(at_once)
+    assert content(store) == content(at_once)
+    assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
+
+
+def test_what_changed_is_replaced_and_what_went_away_stays_in_gold(
+    analyzed: Any, analyze: Any, copy: Any
+) -> None:
+    store = copy("store", "register", "metadata", "bad")
+    analyze(store)
+    before = content(store)
+    ids = {name: "/".join(run.parts[-2:]) for name, run in analyzed.runs.items()}
+    test = store / ids["register"] / "test.json"
+    told = json.loads(test.read_text())
+    write_json(test, {**told, "workload": "renamed"})
+    shutil.rmtree(store / ids["metadata"])
+    (store / ids["bad"] / "history.jsonl").write_text("{\n")
+    shutil.rmtree(store / ids["bad"] / "history.parquet", ignore_errors=True)
+    summary = analyze(store)
+    assert summary["read"] == 2
+    rows = {row["run"]: row for row in read(store, "runs").to_pylist()}
+    assert set(rows) == {ids["register"], ids["metadata"]}
+    assert rows[ids["register"]]["workload"] == "renamed"
+    assert read(store, "quarantine").column("run").to_pylist() == [ids["bad"]]
+    assert load(store / "analysis").runs[ids["metadata"]].removed is True
+    kept = set(read(store, "silver/operations").column("run").to_pylist())
+    assert kept == {ids["register"]}, "silver goes with the folder"
+    mine = [row for row in before["latency"] if ids["metadata"] in row]
+    assert [row for row in content(store)["latency"] if ids["metadata"] in row] == mine
+    # One is as it was, one is no longer there to be in quarantine, one is forgotten.
+    write_json(test, told)
+    (store / ids["bad"]).rename(store / "elsewhere")
+    summary = analyze(store, forget_removed=True)
+    assert read(store, "runs").column("run").to_pylist() == [ids["register"]]
+    assert summary["skipped"] == []
+    assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
+
+
+@pytest.mark.parametrize("step", ["gold latency", "moved gold/keys"])
+def test_an_analysis_that_is_killed_is_finished_by_the_next(
+    analyzed: Any, analyze: Any, copy: Any, step: str
+) -> None:
+    store = copy("store", "register")
+    analyze(store)
+    copy("store", "bad")
+    done = subprocess.run(
+        [sys.executable, "-c", DIES, str(store), step],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    committed = step.startswith("moved")
+    assert len(read(store, "runs")) == (2 if committed else 1)
+    assert analyze(store)["read"] == (0 if committed else 1)
+    at_once = copy("at-once", "register", "bad")
+    analyze(at_once)
+    assert content(store) == content(at_once)
+    assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
+
+
+def test_duckdb_opens_all_tables(analyzed: Any) -> None:
+    folder = analyzed.store / "analysis"
+    with duckdb.connect() as db:
+        for name in NAMES:
+            pattern = folder / (name if "/" in name else f"gold/{name}")
+            counted = db.sql(f"SELECT count(*) FROM '{pattern}/*/*.parquet'").fetchall()  # noqa: S608  # our own path
+            assert counted == [(analyzed.summary["tables"][name],)], name
+        gold = folder / "gold"
+        answer = db.sql(
+            f"""
+            SELECT test, valid, len(faults), sum(invoked) = any_value(operations)
+            FROM '{gold}/runs/*/*.parquet' AS runs JOIN '{gold}/rates/*/*.parquet' USING (run)
+            GROUP BY ALL ORDER BY ALL
+            """  # noqa: S608  # our own path
+        ).fetchall()
+    assert [row[:2] for row in answer] == [
+        ("kraft-metadata", "true"), ("kraft-register", "false"), ("kraft-register", "true"),
+    ]  # fmt: skip
+    assert all(row[3] for row in answer)

@@ -1,0 +1,133 @@
+"""A checker that judges by key says the same as a Spark job, history by history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.checkers.random_histories import machine, registers
+from checkers.catalogue import Settings, find
+from histories.operation import Op
+from histories.parquet import write_history
+from histories.reading import HISTORY_SCHEMA, to_table
+from histories.source import HistoryFile
+from histories.verdict import CheckerResult
+from kraftwreck import check_spark
+from kraftwreck.main import status
+from pipeline.keyed import BY_KEY, merge
+
+HISTORIES = 1000
+MACHINES = (
+    "lock", "fifo-queue", "unordered-queue", "linearizable-set", "linearizable-counter",
+    "multi-register", "log",
+)  # fmt: skip
+
+
+def several(model: str, number: int) -> list[Op]:
+    """Three histories of one key each, taking turns, as one history of three keys."""
+    parts = [machine(model, 5, 3 * number + key) for key in range(3)]
+    ops: list[Op] = []
+    while any(parts):
+        for key, part in enumerate(parts):
+            if part:
+                op = part.pop(0)
+                at, process = len(ops), op.process * 3 + key
+                ops.append(
+                    msgspec.structs.replace(op, index=at, time=at, process=process, key=f"k{key}")
+                )
+    return ops
+
+
+def make(folder: Path, number: int) -> tuple[str, Path]:
+    """Write history ``number``; return its model and its file, or folder of shards."""
+    if number % 2:
+        model, ops = "cas-register", registers(5, number)
+    else:
+        model = MACHINES[number // 2 % len(MACHINES)]
+        ops = several(model, number)
+    if number % 10 == 3:
+        path = folder / f"{number}.parquet"
+        write_history(to_table(ops, HISTORY_SCHEMA), path, shards=3)
+    else:
+        path = folder / f"{number}.jsonl"
+        path.write_bytes(b"".join(msgspec.json.encode(op) + b"\n" for op in ops))
+    return model, path
+
+
+def told(result: CheckerResult) -> tuple[Any, ...]:
+    anomalies = {(a.type, a.explanation, tuple(a.operations)) for a in result.anomalies}
+    return (result.valid, anomalies, result.stats.get("keys"), result.stats.get("operations"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_a_thousand_histories_get_the_same_verdicts(analyzed: Any, tmp_path: Path) -> None:
+    made = {str(number): make(tmp_path, number) for number in range(HISTORIES)}
+    jobs = [
+        {"history": name, "file": str(path), "model": model, "shards": 2}
+        for name, (model, path) in made.items()
+    ]
+    answer = analyzed.handle.ask({"check": jobs}, timeout_s=600)
+    results = msgspec.convert(answer["results"], dict[str, CheckerResult])
+    expected = {
+        name: told(find(model).judge(HistoryFile(path), Settings()).result)
+        for name, (model, path) in made.items()
+    }
+    assert {name: told(result) for name, result in results.items()} == expected
+    verdicts = [valid for valid, *_ in expected.values()]
+    assert min(verdicts.count(True), verdicts.count(False)) > HISTORIES // 10, "both are tested"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_the_command_judges_a_history_with_spark(
+    analyzed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    class Borrowed:
+        def ask(self, *arguments: Any, **named: Any) -> Any:
+            return analyzed.handle.ask(*arguments, **named)
+
+        def wait(self) -> None:
+            pass
+
+    monkeypatch.setattr(check_spark, "start", lambda **_: Borrowed())
+    _, path = make(tmp_path, 1)
+    here = status(["check", str(path), "-m", "cas-register", "--json"])
+    local = json.loads(capsys.readouterr().out)
+    master = ["--master", "local[*]"]
+    assert status(["check", str(path), "-m", "cas-register", "--json", *master]) == here
+    spread = json.loads(capsys.readouterr().out)
+    assert (spread["valid"], spread["anomalies"]) == (local["valid"], local["anomalies"])
+    assert status(["check", str(tmp_path / "no.jsonl"), "-m", "lock", *master]) == 254
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_transactions_reach_over_keys_and_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text("")
+    assert status(["check", str(path), "-m", "list-append", "--master", "local"]) == 254
+    assert "does not judge every key by itself" in capsys.readouterr().err
+
+
+def test_merged_results_are_in_the_order_of_the_history() -> None:
+    merged = merge(
+        [
+            CheckerResult(
+                valid=True, stats={"keys": 2, "invalid_keys": ["b"], "windows": {"b": 1}}
+            ),
+            CheckerResult(valid="unknown", stats={"keys": 1, "invalid_keys": ["a"]}, error="late"),
+        ]
+    )
+    assert merged.valid == "unknown"
+    assert merged.stats == {"keys": 3, "invalid_keys": ["a", "b"], "w": {"b": 1}}
+    assert merged.error == "late"
+    assert set(MACHINES) < BY_KEY

@@ -1,0 +1,20 @@
+"""The tables are documented as they are."""
+
+from __future__ import annotations
+
+from pipeline.gold_frames import ddl
+from pipeline.schemas import GOLD, SILVER, columns
+from pipeline.tables_page import MARK, PAGE, listing
+
+
+def test_the_page_lists_every_column() -> None:
+    _, _, written = PAGE.read_text().partition(MARK)
+    assert written.strip() == listing().strip(), "run python -m pipeline.tables_page"
+
+
+def test_every_table_can_be_opened_by_spark_and_tells_its_meaning() -> None:
+    for name, schema in SILVER.items():
+        assert ddl(f"silver/{name}").count(",") >= len(schema) - 1
+    for name, schema in GOLD.items():
+        assert ddl(name).startswith("`")
+        assert all(meaning for _, _, meaning in columns(schema))
