@@ -27,7 +27,7 @@ from reports.tables import files, latency_words, leaders, numbers, type_counts
 
 SCRIPTS = (
     "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "messages.js",
-    "totals.js", "operations.js", "latency.js", "clock.js", "tooltip.js", "report.js",
+    "filter.js", "totals.js", "operations.js", "latency.js", "clock.js", "tooltip.js", "report.js",
 )  # fmt: skip
 
 
@@ -67,11 +67,12 @@ def render_report(run: Run) -> str:
     messages = diagram(run, moments, clock)
     if messages.note:
         notes.append(messages.note)
+    fs = {int(i): ops.texts[int(i)] for i in np.unique(ops.f)}
     data = {
         "end": end,
         "lanes": ops.lanes,
         "types": TYPES,
-        "fs": {int(i): ops.texts[int(i)] for i in np.unique(ops.f)},
+        "fs": fs,
         "nodes": [lane.as_json() for lane in lanes],
         "faults": [band.as_json() for band in bands],
         "anomalies": [anomaly.as_json() for anomaly in anomalies],
@@ -105,6 +106,7 @@ def render_report(run: Run) -> str:
             operation_count=f"{len(ops):,}",
             type_counts=type_counts(ops),
             latency_words=latency_words(ops),
+            fs=fs,
             numbers=numbers(ops),
             messages=messages,
             any_clock=any(lane.ahead for lane in lanes),

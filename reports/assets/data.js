@@ -42,9 +42,11 @@ async function loadOperations(end) {
     start[i] = now;
     longest = Math.max(longest, latency[i] === NEVER ? end - now : latency[i]);
   }
-  return { rows, start, latency, type, lane, f, longest, end, details: null, loading: null };
+  return { rows, start, latency, type, lane, f, longest, end, details: null, loading: null,
+    mask: null };
 }
 
+const hidden = (ops, i) => ops.mask !== null && !ops.mask[i]; // by the filter
 const finish = (ops, i) => ops.latency[i] === NEVER ? ops.end : ops.start[i] + ops.latency[i];
 
 // Process, node, values and errors: unpacked when a tooltip or a label first asks for them.

@@ -37,7 +37,7 @@ class LatencyChart extends Chart {
     this.clipped((c) => {
       c.globalAlpha = proof.length ? 0.4 : 1;
       if (high - low > POINTS) this.density(c, low, high);
-      else for (let i = low; i < high; i++) this.point(c, i);
+      else for (let i = low; i < high; i++) if (!hidden(ops, i)) this.point(c, i);
       c.globalAlpha = 1;
       this.quantiles(c);
       for (const i of proof) {
@@ -51,6 +51,8 @@ class LatencyChart extends Chart {
       }
     });
   }
+
+  forget() { this.totals = null; }
 
   point(c, i) {
     const { ops } = this;
@@ -105,7 +107,7 @@ class LatencyChart extends Chart {
   counted(counts, width, height, low, high) {
     const { ops } = this, scale = width / this.view.span;
     for (let i = low; i < high; i++) {
-      if (ops.latency[i] === NEVER) continue;
+      if (ops.latency[i] === NEVER || hidden(ops, i)) continue;
       const x = Math.floor((ops.start[i] - this.view.from) * scale);
       const y = Math.floor(this.y(ops.latency[i]) / 2);
       if (x < 0 || x >= width || y < 0 || y >= height) continue;
@@ -195,7 +197,7 @@ class LatencyChart extends Chart {
     let best = -1, distance = 49;
     const high = lowerBound(ops.start, t + slack);
     for (let i = lowerBound(ops.start, t - slack); i < high; i++) {
-      if (ops.latency[i] === NEVER) continue;
+      if (ops.latency[i] === NEVER || hidden(ops, i)) continue;
       const away = (this.x(ops.start[i]) - x) ** 2 + (this.y(ops.latency[i]) - y) ** 2;
       if (away < distance) { best = i; distance = away; }
     }

@@ -31,9 +31,13 @@ class OperationChart extends Chart {
     });
   }
 
+  // Another filter: what was summed up holds no more.
+  forget() { this.coverage = null; }
+
   bars(c, low, high, faded) {
     const seen = [];
-    for (let i = low; i < high; i++) if (finish(this.ops, i) >= this.view.from) seen.push(i);
+    for (let i = low; i < high; i++)
+      if (finish(this.ops, i) >= this.view.from && !hidden(this.ops, i)) seen.push(i);
     const label = seen.length <= FEW && this.lane >= 12;
     if (label && !this.ops.details && seen.length) loadDetails(this.ops).then(this.redraw);
     for (const i of seen) this.bar(c, i, label && !faded);
@@ -122,6 +126,7 @@ class OperationChart extends Chart {
     const { ops } = this, { from } = this.view, scale = width / this.view.span;
     for (const part of full) part.fill(0);
     for (let i = low; i < high; i++) {
+      if (hidden(ops, i)) continue;
       const x0 = (ops.start[i] - from) * scale, x1 = (finish(ops, i) - from) * scale;
       if (x1 < 0 || x0 >= width) continue;
       const into = full[Math.min(ops.type[i], INFO)], base = ops.lane[i] * width;
@@ -181,7 +186,7 @@ class OperationChart extends Chart {
     const [low, high] = candidates(ops, t - slack, t + slack);
     let best = -1, distance = Infinity;
     for (let i = low; i < high; i++) {
-      if (ops.lane[i] !== lane) continue;
+      if (ops.lane[i] !== lane || hidden(ops, i)) continue;
       const from = ops.start[i], to = finish(ops, i);
       const away = t < from ? from - t : t > to ? t - to : 0;
       if (away <= slack && away <= distance) { best = i; distance = away; }

@@ -26,6 +26,10 @@ async function start() {
     new RateChart(view, data.seconds),
     ...(document.getElementById("clock-chart") ? [new ClockChart(view, data.nodes)] : []),
   ];
+  filterControls(ops, () => {
+    for (const chart of charts) chart.forget?.();
+    redraw();
+  });
   const pointer = new Pointer(charts);
   let last = null; // where the pointer is: {x, y}
 

@@ -13,6 +13,7 @@ function coverage(ops, lanes) {
   const bins = binsFor(lanes * 3), row = bins + 1, scale = bins / ops.end;
   const totals = new Float64Array(3 * lanes * row);
   for (let i = 0; i < ops.rows; i++) {
+    if (hidden(ops, i)) continue;
     const x0 = ops.start[i] * scale, x1 = Math.min(finish(ops, i) * scale, bins);
     const a = Math.min(Math.floor(x0), bins - 1), b = Math.min(Math.floor(x1), bins - 1);
     const base = (Math.min(ops.type[i], INFO) * lanes + ops.lane[i]) * row + 1;
@@ -32,7 +33,7 @@ function counts(ops, rows, rowOf) {
   const bins = Math.min(binsFor(rows * 3), 8192), row = bins + 1, scale = bins / ops.end;
   const totals = new Uint32Array(3 * rows * row);
   for (let i = 0; i < ops.rows; i++) {
-    if (ops.latency[i] === NEVER) continue;
+    if (ops.latency[i] === NEVER || hidden(ops, i)) continue;
     const r = rowOf(ops.latency[i]);
     if (r < 0 || r >= rows) continue;
     const x = Math.min(Math.floor(ops.start[i] * scale), bins - 1);

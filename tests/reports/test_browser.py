@@ -9,9 +9,15 @@ from typing import Any, cast
 
 import pytest
 
+from checkers.calls import pair
+from checkers.linearizable import check_calls
+from checkers.models import MODELS
+from histories.verdict import Verdict
+from reports.run_folder import load_run
 from reports.run_report import write_report
 from tests.reports.conftest import Opened
-from tests.reports.fake_run import HOSTILE, write_fake_run
+from tests.reports.fake_run import HOSTILE, write_fake_run, write_lines
+from tests.reports.pictured_runs import stale_read_ops, write_judged_run
 
 pytestmark = pytest.mark.browser
 
@@ -45,6 +51,28 @@ CHARTS = (
     "faults-chart", "nodes-chart", "messages-chart", "operations-chart", "latency-chart",
     "rate-chart", "clock-chart",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def messages_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose messages are known: a vote in flight when n2 and n3 both led."""
+    folder = write_fake_run(tmp_path_factory.mktemp("messages") / "run", count=100, invalid=True)
+    run = load_run(folder)
+    assert run.verdict is not None
+    event = run.verdict.checkers["epochs"].anomalies[0].events[0]
+    moment = event["mono"] - run.test["clock"][event["node"]]["offset_us"]
+    lines: list[dict[str, Any]] = []
+    for n in range(60):
+        sent = (moment - 40_000 + n * 1500) * 1000
+        asked = {"epoch": 4, "candidate_id": 2, "pre_vote": False}
+        lines.append(
+            {
+                "time": sent + 900_000, "sent": sent, "asker": 2, "replier": 1 + n % 5 or 5,
+                "api": "Vote", "asked": asked, "answer": {"vote_granted": True}, "records": None,
+            }
+        )  # fmt: skip
+    write_lines(folder / "messages.jsonl", list(lines))
+    return write_report(folder)
 
 
 def test_the_verdict_comes_first(opened: Open, report: Path) -> None:
@@ -306,3 +334,75 @@ def test_copy_puts_the_repeat_command_on_the_clipboard(opened: Open, report: Pat
     copied = view.page.evaluate("navigator.clipboard.readText()")
     assert copied == view.page.inner_text("#repeat")
     assert copied.startswith("kraftwreck run kraft -w register")
+
+
+def test_the_filter_hides_operations_and_says_how_many_are_left(opened: Open, report: Path) -> None:
+    view = opened(report)
+    page = view.page
+    told = page.locator("#filter output")
+    before = page.evaluate(PIXELS, "latency-chart")
+    page.locator("#filter input[value='0']").uncheck()
+    told.get_by_text("of 1,000 operations").wait_for()
+    without_ok = page.evaluate(PIXELS, "latency-chart")
+    assert without_ok["share"] < before["share"]
+    page.locator("#filter input[value='0']").check()
+    page.locator("#filter select").select_option(label="cas")
+    told.get_by_text(re.compile(r"^2\d\d of 1,000")).wait_for()
+    page.locator("#filter input[type=search]").fill("no answer in")
+    told.get_by_text(re.compile(r"^\d{1,2} of 1,000")).wait_for()
+    page.keyboard.press("+")
+    view.settle()
+    assert "whole run" in page.inner_text("#range"), "typing is not zooming"
+    page.locator("#filter input[type=search]").fill("")
+    page.locator("#filter select").select_option("")
+    told.get_by_text("operations").wait_for(state="detached")
+    # That reading pixels is slow is said of this test, not of the page.
+    assert [said for said in view.complaints if "getImageData" not in said] == []
+
+
+def test_messages_and_events_are_seen_when_near(opened: Open, messages_report: Path) -> None:
+    view = opened(messages_report)
+    page = view.page
+    page.keyboard.press("j")
+    view.settle()
+    chart = page.locator("#messages-chart")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    data = page.evaluate(
+        """async () => {
+          const packed = JSON.parse(document.getElementById("run-data").textContent).messages;
+          const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+          const stream = new Blob([bytes]).stream().pipeThrough(
+            new DecompressionStream("deflate-raw"));
+          return JSON.parse(await new Response(stream).text());
+        }"""
+    )
+    low, high = view.range()
+    sent, arrived, source, target = next(
+        row[:4] for row in data["arrows"] if low < row[0] and row[1] < high
+    )
+    middle = ((sent + arrived) / 2 - low) / (high - low)
+    page.mouse.move(
+        box["x"] + 104 + middle * (box["width"] - 118),
+        box["y"] + 20 + 38 * (source + target) / 2,
+    )
+    view.settle()
+    tip = page.inner_text("#tooltip")
+    assert "→" in tip
+    assert re.search(r"sent\s+\d", tip)
+    assert "contents" in tip
+    assert view.complaints == []
+
+
+def test_another_longest_order_can_be_chosen(opened: Open, tmp_path: Path) -> None:
+    ops = stale_read_ops()
+    verdict = Verdict.of({"linearizable": check_calls(MODELS["cas-register"], pair(ops))})
+    page = opened(write_report(write_judged_run(tmp_path / "run", ops, verdict))).page
+    choices = page.locator(".orders input")
+    assert choices.count() >= 2
+    shown = "[...document.querySelectorAll('g.order.shown')].map(g => g.dataset.order)"
+    assert page.evaluate(shown) == ["0"]
+    choices.nth(1).check()
+    assert page.evaluate(shown) == ["1"]
+    assert page.locator(".order.words.shown").count() == 1
+    assert page.locator(".bar.stuck").count() == 1
