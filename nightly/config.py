@@ -20,6 +20,7 @@ SIM = "sim"
 ALL = "all"
 CLEAN = "clean"
 NEW = "new"
+CONFIRM = "confirm"
 MOST_BROKERS = 200
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -220,6 +221,8 @@ def _mistakes(config: Config) -> list[str]:
     wrong = []
     if not _NAME.fullmatch(config.name):
         wrong.append(f"name: {config.name!r}: use lower-case letters, digits and dashes")
+    if config.name == CONFIRM:
+        wrong.append(f"name: {CONFIRM!r} is the name of nights made by --confirm; choose another")
     if config.budget.hours is None and config.budget.runs is None:
         wrong.append("budget: give hours, runs, or both")
     for key, value in (

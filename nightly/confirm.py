@@ -13,7 +13,17 @@ from pathlib import Path
 import msgspec
 
 from nightly.cells import Cell, cells
-from nightly.config import Block, Budget, Config, ConfigError, Corpus, Limits, Outputs, Retention
+from nightly.config import (
+    CONFIRM,
+    Block,
+    Budget,
+    Config,
+    ConfigError,
+    Corpus,
+    Limits,
+    Outputs,
+    Retention,
+)
 from nightly.folder import PLAN, REDS, NightError
 from nightly.known import NIGHTS, Known
 from nightly.plan import SEEDS, Plan, deciding
@@ -100,7 +110,7 @@ def confirming(
             corpus += [str(target.night / f) for f in (record.case, record.shrunk) if f]
     total = runs + len(corpus) + (record.kind != "corpus")
     config = Config(
-        name="confirm",
+        name=CONFIRM,
         store=store,
         jobs=jobs,
         seed=secrets.randbelow(SEEDS) if seed is None else seed,

@@ -58,6 +58,7 @@ def test_what_is_left_out_has_its_default() -> None:
     [
         ('name = "one"', "", "", "missing key `name`"),
         ('name = "one"', 'name = "Night one"', "name", "lower-case"),
+        ('name = "one"', 'name = "confirm"', "name", "--confirm"),
         ('name = "one"', 'name = "one"\nseeed = 1', "", "unknown key `seeed`"),
         ('name = "one"', 'name = "one"\njobs = 0', "jobs", ">= 1"),
         ('name = "one"', 'name = "one"\nstore = 1', "store", "Expected `str`"),

@@ -310,3 +310,21 @@ def test_a_cluster_that_never_works_is_given_up(fake_night: Make) -> None:
     assert night.night.given_up == {"netns": "needs root"}
     assert len(night.records) == 5
     assert {record.klass for record in night.records} == {"environment"}
+
+
+def test_a_night_stops_before_the_disk_is_full(fake_night: Make) -> None:
+    night = fake_night(top='[limits]\nfree_bytes = "9000 TB"\n')
+    code, out = night.run()
+    assert code == 255
+    assert "free on the store's disk" in out
+    assert (night.night.state, night.night.reason, night.records) == ("interrupted", "disk", [])
+
+
+def test_copies_of_the_outputs_go_where_they_are_wanted(fake_night: Make, tmp_path: Path) -> None:
+    copy = tmp_path / "out" / "kraftwreck.prom"
+    broken = tmp_path / "rules.json" / "summary.md"
+    night = fake_night(seeds="0..0", top=f'[outputs]\nmetrics = "{copy}"\nsummary = "{broken}"\n')
+    code, out = night.run()
+    assert code == 0
+    assert copy.read_text() == (night.path / "metrics.txt").read_text()
+    assert f"error: outputs: {broken}: " in out
