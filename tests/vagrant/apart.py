@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CGROUPS = Path("/sys/fs/cgroup")
+GROUP = "kraftwreck-vagrant"
 CAP_SYS_TIME = 25
 BOUND = "-sys_time,-sys_module,-sys_boot,-syslog,-wake_alarm"
 START_S = 60.0
@@ -30,7 +32,7 @@ class Apart:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.group = f"kraftwreck-vagrant-{os.getpid()}"
+        self.group = f"{GROUP}-{os.getpid()}"
         self._log = directory / "dockerd.log"
         self._outer: subprocess.Popen[bytes] | None = None
         self.init = 0
@@ -136,12 +138,24 @@ class Apart:
 
     def groups(self) -> list[Path]:
         """The control groups of the containers, innermost first."""
-        tops = [CGROUPS / self.group, *CGROUPS.glob(f"*/{self.group}")]
-        return [
-            Path(where)
-            for top in tops
-            for where, _, _ in os.walk(top, topdown=False)
-        ]  # fmt: skip
+        return _groups(self.group)
+
+
+def sweep(build: Path) -> None:
+    """Remove what processes left that were killed in the middle: files and empty groups."""
+    for directory in build.glob("apart-*"):
+        if not Path("/proc", directory.name.rpartition("-")[2]).exists():
+            shutil.rmtree(directory, ignore_errors=True)
+    for top in [*CGROUPS.glob(f"{GROUP}-*"), *CGROUPS.glob(f"*/{GROUP}-*")]:
+        if not Path("/proc", top.name.rpartition("-")[2]).exists():
+            for group in _groups(top.name):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+
+
+def _groups(name: str) -> list[Path]:
+    tops = [CGROUPS / name, *CGROUPS.glob(f"*/{name}")]
+    return [Path(where) for top in tops for where, _, _ in os.walk(top, topdown=False)]
 
 
 def networks(processes: set[int]) -> set[str]:

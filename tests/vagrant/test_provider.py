@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import pytest
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host
 from harness.clusters.vagrant import VagrantCluster, parse_ssh_config
 from harness.remote import Remote
+from kraftwreck.cluster import cluster
 
 
 class Project(Protocol):
@@ -34,15 +36,15 @@ class TestMachines:
     def test_machines_become_hosts_over_the_same_ssh_path(
         self, machines: Project, namespace_hosts: list[Host]
     ) -> None:
-        cluster = VagrantCluster(3, machines.directory)
-        hosts = cluster.up()
+        three = VagrantCluster(3, machines.directory)
+        hosts = three.up()
         assert [(h.name, h.node_id, h.ip) for h in hosts] == [
             (h.name, h.node_id, h.ip) for h in namespace_hosts
         ]
         assert [host.host_key for host in hosts] == [h.host_key for h in namespace_hosts]
         for host in hosts:
             assert Remote(host).run(["hostname"]).text == host.name
-        assert cluster.heal()["n3"]["packets"] == 0
+        assert three.heal()["n3"]["packets"] == 0
 
     def test_down_halts_only_what_up_started(self, machines: Project) -> None:
         VagrantCluster(1, machines.directory).up()
@@ -146,6 +148,47 @@ def test_more_nodes_than_machines_is_one_line(project: Project) -> None:
 def test_a_folder_without_a_vagrantfile_is_one_line(project: Project) -> None:
     (project.directory / "Vagrantfile").unlink()
     assert "there is no Vagrantfile in" in str(refused(VagrantCluster(1, project.directory)))
+
+
+class TestCommand:
+    """``kraftwreck cluster … -c vagrant``, of two machines that do not run."""
+
+    @pytest.fixture
+    def run(
+        self,
+        project: Project,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> Callable[..., tuple[object, str]]:
+        """Returns exit code and messages of a command."""
+        machine = {"state": "poweroff", "address": "192.0.2.1", "user": "u", "port": 22, "key": "k"}
+        project.describe({"n1": machine, "n2": machine})
+        monkeypatch.setattr(
+            "kraftwreck.cluster.choose_cluster", lambda _: VagrantCluster(2, project.directory)
+        )
+
+        def command(*words: str) -> tuple[object, str]:
+            with pytest.raises(SystemExit) as ended:
+                cluster.main([*words, "-c", "vagrant"])
+            return ended.value.code, capfd.readouterr().err
+
+        return command
+
+    def test_status_shows_every_machine(self, run: Callable[..., tuple[object, str]]) -> None:
+        assert run("status") == (0, "n1  poweroff\nn2  poweroff\n")
+
+    def test_down_halts_all(self, run: Callable[..., tuple[object, str]], project: Project) -> None:
+        assert run("down")[0] == 0
+        assert project.calls() == ["halt"]
+
+    def test_healing_and_looking_start_nothing(
+        self, run: Callable[..., tuple[object, str]], project: Project
+    ) -> None:
+        assert run("heal") == (0, "nothing to heal\n")
+        assert run("doctor") == (
+            254, "kraftwreck: no machine runs: kraftwreck cluster up -c vagrant\n",
+        )  # fmt: skip
+        assert {call.split()[0] for call in project.calls()} == {"status"}
 
 
 def test_the_config_of_another_machine_is_not_taken_for_this_ones() -> None:

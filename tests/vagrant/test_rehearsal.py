@@ -26,7 +26,7 @@ from harness.options import RunOptions
 from kraftwreck.campaign import plan_faults
 from nemesis.clocks import CLOCKS
 from nemesis.generator import style_of
-from tests.vagrant.apart import CAP_SYS_TIME, Apart, ApartError, networks
+from tests.vagrant.apart import CAP_SYS_TIME, Apart, ApartError, networks, sweep
 from tests.vagrant.leftovers import ROOT, clock_offset, seen
 
 pytestmark = [pytest.mark.vagrant, pytest.mark.slow]
@@ -38,7 +38,8 @@ COMMAND = "ssh-keygen -A && mkdir -p /run/sshd && exec /usr/sbin/sshd -D"
 KRAFTWRECK = (str(ROOT / ".venv/bin/python"), "-m", "kraftwreck")
 FAULTS = ("partition", "kill", "clock")
 SECONDS = 60
-JUMP_US = 5_000_000
+JUMP_US, JUMP_NS, RESTART_NS = 5_000_000, 1_500_000_000, 4_000_000_000
+WRONG_US = 100_000
 TOOLS = {"vagrant": "vagrant", "dockerd": "docker.io", "mmdebstrap": "mmdebstrap"}
 
 
@@ -46,7 +47,11 @@ TOOLS = {"vagrant": "vagrant", "dockerd": "docker.io", "mmdebstrap": "mmdebstrap
 def box() -> Path:
     """The image of the machines, made when there is none or the recipe has changed."""
     if os.environ.get("PROVIDER", PROVIDER) != PROVIDER:
-        pytest.fail(f"there is no rehearsal with {os.environ['PROVIDER']}: use {PROVIDER}")
+        pytest.fail(
+            f"PROVIDER={os.environ['PROVIDER']}: this test brings up machines by {PROVIDER} only, "
+            "see docs/vagrant.md",
+            pytrace=False,
+        )
     if os.geteuid() != 0:
         pytest.skip("containers need root")
     for tool, package in TOOLS.items():
@@ -72,6 +77,7 @@ def box() -> Path:
 @contextlib.contextmanager
 def daemon(directory: Path, box: Path) -> Iterator[Apart]:
     """A daemon that has the image; nothing of it stays. Skips where containers are refused."""
+    sweep(BUILD)
     there = Apart(directory)
     try:
         with Step("daemon started, image read"):
@@ -158,20 +164,23 @@ class Clock:
 
 
 def telling_seed() -> int:
-    """The first seed by which every family strikes at a time of its own, and a clock is put
-    far ahead or back."""
+    """The first seed by which every family strikes at times of its own, and clocks are put far
+    ahead or back while nobody is down, nor still coming up on a slow machine."""
     for seed in range(10_000):
         if style_of(seed) != "timed":
             continue
-        planned = plan_faults(
-            RunOptions(faults=FAULTS, nodes=3, seed=seed, time_limit_s=SECONDS), 0
-        )
+        options = RunOptions(faults=FAULTS, nodes=3, seed=seed, time_limit_s=SECONDS)
+        planned = plan_faults(options, 0)
+        away = [(f.at, f.at + f.duration + RESTART_NS) for f in planned if f.kind == "kill"]
         jumps = [
             fault
             for fault in planned
-            if fault.kind == "clock" and fault.shape == "jump"
+            if fault.kind == "clock"
+            and fault.shape == "jump"
             and abs(CLOCKS["jump"].setting(fault.draw).wall_us) >= JUMP_US
-        ]  # fmt: skip
+            and fault.duration >= JUMP_NS
+            and not any(fault.at < end and begin < fault.at + JUMP_NS for begin, end in away)
+        ]
         if {fault.kind for fault in planned} == set(FAULTS) and jumps:
             return seed
     raise AssertionError("no seed plans all faults")
@@ -206,7 +215,7 @@ def check_that_faults_bit(run: Path) -> None:
         ahead = [line["wall"] - line["mono"] for line in trace]
         put = max(put, max(ahead) - min(ahead))
         print(f"vagrant-test: clock of {name} moved by {(max(ahead) - min(ahead)) / 1e6:.3f} s")
-    assert put >= JUMP_US, "no node saw another time"
+    assert put >= WRONG_US, "no node saw another time"
     print(f"vagrant-test: {dropped} packets dropped, killed: {', '.join(sorted(killed))}")
 
 
