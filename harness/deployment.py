@@ -4,8 +4,7 @@ Controllers come first in the order of hosts, brokers follow them.
 
 On every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
 ``/var/lib/kraftwreck/data`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
-``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``: exactly what a run folder
-keeps of it, and what outlives a disk).
+``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``: what a run folder keeps).
 """
 
 from __future__ import annotations
@@ -41,8 +40,10 @@ SUMS = "sums.json"
 FEW_VOTERS = 3
 """How many controllers vote at first in half of all dynamic quorums that have more."""
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 5.0
+SETTLE_S = 3.0
+"""How long deploying waits for what a killed run still does to a host."""
 _PROVISION_TIMEOUT_S = 60
 
 
@@ -243,9 +244,12 @@ class Deployment:
 
     def _install(self, name: str) -> None:
         agent, remote = self.agents[name], self.remotes[name]
+        # An earlier run may have been killed while its host carried something out.
+        agent.ask("settled", wait_s=SETTLE_S)
         agent.ask("stop", service=self.service, wait_s=0.0)
         agent.ask("heal")
         agent.ask("heal_network")
+        agent.ask("release", service=self.service)
         agent.ask("wipe", paths=[DATA, LOGS, f"{LOGS}/images"])
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())
