@@ -19,6 +19,7 @@ from msgspec import structs
 from checkers.calls import Call, pair
 from checkers.capture import Capture, read_messages
 from checkers.clocks import node_clocks
+from checkers.stored_events import stored_events
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.reading import (
@@ -159,7 +160,10 @@ class RunData:
         return from_table(read_history(self._where()), Op)
 
     @cached_property
-    def events(self) -> list[TraceEvent]:
+    def events(self) -> Sequence[TraceEvent]:
+        stored = stored_events(self._where())
+        if stored is not None:
+            return stored
         return from_table(read_trace(self._where()), TraceEvent)
 
     @cached_property

@@ -12,6 +12,7 @@ from typing import Any
 from checkers.log_chain import Election
 from checkers.node_track import NO_DIRECTORY, NodeTrack
 from checkers.run_data import RunData
+from checkers.stored_events import StoredEvents
 from checkers.trace_positions import Positions
 from histories.trace import TraceEvent
 
@@ -357,7 +358,7 @@ def trace_pass(run: RunData) -> TracePass:
 def _make(run: RunData) -> TracePass:
     facts = TracePass(run.nodes, ordered=run.ordered)
     events = run.events
-    if not run.ordered:
+    if not run.ordered and not isinstance(events, StoredEvents):
         # Stable: nodes keep the order in which they are first seen.
         events = sorted(events, key=lambda e: (e.node, e.incarnation, e.seq))
     facts.run(events)

@@ -16,6 +16,7 @@ from checkers.calls import Call, pair
 from checkers.linearizable import check_keys, explain, model_of, operations_of
 from checkers.registry import check
 from checkers.run_data import RunData
+from checkers.stored_events import StoredEvents
 from histories.operation import Op
 from histories.parquet import read_parquet
 from histories.reading import HISTORY_SCHEMA, HistoryError, from_table, read_history
@@ -131,12 +132,15 @@ def _told(
 def _reached(folder: Path, data: RunData) -> Coverage:
     """Return what the run reached, as it was counted, or counted now.
 
-    What is wrong with it costs no verdict: then nothing was reached.
+    What is wrong with it costs no verdict: then nothing was reached. A trace that is too long
+    to be sorted as objects is not counted.
     """
     path = folder / "coverage.json"
     try:
         if path.exists():
             return msgspec.json.decode(path.read_bytes(), type=Coverage)
+        if isinstance(data.events, StoredEvents):
+            return Coverage()
         return coverage(data.events, data.faults, data.test, ordered=False)
     except Exception:
         return Coverage()
