@@ -8,16 +8,14 @@ over the events (:mod:`checkers.jepsen`), transactions by their dependency graph
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from checkers.calls import pair
 from checkers.jepsen import (
     banks,
     causal,
     counters,
+    log_files,
     long_fork,
     monotonic,
     precedence,
@@ -26,191 +24,26 @@ from checkers.jepsen import (
     set_full,
     sets,
     statistics,
+    timing,
     unique_ids,
 )
-from checkers.jepsen.judgement import Judgement
 from checkers.jepsen.kafka import checker as kafka
-from checkers.linearizable import TIME_LIMIT_S, check_keys, merge
-from checkers.models import MODELS, Model, Register
-from histories.events import Event
-from histories.source import HistoryFile, Source
-from histories.verdict import Anomaly, CheckerResult, merge_valid
+from checkers.judging import (
+    HistoryModel,
+    Report,
+    Settings,
+    judge_clock,
+    judge_jepsen,
+    judge_log,
+    judge_log_files,
+    judge_machine,
+    judge_register,
+    judge_searched,
+    judge_transactions,
+)
+from checkers.models import MODELS
 
-Options = Mapping[str, Any]
-
-
-class Settings(msgspec.Struct, kw_only=True):
-    """How to judge. ``options`` are the model's own."""
-
-    options: dict[str, Any] = {}
-    time_limit_s: float = TIME_LIMIT_S
-    independent: bool = False
-    engine: str = "native"
-    elle: str | None = None
-
-
-class Report(msgspec.Struct, kw_only=True):
-    """What came of a history: the verdict, and ``details`` under Jepsen's and Elle's names.
-
-    ``witness`` returns, for a valid history of a model of states, a legal order: the
-    indices of invocations, those of one key in their order.
-    """
-
-    result: CheckerResult
-    details: dict[str, Any] = {}
-    witness: Callable[[], list[int]] | None = None
-
-
-class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry. ``options`` are the names it takes, with what they mean."""
-
-    name: str
-    about: str
-    judge: Callable[[Source, Settings], Report]
-    aliases: tuple[str, ...] = ()
-    options: Mapping[str, str] = {}
-
-
-def _jepsen(check: Callable[[Iterable[Event], Options], Judgement]) -> Any:
-    def judge(source: Source, settings: Settings) -> Report:
-        if not settings.independent:
-            return _report(check(source.events(), settings.options))
-        groups: dict[str, list[Event]] = {}
-        for event in source.events():
-            key = msgspec.json.encode(event.key, order="deterministic").decode()
-            groups.setdefault(key, []).append(event)
-        return _merged({k: check(group, settings.options) for k, group in groups.items()})
-
-    return judge
-
-
-def _report(found: Judgement) -> Report:
-    result = CheckerResult(valid=found.valid, anomalies=found.anomalies, error=found.error)
-    return Report(result=result, details=found.result)
-
-
-def _merged(found: dict[str, Judgement]) -> Report:
-    """Merge the verdicts of independent keys, as jepsen.independent does."""
-    valid = merge_valid(judgement.valid for judgement in found.values())
-    anomalies = [
-        Anomaly(
-            type=anomaly.type,
-            explanation=f"Key {key}: {anomaly.explanation}",
-            operations=anomaly.operations,
-        )
-        for key, judgement in found.items()
-        for anomaly in judgement.anomalies
-    ]
-    undecided = [(key, j.error) for key, j in found.items() if j.valid == "unknown"]
-    error = f"key {undecided[0][0]}: {undecided[0][1]}" if undecided else None
-    details = {
-        "valid?": valid,
-        "results": {key: judgement.result for key, judgement in found.items()},
-        "failures": [key for key, judgement in found.items() if judgement.valid is False],
-    }
-    return Report(
-        result=CheckerResult(valid=valid, anomalies=anomalies, error=error), details=details
-    )
-
-
-def _searched(make: Callable[[Options], Model]) -> Any:
-    """Judge by a search for an order."""
-
-    def judge(source: Source, settings: Settings) -> Report:
-        model = make(settings.options)
-        verdicts = check_keys(model, pair(source.ops()), settings.time_limit_s)
-        found = merge(model, verdicts)
-
-        def witness() -> list[int]:
-            return [start for verdict in verdicts for start in verdict.outcome.order]
-
-        return _ordered(found, witness)
-
-    return judge
-
-
-def _ordered(found: CheckerResult, witness: Callable[[], list[int]]) -> Report:
-    details = {"valid?": found.valid, **found.stats}
-    return Report(result=found, details=details, witness=witness if found.valid is True else None)
-
-
-def _register(name: str, cas: bool) -> Any:
-    """Judge a register: by sorting where values are distinct, else by a search."""
-
-    def judge(source: Source, settings: Settings) -> Report:
-        from checkers.zones.registers import decide
-
-        initial = settings.options.get("initial")
-        model = Register(name, cas=cas, initial=initial)
-        decision = decide(
-            source.table(),
-            model,
-            initial=initial,
-            cas=cas,
-            time_limit_s=settings.time_limit_s,
-        )
-        found = merge(model, decision.verdicts, keys=decision.keys, operations=decision.operations)
-        found.stats["keys_decided_by_sorting"] = decision.sorted_keys
-        return _ordered(found, decision.order)
-
-    return judge
-
-
-def _machine(name: str) -> Any:
-    """Judge a machine, each key (and each element that is independent) by itself."""
-
-    def judge(source: Source, settings: Settings) -> Report:
-        from checkers.machines.linearizable import check_calls
-
-        verdicts = check_calls(name, settings.options, pair(source.ops()), settings.time_limit_s)
-        found = merge(name, verdicts)
-
-        def witness() -> list[int]:
-            return [start for verdict in verdicts for start in verdict.outcome.order]
-
-        return _ordered(found, witness)
-
-    return judge
-
-
-def _log(source: Source, settings: Settings) -> Report:
-    from checkers.logs.linearizable import check_log
-
-    judged = check_log(source, settings.time_limit_s)
-    found = merge("log", [verdict for verdict, _ in judged])
-
-    def witness() -> list[int]:
-        return [start for _, order in judged for start in order()]
-
-    return _ordered(found, witness)
-
-
-def _transactions(name: str) -> Any:
-    def judge(source: Source, settings: Settings) -> Report:
-        from checkers.elle import check_transactions
-        from checkers.elle.files import read_history_file
-
-        options = {key.replace("-", "_"): value for key, value in settings.options.items()}
-        if settings.engine == "elle":
-            from checkers.elle.binding import Limits, check_with_elle
-            from checkers.elle.check import Options as Asked
-
-            limits = Limits(seconds=settings.time_limit_s)
-            asked = Asked(**options)
-            asked.forbidden()
-            ops = list(source.ops())
-            found = check_with_elle(ops, name, asked, command=settings.elle, limits=limits)
-            return Report(result=found, details=dict(found.stats.get("elle", {})))
-        history = (
-            read_history_file(source.path, source.kind)
-            if isinstance(source, HistoryFile)
-            else list(source.ops())
-        )
-        found = check_transactions(history, name, **options)
-        return Report(result=found, details=dict(found.stats["elle"]))
-
-    return judge
-
+__all__ = ["CATALOGUE", "HistoryModel", "Report", "Settings", "find", "options_of"]
 
 _INITIAL = {"initial": "the value before any write [default: null]"}
 _ELLE = {
@@ -222,39 +55,39 @@ _ENTRIES = [
     HistoryModel(
         name="set",
         about="what was added is in the last read, and nothing else",
-        judge=_jepsen(sets.check),
+        judge=judge_jepsen(sets.check),
     ),
     HistoryModel(
         name="set-full",
         about="every element stays in all reads once it was there",
-        judge=_jepsen(set_full.check),
+        judge=judge_jepsen(set_full.check),
         options={"linearizable?": "true: an element may not be missing at first either"},
     ),
     HistoryModel(
         name="queue",
         about="what is dequeued was enqueued",
-        judge=_jepsen(queues.check_queue),
+        judge=judge_jepsen(queues.check_queue),
         options={"order": "fifo: elements leave in the order of the invocations of enqueue"},
     ),
     HistoryModel(
         name="total-queue",
         about="what was enqueued comes out, in a history that drains the queue",
-        judge=_jepsen(queues.check_total_queue),
+        judge=judge_jepsen(queues.check_total_queue),
     ),
     HistoryModel(
         name="unique-ids",
         about="no id is handed out twice",
-        judge=_jepsen(unique_ids.check),
+        judge=judge_jepsen(unique_ids.check),
     ),
     HistoryModel(
         name="counter",
         about="reads lie between what was and what may have been added",
-        judge=_jepsen(counters.check),
+        judge=judge_jepsen(counters.check),
     ),
     HistoryModel(
         name="bank",
         about="every read sees all the money",
-        judge=_jepsen(banks.check),
+        judge=judge_jepsen(banks.check),
         options={
             "accounts": "a list [default: those of the first read]",
             "total-amount": "a number [default: that of the first read]",
@@ -264,13 +97,13 @@ _ENTRIES = [
     HistoryModel(
         name="long-fork",
         about="no two reads see two writes in opposite order",
-        judge=_jepsen(long_fork.check),
+        judge=judge_jepsen(long_fork.check),
         options={"group-size": "how many keys every read has [default: any]"},
     ),
     HistoryModel(
         name="monotonic",
         about="values only grow",
-        judge=_jepsen(monotonic.check),
+        judge=judge_jepsen(monotonic.check),
         options={
             "global?": "false: values grow per process only",
             "linearizable?": "true: reads of one number never return less than an earlier read",
@@ -279,25 +112,25 @@ _ENTRIES = [
     HistoryModel(
         name="sequential",
         about="what one client wrote in order is seen in order",
-        judge=_jepsen(sequential.check),
+        judge=judge_jepsen(sequential.check),
         options={"key-count": "how many parts a key has, to count complete reads"},
     ),
     HistoryModel(
         name="causal",
         about="a causal order of reads and writes of a register",
-        judge=_jepsen(causal.check),
+        judge=judge_jepsen(causal.check),
         aliases=("causal-register",),
     ),
     HistoryModel(
         name="causal-reverse",
         about="who sees a write sees all that were done before it began",
-        judge=_jepsen(precedence.check),
+        judge=judge_jepsen(precedence.check),
         aliases=("comments",),
     ),
     HistoryModel(
         name="kafka",
         about="what a log that is sent to and polled must not do",
-        judge=_jepsen(kafka.check),
+        judge=judge_jepsen(kafka.check),
         options={
             "sub-via": '["subscribe"]: consumers may be rebalanced between operations',
             "ww-deps": "true: the order of the log counts as order of transactions",
@@ -306,35 +139,67 @@ _ENTRIES = [
     HistoryModel(
         name="stats",
         about="every kind of operation succeeds at least once",
-        judge=_jepsen(statistics.check_stats),
+        judge=judge_jepsen(statistics.check_stats),
     ),
     HistoryModel(
         name="unhandled-exceptions",
         about="which exceptions ended operations (never invalid)",
-        judge=_jepsen(statistics.check_exceptions),
+        judge=judge_jepsen(statistics.check_exceptions),
+    ),
+    HistoryModel(
+        name="log-file-pattern",
+        about="no line of the nodes' logs matches a pattern",
+        judge=judge_log_files,
+        options={
+            "pattern": "a regular expression",
+            "filename": f"the log in every node's folder [default: {log_files.FILE}]",
+        },
+    ),
+    HistoryModel(
+        name="latency",
+        about="quantiles of latencies per window (never invalid)",
+        judge=judge_jepsen(timing.check_latency),
+        aliases=("latency-graph", "perf"),
+        options={
+            "window": f"seconds [default: {timing.LATENCY_WINDOW_S:g}]",
+            "quantiles": "a list [default: [0.5, 0.95, 0.99, 1.0]]",
+        },
+    ),
+    HistoryModel(
+        name="rate",
+        about="completions per second per window (never invalid)",
+        judge=judge_jepsen(timing.check_rate),
+        aliases=("rate-graph",),
+        options={"window": f"seconds [default: {timing.RATE_WINDOW_S:g}]"},
+    ),
+    HistoryModel(
+        name="clock",
+        about="how far each node's clock was off, from the nemesis' events (never invalid)",
+        judge=judge_clock,
+        aliases=("clock-plot",),
     ),
     HistoryModel(
         name="register",
         about="a linearizable register of reads and writes",
-        judge=_register("register", cas=False),
+        judge=judge_register("register", cas=False),
         options=_INITIAL,
     ),
     HistoryModel(
         name="cas-register",
         about="a linearizable register of reads, writes and compare-and-set",
-        judge=_register("cas-register", cas=True),
+        judge=judge_register("cas-register", cas=True),
         options=_INITIAL,
     ),
     HistoryModel(
         name="list-append",
         about="transactions that append to lists and read them, by Elle's rules",
-        judge=_transactions("list-append"),
+        judge=judge_transactions("list-append"),
         options=_ELLE,
     ),
     HistoryModel(
         name="rw-register",
         about="transactions that write registers and read them, by Elle's rules",
-        judge=_transactions("rw-register"),
+        judge=judge_transactions("rw-register"),
         options=_ELLE
         | {
             "sequential-keys": "true: each key is sequentially consistent",
@@ -346,56 +211,56 @@ _ENTRIES = [
     HistoryModel(
         name="closed-predicate",
         about="transactions with predicate reads over objects that an init operation makes",
-        judge=_transactions("closed-predicate"),
+        judge=judge_transactions("closed-predicate"),
         options=_ELLE,
     ),
     HistoryModel(
         name="lock",
         about="a linearizable lock: acquire and release",
-        judge=_machine("lock"),
+        judge=judge_machine("lock"),
         aliases=("mutex",),
         options={"owned": "true: only the process that holds it may release it"},
     ),
     HistoryModel(
         name="fifo-queue",
         about="a linearizable queue that keeps its order",
-        judge=_machine("fifo-queue"),
+        judge=judge_machine("fifo-queue"),
     ),
     HistoryModel(
         name="unordered-queue",
         about="a linearizable queue that need not keep its order",
-        judge=_machine("unordered-queue"),
+        judge=judge_machine("unordered-queue"),
     ),
     HistoryModel(
         name="linearizable-set",
         about="a linearizable set: add, remove, contains, read",
-        judge=_machine("linearizable-set"),
+        judge=judge_machine("linearizable-set"),
     ),
     HistoryModel(
         name="linearizable-counter",
         about="a linearizable counter: add, read",
-        judge=_machine("linearizable-counter"),
+        judge=judge_machine("linearizable-counter"),
     ),
     HistoryModel(
         name="multi-register",
         about="linearizable transactions over registers",
-        judge=_machine("multi-register"),
+        judge=judge_machine("multi-register"),
         options={"initial": "a map of names to values [default: none]"},
     ),
     HistoryModel(
         name="log",
         about="a linearizable append-only log: append, read, fetch, size",
-        judge=_log,
+        judge=judge_log,
     ),
     HistoryModel(
         name="topic-register",
         about="a linearizable register that is written only while it is there",
-        judge=_searched(lambda options: MODELS["topic-register"]),
+        judge=judge_searched(lambda options: MODELS["topic-register"]),
     ),
     HistoryModel(
         name="set-presence",
         about="one element of a set: created only while absent, deleted only while present",
-        judge=_searched(lambda options: MODELS["set-presence"]),
+        judge=judge_searched(lambda options: MODELS["set-presence"]),
     ),
 ]
 CATALOGUE: dict[str, HistoryModel] = {entry.name: entry for entry in _ENTRIES}

@@ -86,18 +86,22 @@ def read_events(
                 row.key, row.value = _split(row)
             yield row
         return
+    for position, (line, record) in enumerate(read_records(path, kind)):
+        where = f"{path}:{line}" if line else f"{path}: operation {position}"
+        event = to_event(where, record, position, line, independent)
+        if event is not None:
+            yield event
+
+
+def read_records(path: Path, kind: str) -> Iterator[tuple[int, Any]]:
+    """Yield what a JSON or EDN file says, with its lines (0: none), the nemesis' events too."""
     try:
         if kind == "jsonl":
-            records = _json_lines(path)
+            yield from _json_lines(path)
         elif kind == "edn":
-            records = _edn_records(path)
+            yield from _edn_records(path)
         else:
-            records = _json_array(path)
-        for position, (line, record) in enumerate(records):
-            where = f"{path}:{line}" if line else f"{path}: operation {position}"
-            event = to_event(where, record, position, line, independent)
-            if event is not None:
-                yield event
+            yield from _json_array(path)
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror}") from error
 

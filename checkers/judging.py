@@ -1,0 +1,211 @@
+"""How a whole history is judged: by which engine, from what form, and what is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from checkers.calls import pair
+from checkers.jepsen import clock_offsets, log_files
+from checkers.jepsen.judgement import Judgement
+from checkers.linearizable import TIME_LIMIT_S, check_keys, merge
+from checkers.models import Model, Register
+from histories.events import Event, read_records
+from histories.reading import HistoryError
+from histories.source import HistoryFile, Source
+from histories.verdict import Anomaly, CheckerResult, merge_valid
+
+Options = Mapping[str, Any]
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """How to judge. ``options`` are the model's own."""
+
+    options: dict[str, Any] = {}
+    time_limit_s: float = TIME_LIMIT_S
+    independent: bool = False
+    engine: str = "native"
+    elle: str | None = None
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What came of a history: the verdict, and ``details`` under Jepsen's and Elle's names.
+
+    ``witness`` returns, for a valid history of a model of states, a legal order: the
+    indices of invocations, those of one key in their order.
+    """
+
+    result: CheckerResult
+    details: dict[str, Any] = {}
+    witness: Callable[[], list[int]] | None = None
+
+
+class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry. ``options`` are the names it takes, with what they mean."""
+
+    name: str
+    about: str
+    judge: Callable[[Source, Settings], Report]
+    aliases: tuple[str, ...] = ()
+    options: Mapping[str, str] = {}
+
+
+def judge_jepsen(check: Callable[[Iterable[Event], Options], Judgement]) -> Any:
+    def judge(source: Source, settings: Settings) -> Report:
+        if not settings.independent:
+            return _report(check(source.events(), settings.options))
+        groups: dict[str, list[Event]] = {}
+        for event in source.events():
+            key = msgspec.json.encode(event.key, order="deterministic").decode()
+            groups.setdefault(key, []).append(event)
+        return _merged({k: check(group, settings.options) for k, group in groups.items()})
+
+    return judge
+
+
+def judge_log_files(source: Source, settings: Settings) -> Report:
+    """Look into the logs beside the history, which is not read."""
+    if not isinstance(source, HistoryFile):
+        raise HistoryError("log-file-pattern needs a file of a history, with nodes' logs beside")
+    return _report(log_files.check(source.path, settings.options))
+
+
+def judge_clock(source: Source, settings: Settings) -> Report:
+    """Take the clock offsets from the nemesis' events."""
+    if not isinstance(source, HistoryFile) or source.kind in ("parquet", "arrow"):
+        raise HistoryError("clock needs the nemesis' events: a history of Jepsen's, JSON or EDN")
+    records = read_records(source.path, source.kind)
+    found = (
+        (f"{source.path}:{line}" if line else str(source.path), record) for line, record in records
+    )
+    return _report(clock_offsets.check(found, settings.options))
+
+
+def _report(found: Judgement) -> Report:
+    result = CheckerResult(valid=found.valid, anomalies=found.anomalies, error=found.error)
+    return Report(result=result, details=found.result)
+
+
+def _merged(found: dict[str, Judgement]) -> Report:
+    """Merge the verdicts of independent keys, as jepsen.independent does."""
+    valid = merge_valid(judgement.valid for judgement in found.values())
+    anomalies = [
+        Anomaly(
+            type=anomaly.type,
+            explanation=f"Key {key}: {anomaly.explanation}",
+            operations=anomaly.operations,
+        )
+        for key, judgement in found.items()
+        for anomaly in judgement.anomalies
+    ]
+    undecided = [(key, j.error) for key, j in found.items() if j.valid == "unknown"]
+    error = f"key {undecided[0][0]}: {undecided[0][1]}" if undecided else None
+    details = {
+        "valid?": valid,
+        "results": {key: judgement.result for key, judgement in found.items()},
+        "failures": [key for key, judgement in found.items() if judgement.valid is False],
+    }
+    return Report(
+        result=CheckerResult(valid=valid, anomalies=anomalies, error=error), details=details
+    )
+
+
+def judge_searched(make: Callable[[Options], Model]) -> Any:
+    """Judge by a search for an order."""
+
+    def judge(source: Source, settings: Settings) -> Report:
+        model = make(settings.options)
+        verdicts = check_keys(model, pair(source.ops()), settings.time_limit_s)
+        found = merge(model, verdicts)
+
+        def witness() -> list[int]:
+            return [start for verdict in verdicts for start in verdict.outcome.order]
+
+        return _ordered(found, witness)
+
+    return judge
+
+
+def _ordered(found: CheckerResult, witness: Callable[[], list[int]]) -> Report:
+    details = {"valid?": found.valid, **found.stats}
+    return Report(result=found, details=details, witness=witness if found.valid is True else None)
+
+
+def judge_register(name: str, cas: bool) -> Any:
+    """Judge a register: by sorting where values are distinct, else by a search."""
+
+    def judge(source: Source, settings: Settings) -> Report:
+        from checkers.zones.registers import decide
+
+        initial = settings.options.get("initial")
+        model = Register(name, cas=cas, initial=initial)
+        decision = decide(
+            source.table(),
+            model,
+            initial=initial,
+            cas=cas,
+            time_limit_s=settings.time_limit_s,
+        )
+        found = merge(model, decision.verdicts, keys=decision.keys, operations=decision.operations)
+        found.stats["keys_decided_by_sorting"] = decision.sorted_keys
+        return _ordered(found, decision.order)
+
+    return judge
+
+
+def judge_machine(name: str) -> Any:
+    """Judge a machine, each key (and each element that is independent) by itself."""
+
+    def judge(source: Source, settings: Settings) -> Report:
+        from checkers.machines.linearizable import check_calls
+
+        verdicts = check_calls(name, settings.options, pair(source.ops()), settings.time_limit_s)
+        found = merge(name, verdicts)
+
+        def witness() -> list[int]:
+            return [start for verdict in verdicts for start in verdict.outcome.order]
+
+        return _ordered(found, witness)
+
+    return judge
+
+
+def judge_log(source: Source, settings: Settings) -> Report:
+    from checkers.logs.linearizable import check_log
+
+    judged = check_log(source, settings.time_limit_s)
+    found = merge("log", [verdict for verdict, _ in judged])
+
+    def witness() -> list[int]:
+        return [start for _, order in judged for start in order()]
+
+    return _ordered(found, witness)
+
+
+def judge_transactions(name: str) -> Any:
+    def judge(source: Source, settings: Settings) -> Report:
+        from checkers.elle import check_transactions
+        from checkers.elle.files import read_history_file
+
+        options = {key.replace("-", "_"): value for key, value in settings.options.items()}
+        if settings.engine == "elle":
+            from checkers.elle.binding import Limits, check_with_elle
+            from checkers.elle.check import Options as Asked
+
+            limits = Limits(seconds=settings.time_limit_s)
+            asked = Asked(**options)
+            asked.forbidden()
+            ops = list(source.ops())
+            found = check_with_elle(ops, name, asked, command=settings.elle, limits=limits)
+            return Report(result=found, details=dict(found.stats.get("elle", {})))
+        history = (
+            read_history_file(source.path, source.kind)
+            if isinstance(source, HistoryFile)
+            else list(source.ops())
+        )
+        found = check_transactions(history, name, **options)
+        return Report(result=found, details=dict(found.stats["elle"]))
+
+    return judge
