@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NamedTuple
 
 from checkers.invariants.evidence import Evidence
@@ -33,18 +34,24 @@ class Position(NamedTuple):
 
 
 class _Node:
-    """Where one node stood, and the end of its log, by the node's clock."""
+    """Where one node stood, and the end of its log; ``when`` gives the time (ns since the start of
+    the test) of an event."""
 
-    def __init__(self) -> None:
-        self.monos: list[int] = []
+    def __init__(self, when: Callable[[TraceEvent], int | None]) -> None:
+        self._when = when
+        self.times: list[int] = []
         self.positions: list[Position] = []
-        self.tip_monos: list[int] = []
+        self.tip_times: list[int] = []
         self.tips: list[tuple[int | None, int]] = []
         """(epoch of the last record, end offset); no epoch where it is not known."""
-        self.voters_monos: list[int] = []
+        self.voters_times: list[int] = []
         self.voters: list[tuple[Voters, int]] = []
         self._stack: list[tuple[int, int | None]] = []
         self._directory: str | None = None
+
+    def _time(self, event: TraceEvent) -> int:
+        at = self._when(event)
+        return -1 if at is None else at
 
     def moved(self, event: TraceEvent) -> None:
         """The node tells where it stands."""
@@ -52,13 +59,13 @@ class _Node:
             self._directory = event.detail.get("directory")
         now = Position(event.state, event.epoch, event.leader, event.voted, self._directory)
         if not self.positions or self.positions[-1] != now:
-            self.monos.append(event.mono)
+            self.times.append(self._time(event))
             self.positions.append(now)
 
     def counts(self, event: TraceEvent) -> None:
         """The node tells by whom it counts."""
         voters = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
-        self.voters_monos.append(event.mono)
+        self.voters_times.append(self._time(event))
         self.voters.append((voters, event.detail["kraft_version"]))
 
     def logged(self, event: TraceEvent) -> None:
@@ -73,7 +80,7 @@ class _Node:
                 stack.pop()
             if not stack or stack[-1][0] != event.leo:
                 stack[:] = [(event.leo, 0 if event.leo == 0 else None)]
-        self.tip_monos.append(event.mono)
+        self.tip_times.append(self._time(event))
         self.tips.append((stack[-1][1], event.leo))
 
 
@@ -82,7 +89,9 @@ class Standing:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._nodes: dict[str, _Node] = {name: _Node() for name in evidence.names.values()}
+        self._nodes: dict[str, _Node] = {
+            name: _Node(evidence.moment) for name in evidence.names.values()
+        }
         self.resigned: set[tuple[int, int]] = set()
         """(node id, epoch) of whoever was in an epoch that it had led and led no longer."""
         ids = {name: node for node, name in evidence.names.items()}
@@ -110,27 +119,22 @@ class Standing:
     def positions(self, message: Message) -> list[Position]:
         """Return where the replier stood at any time from the request's sending to its answer."""
         node = self._nodes.get(self._evidence.name(message.replier))
-        return [] if node is None else node.positions[self._span(message, node.monos)]
+        return [] if node is None else node.positions[self._span(message, node.times)]
 
     def tips(self, message: Message) -> list[tuple[int | None, int]]:
         """Return (epoch of the last record, end offset) of the replier's log, likewise."""
         node = self._nodes.get(self._evidence.name(message.replier))
-        return [] if node is None else node.tips[self._span(message, node.tip_monos)]
+        return [] if node is None else node.tips[self._span(message, node.tip_times)]
 
     def voters(self, message: Message) -> list[tuple[Voters, int]]:
         """Return the voters in force on the replier, with kraft.version, likewise."""
         node = self._nodes.get(self._evidence.name(message.replier))
-        return [] if node is None else node.voters[self._span(message, node.voters_monos)]
+        return [] if node is None else node.voters[self._span(message, node.voters_times)]
 
-    def _span(self, message: Message, monos: list[int]) -> slice:
-        name = self._evidence.name(message.replier)
-
-        def when(mono: int) -> int:
-            at = self._evidence.instant(name, mono)
-            return -1 if at is None else at
-
-        first = max(bisect_right(monos, message.sent, key=when) - 1, 0)
-        return slice(first, bisect_right(monos, message.time + STEP_NS, lo=first, key=when))
+    @staticmethod
+    def _span(message: Message, times: list[int]) -> slice:
+        first = max(bisect_right(times, message.sent) - 1, 0)
+        return slice(first, bisect_right(times, message.time + STEP_NS, lo=first))
 
 
 def told(stood: list[Position]) -> str:
