@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -27,6 +28,8 @@ from nightly.trees import Trees
 
 LOOK_AHEAD = 200
 """How far beyond a cluster that is busy simulated runs are looked for."""
+SKIPPED = 10_000
+"""After so many runs of the plan on clusters that were given up, there is nothing left to do."""
 PATIENCE = 5
 """After so many failures of ours on a cluster, one after the other, it is left alone."""
 COVERAGE_S = 30.0
@@ -162,14 +165,13 @@ class Session:
                 return each
             if _cluster(each) in self.given_up:
                 waiting.remove(each)
-        while len(waiting) < LOOK_AHEAD:
-            found = next(rest, None)
-            if found is None:
-                return None
+        for found in islice(rest, SKIPPED):
             if self._possible(found, simulated):
                 return found
             if _cluster(found) not in self.given_up:
                 waiting.append(found)
+            if len(waiting) >= LOOK_AHEAD:
+                break
         return None
 
     def _possible(self, planned: Planned, simulated: int) -> bool:
