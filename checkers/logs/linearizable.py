@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.calls import Call, by_key, pair
+from checkers.calls import OPEN, Call, by_key, pair
 from checkers.linearizability import Outcome
 from checkers.linearizable import KeyVerdict, describe
-from checkers.logs.decide import AmbiguousError, decide
+from checkers.logs.decide import AmbiguousError, Verdict, decide
 from checkers.logs.operations import LogOperations, from_calls, from_columns
 from checkers.machines.log import Log
 from checkers.machines.search import check as search
 from checkers.zones.operations import call_at, pair_rows
 from histories.columns import with_schema
 from histories.events import Event, to_op
-from histories.operation import OK
+from histories.operation import INFO, OK
 from histories.reading import HistoryError
 from histories.source import HistoryFile, Source
 
 _COLUMNS = ["index", "process", "type", "f", "value", "offset"]
+_LOOKED_S = 10.0
+_LOOKED_ROWS = 2_000_000
+"""For how long, and up to how many events, the first impossible moment is looked for."""
 _WORDS = {
     "one-offset": "Two appends were answered with one offset",
     "other-value": "A read found another value than was appended at the offset",
@@ -44,10 +48,10 @@ def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Ord
 
     Raises :class:`~checkers.models.ModelError`.
     """
+    deadline = monotonic() + time_limit_s
     table = _typed(source)
     if table is not None:
-        return [_judged_columns(table)]
-    deadline = monotonic() + time_limit_s
+        return [_judged_columns(table, deadline)]
     calls = pair(map(to_op, _with_offsets(source.events())))
     found = []
     for key, group in by_key(calls).items():
@@ -113,22 +117,70 @@ def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]
         return outcome, lambda: outcome.order
     if verdict.fault is None:
         return Outcome(valid=True, order=[]), lambda: verdict.order().tolist()
-    kind, places = verdict.fault
+    return _failed(calls, verdict, deadline), list
+
+
+def _failed(calls: Sequence[Call], verdict: Verdict, deadline: float) -> Outcome:
+    """Find the first completion that no order can hold, and the legal order up to there."""
+    ends = sorted(call.completion for call in calls if call.type != INFO)
+
+    def until(count: int) -> Verdict:
+        last = ends[count - 1] if count else -1
+        return decide(from_calls([_cut(call, last) for call in calls if call.start <= last]))
+
+    verdict, order = _longest(until, len(ends), verdict, deadline)
+    kind, places = verdict.fault or ("", [])
     by_start = {call.start: call for call in calls}
-    return _outcome(kind, [by_start[place] for place in places]), list
+    return _outcome(kind, [by_start[place] for place in places], order)
 
 
-def _outcome(kind: str, window: list[Call]) -> Outcome:
+def _longest(
+    until: Callable[[int], Verdict], count: int, verdict: Verdict, deadline: float
+) -> tuple[Verdict, list[int]]:
+    """Return what is wrong first, and a legal order of what came before (the longest in time).
+
+    ``until(n)`` judges the first n of ``count`` steps; ``verdict`` is that of all.
+    """
+    legal, illegal = 0, count
+    longest = until(0)
+    deadline = min(deadline, monotonic() + _LOOKED_S)
+    try:
+        while illegal - legal > 1 and monotonic() < deadline:
+            middle = (legal + illegal) // 2
+            found = until(middle)
+            if found.fault is None:
+                legal, longest = middle, found
+            else:
+                illegal = middle
+                # What looked made up may have been appended later: the whole knows better.
+                if found.fault[0] != "phantom":
+                    verdict = found
+    except AmbiguousError:
+        # What came before is less plain than the whole: then what is known already is told.
+        pass
+    return verdict, longest.order().tolist()
+
+
+def _cut(call: Call, last: int) -> Call:
+    """Return the call as it was known just after event ``last``."""
+    if call.completion <= last:
+        return call
+    return msgspec.structs.replace(
+        call, type=INFO, end=OPEN, value=None, completion=-1, completed=None
+    )
+
+
+def _outcome(kind: str, window: list[Call], order: list[int]) -> Outcome:
     names = [describe(call) for call in window]
     if kind == "order":
         why = f"{names[0]} ended before {names[1]} began, but stands behind it in the log."
     else:
         why = f"{_WORDS[kind]}: {' and '.join(names)}."
     stuck = max(window, key=lambda call: call.completion)
-    return Outcome(valid=False, order=[], placed=0, stuck=stuck, window=window, why=why)
+    return Outcome(valid=False, order=order, placed=len(order), stuck=stuck, window=window, why=why)
 
 
-def _judged_columns(table: pa.Table) -> tuple[KeyVerdict, Order]:
+def _judged_columns(table: pa.Table, deadline: float) -> tuple[KeyVerdict, Order]:
     log: LogOperations = from_columns(table)
     count = len(log.append_call) + len(log.point_call)
     try:
@@ -144,7 +196,15 @@ def _judged_columns(table: pa.Table) -> tuple[KeyVerdict, Order]:
     if verdict.fault is None:
         valid = KeyVerdict(key="null", count=count, outcome=Outcome(valid=True, order=[]))
         return valid, lambda: index[verdict.order()].tolist()
-    kind, places = verdict.fault
+    order: list[int] = []
+    if len(table) <= _LOOKED_ROWS:
+
+        def until(rows: int) -> Verdict:
+            return decide(from_columns(table.slice(0, rows)))
+
+        verdict, placed = _longest(until, len(table), verdict, deadline)
+        order = index[placed].tolist()
+    kind, places = verdict.fault or ("", [])
     pairs = pair_rows(table)
     at = np.searchsorted(pairs.begun, places)
     full = with_schema(table)
@@ -152,4 +212,4 @@ def _judged_columns(table: pa.Table) -> tuple[KeyVerdict, Order]:
         call_at(full, int(begun), int(pairs.done[i]), int(pairs.outcome[i]) in (1, 2))
         for begun, i in zip(places, at, strict=True)
     ]
-    return KeyVerdict(key="null", count=count, outcome=_outcome(kind, window)), list
+    return KeyVerdict(key="null", count=count, outcome=_outcome(kind, window, order)), list

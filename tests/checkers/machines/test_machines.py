@@ -314,3 +314,16 @@ def test_appends_that_tell_no_offset_need_one(rows: list[Any], said: str | None)
     assert result.valid is (said is None), result.anomalies
     if said is not None:
         assert said in result.anomalies[0].explanation
+
+
+def test_the_first_impossible_moment_of_a_log_is_told_with_a_legal_order_up_to_it() -> None:
+    good = [*done(0, "append", "a", [0, "a"]), *done(1, "fetch", None, [[0, "a"]])]
+    bad = done(1, "fetch", None, [[0, None]])
+    later = [*done(2, "append", "b", [1, "b"]), *done(2, "append", "c", [1, "c"])]
+    result = judged("log", [*good, *bad, *later])
+    assert result.valid is False
+    (window,) = result.stats["windows"].values()
+    assert window["placed"] == 2
+    assert result.stats["longest_legal_prefix"] == {"null": [0, 2]}
+    assert window["stuck"] == 4
+    assert set(result.anomalies[0].operations) >= {4, 5}
