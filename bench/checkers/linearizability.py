@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def settings() -> list[tuple[str, str, str, Make]]:
                     f"distinct, 1,000,000, {clients} clients{', stale' * stale}",
                     "register",
                     "parquet",
-                    lambda path, c=clients, s=stale: registers(path, 1_000_000, c, stale=s),  # type: ignore[misc]
+                    partial(registers, count=1_000_000, clients=clients, stale=stale),
                 )
             )
     found.append(
@@ -70,17 +71,17 @@ def settings() -> list[tuple[str, str, str, Make]]:
                 f"distinct, 1,000,000 over 5,000 keys, 20 clients{', stale' * stale}",
                 "register",
                 "parquet",
-                lambda path, s=stale: registers(path, 1_000_000, 20, keys=5_000, stale=s),  # type: ignore[misc]
+                partial(registers, count=1_000_000, clients=20, keys=5_000, stale=stale),
             )
         )
     for count in (10_000, 100_000):
-        for clients in (5, 10, 20):
+        for clients in (5, 10, 20, 50):
             found.append(
                 (
                     f"small, {count:,}, {clients} clients",
                     "cas-register",
                     "jsonl",
-                    lambda path, n=count, c=clients: small(path, n, c),  # type: ignore[misc]
+                    partial(small, count=count, clients=clients),
                 )
             )
     for stale in (False, True):
@@ -89,7 +90,7 @@ def settings() -> list[tuple[str, str, str, Make]]:
                 f"log with offsets, 10,000,000, 20 clients{', stale' * stale}",
                 "log",
                 "parquet",
-                lambda path, s=stale: log(path, 10_000_000, 20, stale=s),  # type: ignore[misc]
+                partial(log, count=10_000_000, clients=20, stale=stale),
             )
         )
     return found

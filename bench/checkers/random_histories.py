@@ -144,11 +144,10 @@ def transactions(seed: int, number: int, lists: bool, *, final: bool = False) ->
     if lists and (final or rnd.random() < 0.8):
         asked = [["r", key, None] for key in "xy"]
         found = [["r", key, states[key][-1]] for key in "xy"]
-        for kind, value in (("invoke", asked), ("ok", found)):
+        rows: list[tuple[OpType, Any]] = [("invoke", asked), ("ok", found)]
+        for kind, value in rows:
             at = len(ops)
-            ops.append(
-                Op(index=at, process=999, type=kind, f="txn", value=value, time=at)  # type: ignore[arg-type]
-            )
+            ops.append(Op(index=at, process=999, type=kind, f="txn", value=value, time=at))
     return ops
 
 

@@ -91,7 +91,8 @@ def _badness(error: dict[str, Any], total: Any) -> float:
         case "nil-balance":
             return len(error["nils"])
         case "wrong-total":
-            return abs(error["total"] - total)  # type: ignore[no-any-return]  # a number
+            off: float = abs(error["total"] - total)
+            return off
     return -float(sum(error["negative"]))
 
 

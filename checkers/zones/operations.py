@@ -153,14 +153,14 @@ def _codes_in(column: pa.ChunkedArray, names: tuple[str, ...]) -> npt.NDArray[np
 
 def _ranks(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     """Number the distinct values; in 16 bits where they fit, which sorts in linear time."""
-    numbers = column.to_numpy()
+    numbers: npt.NDArray[Any] = column.to_numpy()
     if len(numbers) and numbers.min() >= 0 and numbers.max() < 1 << 16:
-        return numbers.astype(np.uint16)  # type: ignore[no-any-return]  # Arrow has no types
+        return numbers.astype(np.uint16)
     found = column.combine_chunks().dictionary_encode()
-    ranks = found.indices.to_numpy()
+    ranks: npt.NDArray[Any] = found.indices.to_numpy()
     if len(found.dictionary) <= 1 << 16:
         ranks = ranks.astype(np.uint16)
-    return ranks  # type: ignore[no-any-return]  # Arrow has no types
+    return ranks
 
 
 def read_operations(

@@ -16,6 +16,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,10 @@ def _make(family: str, count: int, clients: int, wrong: bool, lines: Path, colum
     registers(columns, count, clients, keys=keys, stale=wrong)
 
 
+def _adya(model: str, path: Path) -> list[dict[str, Any]]:
+    return adya(model, "strict-serializable", [path], LIMIT)
+
+
 def _transactions(counts: list[int], rounds: int, clients_of: tuple[int, ...]) -> None:
     click.echo(
         "| history | ours | CPU s, Parquet | CPU s, JSON lines | MiB | adya | check CPU s | CPU s "
@@ -118,10 +123,7 @@ def _transactions(counts: list[int], rounds: int, clients_of: tuple[int, ...]) -
     with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-") as scratch:
         columns, lines = Path(scratch) / "history.parquet", Path(scratch) / "history.jsonl"
         for model, planted in ours_elle.PLANTED.items():
-            table = Table(
-                lambda path, m=model: adya(m, "strict-serializable", [path], LIMIT),  # type: ignore[misc]
-                rounds,
-            )
+            table = Table(partial(_adya, model), rounds)
             for clients in clients_of:
                 for what in (None, planted):
                     for count in counts:
