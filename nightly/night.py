@@ -151,7 +151,7 @@ class Work:
             reason = session.work(order(folder.plan, self._config, self._cells))
             self._finish(session, reason, trees)
         assert night.exit_code is not None
-        return INTERRUPTED if reason == "interrupted" else night.exit_code
+        return night.exit_code
 
     def _finish(self, session: Session, reason: str, trees: Trees) -> None:
         night, records = self.night, self._folder.records
@@ -166,6 +166,8 @@ class Work:
             planted_fail=self._config.planted_fail,
             failed=bool(session.given_up) or reason == "disk",
         )
+        if reason == "interrupted":
+            night.exit_code = INTERRUPTED
         if over:
             trees.clear()
         self._write()

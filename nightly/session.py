@@ -59,6 +59,7 @@ class Session:
         self._children: set[Child] = set()
         self._lock = threading.Lock()
         self._signals = 0
+        self._told = False
         self._previous: dict[signal.Signals, Any] = {}
         self._results: queue.Queue[tuple[Planned, Finished | BaseException]] = queue.Queue()
         self._busy: set[str] = set()
@@ -201,7 +202,9 @@ class Session:
                 planned, result = self._results.get(timeout=0.5)
                 break
             except queue.Empty:
-                continue
+                if self.stopped and not self._told:
+                    self._told = True
+                    self._say("interrupted: runs under way end; once more to kill them")
         self._under_way -= 1
         self._busy.discard(_cluster(planned))
         if isinstance(result, InterruptedRun):

@@ -109,7 +109,7 @@ def test_ctrl_c_ends_it_with_its_outputs_and_it_can_be_gone_on_with(fake_night: 
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
-    assert night.night.state == "interrupted"
+    assert (night.night.state, night.night.exit_code) == ("interrupted", 130)
     assert "(interrupted)" in (night.path / "summary.md").read_text()
     assert (night.path / "junit.xml").exists()
     assert not list((night.path / "started").iterdir())
