@@ -19,7 +19,40 @@ from tests.reports.conftest import ARGUMENTS, CHROMIUM
 from tests.reports.fake_run import write_fake_run
 
 RESULTS = Path(__file__).parent / "results" / "reports.md"
-OPENINGS = 5
+OPENINGS = 3
+FRAMES = 60
+
+ZOOM = """
+async (frames) => {
+  const area = document.getElementById("charts");
+  const chart = document.getElementById("operations-chart");
+  chart.scrollIntoView({ block: "start" });
+  await new Promise((done) => setTimeout(done, 600));
+  const box = chart.getBoundingClientRect(), stamps = [], work = [];
+  return await new Promise((done) => {
+    const frame = (now) => {
+      stamps.push(now);
+      work.push(Number(area.dataset.frame));
+      if (stamps.length > frames)
+        return done({ gaps: stamps.slice(1).map((t, i) => t - stamps[i]), work: work.slice(1) });
+      area.dispatchEvent(new WheelEvent("wheel", { bubbles: true, cancelable: true,
+        deltaY: stamps.length % 30 < 15 ? -100 : 100,
+        clientX: box.left + box.width * 0.4, clientY: box.top + 40 }));
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  });
+}
+"""
+"""Turns the wheel once per frame, in and out again; tells the time between frames."""
+
+
+def cpu(browser: Any) -> float:
+    """Return the CPU seconds that all processes of the browser have used."""
+    session = browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    return float(sum(process["cpuTime"] for process in processes))
 
 
 def measure(browser: Any, folder: Path, count: int) -> list[str]:
@@ -32,12 +65,17 @@ def measure(browser: Any, folder: Path, count: int) -> list[str]:
     ready: list[float] = []
     out: list[float] = []
     near: list[float] = []
+    gaps: list[float] = []
+    opening: list[float] = []
+    each: list[float] = []
     heap = 0.0
     for _ in range(OPENINGS):
         page = browser.new_page(viewport={"width": 1400, "height": 950})
+        before = cpu(browser)
         page.goto(report.as_uri())
         page.wait_for_selector("#charts[data-ready]", timeout=60_000)
         ready.append(float(page.get_attribute("#charts", "data-loaded")))
+        opening.append(1000 * (cpu(browser) - before))
         for key, frames in zip(
             "+0+0++++", (None, out, None, out, None, None, near, near), strict=True
         ):
@@ -45,6 +83,10 @@ def measure(browser: Any, folder: Path, count: int) -> list[str]:
             page.evaluate("new Promise(d => requestAnimationFrame(() => setTimeout(d, 0)))")
             if frames is not None:
                 frames.append(float(page.get_attribute("#charts", "data-frame")))
+        page.keyboard.press("0")
+        before = cpu(browser)
+        gaps += page.evaluate(ZOOM, FRAMES)["gaps"]
+        each.append(1000 * (cpu(browser) - before) / FRAMES)
         heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
         page.close()
 
@@ -54,7 +96,9 @@ def measure(browser: Any, folder: Path, count: int) -> list[str]:
     size = report.stat().st_size
     return [
         f"{count:,}", str(clients), f"{size / 1e6:.2f}", f"{size / count:.1f}", f"{write_s:.2f}",
-        middle(ready), middle(out), middle(near), f"{heap:.0f}",
+        middle(ready), middle(opening), middle(out), middle(near),
+        f"{1000 / sorted(gaps)[len(gaps) // 2]:.0f}",
+        middle(each), f"{heap:.0f}",
     ]  # fmt: skip
 
 
@@ -74,15 +118,18 @@ def main(counts: list[int]) -> None:
         "Made by `python -m bench.reports`: made-up runs of the register workload over 60 s, five",
         "nodes, seven faults; headless Chromium with software drawing, opened as a file, median of",
         f"{OPENINGS} openings. *Ready*: navigation to all charts drawn, in the page's own clock.",
-        "*Frame*: drawing all five charts once, in ms: with the whole run in view, or an eighth",
-        "of it and less.",
+        "*Ready CPU*: what all processes of the browser used until then. *Frame*: drawing all",
+        "charts once, in ms: with the whole run in view, or an eighth of it and less. *Zoom*: the",
+        "wheel turned once per frame, in and out again: frames per second as the browser showed",
+        "them (median), and CPU ms per frame, of all processes of the browser together. On a",
+        "machine that others use, too, CPU time is what can be compared.",
         "",
         f"Python {platform.python_version()}, Chromium {version}, {os.cpu_count()} cores,",
         f"load average {load} (a shared machine).",
         "",
-        "| operations | clients | file MB | B/op | write s | ready ms | frame, far | frame, near "
-        "| heap MB |",
-        "|---:" * 9 + "|",
+        "| operations | clients | file MB | B/op | write s | ready ms | ready CPU ms "
+        "| frame, far | frame, near | zoom fps | zoom CPU ms | heap MB |",
+        "|---:" * 12 + "|",
         *("| " + " | ".join(row) + " |" for row in rows),
         "",
     ]
@@ -92,4 +139,4 @@ def main(counts: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]] or [1000, 10_000, 100_000])
+    main([int(word) for word in sys.argv[1:]] or [1000, 10_000, 100_000, 1_000_000])

@@ -54,6 +54,8 @@ class Window:
     stuck: int
     placed: int
     before: str
+    origin: str = ""
+    """Where the value comes from that the stuck read saw."""
 
 
 def windows_of(
@@ -127,7 +129,32 @@ def _window(
         orders = _orders(step, state, calls, order[cut:])
         before = _text(state)
     before_placed = int(told.get("placed", len(order))) - len(order[cut:])
-    return Window(key, calls, orders, int(stuck), before_placed, before)
+    origin = _origin(known[stuck], group, [known[start] for start in order])
+    return Window(key, calls, orders, int(stuck), before_placed, before, origin)
+
+
+def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:
+    """Say who wrote what the ``stuck`` read saw, and who had overwritten it."""
+    if stuck.f != "read" or stuck.type != OK or stuck.value is None:
+        return ""
+
+    def written(call: Call) -> Any:
+        if call.type == FAIL or call.f not in ("write", "cas"):
+            return _IMPOSSIBLE
+        pair_of = call.argument if isinstance(call.argument, list) else [call.argument]
+        return pair_of[-1] if pair_of else _IMPOSSIBLE
+
+    value = _short(stuck.value)
+    writers = [call for call in group if written(call) == stuck.value]
+    if not writers:
+        return f"Nobody ever wrote {value}."
+    writer = writers[-1]
+    text = f"{value} was written by operation {writer.start}"
+    later = order[order.index(writer) + 1 :] if writer in order else []
+    for call in later:
+        if call.f in ("write", "cas", "delete"):
+            return f"{text} and overwritten by {name(call)}."
+    return f"{text}."
 
 
 def _needed(model: str, group: Sequence[Call]) -> list[Call]:

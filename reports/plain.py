@@ -56,7 +56,7 @@ def meaning(kind: str) -> str:
     for beginning, sentence in _PHENOMENA:
         if kind.startswith(beginning):
             if kind.endswith("-realtime"):
-                return f"{sentence} The order of the circle counts what had ended before."
+                return f"{sentence} What had already ended when another began counts as before it."
             return sentence
     return ""
 

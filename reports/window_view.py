@@ -44,10 +44,10 @@ def draw_window(window: Window) -> Drawing:
 
 def _note(window: Window) -> str:
     if window.placed <= 0:
-        return ""
+        return window.origin
     before = f", after which the value is {window.before}" if window.before else ""
     noun = "operation comes" if window.placed == 1 else "operations come"
-    return f"{window.placed:,} earlier {noun} before those drawn{before}."
+    return f"{window.placed:,} earlier {noun} before those drawn{before}. {window.origin}".strip()
 
 
 def _bar(call: Call, rank: dict[int, int], step: float, lanes: list[int], stuck: int) -> Bar:

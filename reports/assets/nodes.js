@@ -88,7 +88,9 @@ class NodeChart extends Chart {
     c.globalAlpha = 1;
     hatch(c, x0, y + 2, w, h, down ? colours.down : colours.pause, down ? 4 : 7, down);
     c.font = "600 " + FONT;
-    haloText(c, word, x0 + 4, y + 2 + h * (down ? 0.5 : 0.27), w - 6);
+    // The state stands at the left of a pause, so that it is named at the right.
+    const left = down || w < 110 ? x0 + 4 : x1 - 54;
+    haloText(c, word, left, y + 2 + h * (down ? 0.5 : 0.27), x1 - left - 2);
     c.font = FONT;
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ def test_the_window_holds_the_read_that_fits_nowhere(window: Window, ops: list[O
     assert stuck.value == 1, "the value that was overwritten before"
     for order in window.orders:
         assert window.stuck not in order.calls or len(order.calls) < len(window.calls)
+
+
+def test_it_is_told_who_wrote_what_the_read_saw(window: Window) -> None:
+    assert re.fullmatch(
+        r"1 was written by operation 0 and overwritten by write \d \(operation \d+\)\.",
+        window.origin,
+    )
 
 
 def test_every_order_is_legal_and_cannot_go_on(window: Window, ops: list[Op]) -> None:

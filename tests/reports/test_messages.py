@@ -1,0 +1,94 @@
+"""The messages of a run, and what goes into its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from harness.simulated_messages import facts, write_messages
+from histories.message import Message
+from nodes.consensus.kraft.messages import VoteRequest, VoteResponse
+from reports.messages import Diagram, diagram, moments_of
+from reports.node_lanes import clocks
+from reports.plain import circumstances, meaning
+from reports.run_folder import load_run
+from tests.reports.fake_run import write_fake_run
+
+ASKED = VoteRequest(
+    cluster_id="c", voter_id=2, epoch=7, candidate_id=1, candidate_directory=b"\x01" * 16,
+    voter_directory=b"\x02" * 16, last_epoch=6, last_offset=40, pre_vote=False,
+)  # fmt: skip
+ANSWER = VoteResponse(error=0, partition_error=0, leader_id=-1, leader_epoch=7, vote_granted=True)
+
+
+def drawn(folder: Path, messages: list[Message], at: int) -> Diagram:
+    """The diagram of ``messages`` around ``at`` µs."""
+    write_messages(messages, folder / "messages.jsonl")
+    run = load_run(folder)
+    return diagram(run, [(at, at)], clocks(run.test, run.traces))
+
+
+def test_a_vote_goes_from_its_candidate_to_its_voter(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", count=50)
+    vote = Message(5_000_900_000, 1, 2, "Vote", ASKED, ANSWER, sent=5_000_000_000)
+    client = Message(5_000_000_000, -1, 2, "Metadata", {"topics": []}, {"topics": []})
+    result = drawn(folder, [client, vote], 5_000_000)
+    assert [(a.sent, a.arrived, a.source, a.target) for a in result.arrows] == [
+        (5_000_000, 5_000_900, 0, 1)
+    ]
+    assert result.arrows[0].label == "vote e7? yes"
+    assert "last offset 40" in result.arrows[0].told
+    assert result.known == 1
+
+
+def test_only_what_is_near_goes_into_the_page(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", count=50)
+    votes = [
+        Message(n * 1_000_000_000, 1, 2, "Vote", ASKED, ANSWER, sent=n * 1_000_000_000 - 1000)
+        for n in range(1, 40)
+    ]
+    result = drawn(folder, votes, 20_000_000)
+    assert [a.arrived for a in result.arrows] == [19_000_000, 20_000_000, 21_000_000]
+    assert result.known == 39
+    assert result.events, "trace events of that time are there"
+    assert all(abs(at - 20_000_000) <= 1_500_000 for at, *_ in result.events)
+
+
+def test_without_messages_the_trace_is_drawn_alone(tmp_path: Path) -> None:
+    run = load_run(write_fake_run(tmp_path / "run", count=50))
+    result = diagram(run, [(20_000_000, 20_000_000)], clocks(run.test, run.traces))
+    assert result.arrows == []
+    assert result.events
+
+
+def test_a_broken_file_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+    folder = write_fake_run(tmp_path / "run", count=50)
+    (folder / "messages.jsonl").write_text('{"time": 1')
+    run = load_run(folder)
+    result = diagram(run, [(20_000_000, 20_000_000)], clocks(run.test, run.traces))
+    assert "cannot be read" in result.note
+    assert result.events
+
+
+def test_facts_leave_out_bytes_and_what_is_unknown() -> None:
+    told = facts(ANSWER)
+    assert told is not None
+    assert told["vote_granted"] is True
+    assert "leader_id" not in told
+    assert b"\x01" not in msgspec.json.encode(facts(ASKED))
+    assert facts({"topics": []}) is None
+
+
+def test_without_anomalies_elections_are_what_matters() -> None:
+    assert moments_of([(None, None)], [5, 3]) == [(3, 3), (5, 5)]
+    assert moments_of([(7, 9)], [5]) == [(7, 9)]
+
+
+def test_names_of_anomalies_are_put_into_plain_words() -> None:
+    assert "At most one node leads an epoch" in meaning("I1")
+    assert "read skew" in meaning("G-single-item-realtime")
+    assert "single copy" in meaning("nonlinearizable")
+    assert meaning("something new") == ""
+    assert circumstances(None, [], []) == ""
+    assert circumstances(1_800_000, [], []) == "It happened at 1.800 s."
