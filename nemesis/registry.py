@@ -21,7 +21,7 @@ from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
 from nemesis.processes import HOSTS, KILLS, PAUSES, POWER, ProcessShape
 from nemesis.restarts import RESTARTS, RestartShape
-from nemesis.roles import ROLES, RoleShape
+from nemesis.roles import ROLE_DELAYS, ROLE_KILLS, ROLE_PAUSES, ROLES, RoleShape
 from nemesis.squeezes import SQUEEZES, SqueezeShape
 from nemesis.wire import WIRES
 
@@ -59,7 +59,8 @@ class Family:
     ``pause`` and ``host`` :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones,
     ``disturb`` :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk``
     :class:`DiskShape` ones, ``squeeze`` :class:`SqueezeShape` ones, ``restart``
-    :class:`RestartShape` ones. What is ``only_on_hosts`` the simulator cannot do.
+    :class:`RestartShape` ones; ``kill``, ``pause`` and ``disturb`` take :class:`RoleShape` ones,
+    too. What is ``only_on_hosts`` the simulator cannot do.
     """
 
     name: str
@@ -118,6 +119,9 @@ _OURS = (
     Family("host", "machines crash and are booted later", "host", HOSTS, True),
     Family("restart", "restart nodes in order, perhaps upgraded", "restart", RESTARTS, True),
     Family("roles", "cut off the leader with or from the busiest broker", "cut", ROLES),
+    Family("roles-kill", "kill the leader and the busiest broker", "kill", ROLE_KILLS),
+    Family("roles-pause", "pause the leader and the busiest broker", "pause", ROLE_PAUSES),
+    Family("roles-slow", "slow down the leader and the busiest broker", "disturb", ROLE_DELAYS),
     Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),
 )
 

@@ -195,7 +195,7 @@ class Kraft:
             write_loss="power" in options.faults,
             own_clocks="clock" in options.faults,
             own_disks=not {"disk", "storage"}.isdisjoint(options.faults),
-            disturbed=not {"network", "wire"}.isdisjoint(options.faults),
+            disturbed=not {"network", "wire", "roles-slow"}.isdisjoint(options.faults),
             squeezable="squeeze" in options.faults,
             other_tree=(options.other or nodes) if "restart" in options.faults else None,
             extra=SNAPSHOTS if options.snapshots else {},

@@ -10,6 +10,7 @@ import msgspec
 from nemesis.active import Active
 from nemesis.injection.ground import Detail, Evidence, Ground, Means
 from nemesis.network import NetworkShape
+from nemesis.roles import RoleShape
 
 
 class Disturbances(Means):
@@ -21,7 +22,7 @@ class Disturbances(Means):
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         shape = entry.family.shapes[entry.fault.shape]
-        assert isinstance(shape, NetworkShape)
+        assert isinstance(shape, NetworkShape | RoleShape)
         if entry.targets:
             nodes = tuple(self.ground.env.nodes)
             entry.disturbances = shape.disturbances(nodes, entry.targets, entry.fault.draw)

@@ -194,6 +194,43 @@ def test_the_leader_and_the_busiest_broker_are_cut_off(
     assert not mixed.dropped
 
 
+def test_the_leader_and_the_busiest_broker_end_and_are_started_together(
+    mixed: Any, injector: Injector
+) -> None:
+    event = injector.start(0, fault("leader-and-busiest", kind="roles-kill"))
+    assert event.targets == ["n2", "n5"]
+    assert mixed.down == {"n2", "n5"}
+    assert not mixed.dropped
+    assert injector.stop(0).error is None
+    assert not mixed.down
+
+
+def test_the_leader_and_the_busiest_broker_pause_together(mixed: Any, injector: Injector) -> None:
+    assert injector.start(0, fault("leader-and-busiest", kind="roles-pause")).error is None
+    assert mixed.paused == {"n2", "n5"}
+    injector.stop(0)
+    assert not mixed.paused
+
+
+@pytest.mark.parametrize(
+    ("shape", "slow"),
+    [
+        ("leader-and-busiest", {(a, b) for a in ("n2", "n5") for b in ("n1", "n3", "n4")}),
+        ("leader-from-busiest", {("n2", "n5")}),
+    ],
+)
+def test_the_leader_and_the_busiest_broker_are_slow(
+    mixed: Any, injector: Injector, shape: str, slow: set[tuple[str, str]]
+) -> None:
+    event = injector.start(0, fault(shape, kind="roles-slow"))
+    assert event.error is None
+    wanted = event.detail["disturbances"]
+    pairs = {(a, b) for each in wanted for a in each["senders"] for b in each["receivers"]}
+    assert pairs == slow | {(b, a) for a, b in slow}
+    assert all(each["delay"] >= 20_000 for each in wanted)
+    assert injector.stop(0).error is None
+
+
 def test_the_busiest_broker_is_any_while_nobody_knows(mixed: Any, injector: Injector) -> None:
     mixed.busiest = None
     event = injector.start(0, fault("busiest", kind="roles"))
