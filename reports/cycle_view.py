@@ -88,7 +88,14 @@ def cycles_of(result: CheckerResult) -> dict[int, Mapping[str, Any]]:
 
 
 def draw_cycle(case: Mapping[str, Any]) -> CycleDrawing | None:
-    """Draw one cycle; None when it is too long to be read as a picture."""
+    """Draw one cycle; None when it is too long to be read as a picture, or told otherwise."""
+    try:
+        return _drawn(case)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _drawn(case: Mapping[str, Any]) -> CycleDrawing | None:
     ops, steps = list(case["cycle"][:-1]), list(case["steps"])
     if len(ops) != len(steps) or not 1 < len(ops) <= MAX_TRANSACTIONS:
         return None

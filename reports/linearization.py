@@ -77,11 +77,16 @@ def windows_of(
     prefixes = prefixes if isinstance(prefixes, dict) else {}
     found: dict[int, Window] = {}
     for key, window in list(told.items())[:MAX_WINDOWS]:
-        position = _anomaly_of(result.anomalies, window)
         group = calls.get(key) or [c for g in calls.values() for c in g]
-        if position is None or position in found:
-            continue
-        made = _window(str(result.stats.get("model")), key, group, window, prefixes.get(key) or [])
+        try:
+            position = _anomaly_of(result.anomalies, window)
+            if position is None or position in found:
+                continue
+            made = _window(
+                str(result.stats.get("model")), key, group, window, prefixes.get(key) or []
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # told in another way than this project's checkers tell it
         if made is not None:
             found[position] = made
     return found

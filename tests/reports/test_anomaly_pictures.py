@@ -88,6 +88,7 @@ def test_points_of_an_order_run_from_left_to_right_on_their_bars(window: Window)
         {"windows": {}},
         {"windows": {'"x"': {"operations": [{"index": 999}], "stuck": 999, "states": []}}},
         {"windows": {'"x"': {"operations": [{"index": 0}], "stuck": 77, "states": []}}},
+        {"windows": {'"x"': ["somebody's own"], "y": {"operations": [1]}}},
     ],
 )
 def test_what_the_checker_did_not_tell_is_not_drawn(ops: list[Op], stats: dict[str, Any]) -> None:
@@ -158,6 +159,17 @@ def test_a_cycle_too_long_for_a_picture_is_none() -> None:
     ops = [{"index": i, "process": i, "type": "ok", "value": []} for i in range(40)]
     steps = [{"type": "process", "process": 1} for _ in ops]
     assert draw_cycle({"cycle": [*ops, ops[0]], "steps": steps, "type": "G1c"}) is None
+
+
+def test_a_cycle_told_in_another_way_is_not_drawn() -> None:
+    assert draw_cycle({"cycle": [1, 2, 1], "steps": ["ww", "rw"]}) is None
+    assert draw_cycle({"cycle": "T1 T2", "steps": [{}, {}]}) is None
+    result = CheckerResult(
+        valid=False,
+        anomalies=[Anomaly(type="G0", explanation="")],
+        stats={"elle": {"anomalies": {"G0": 3}}},
+    )
+    assert cycles_of(result) == {}
 
 
 def test_the_page_shows_both(tmp_path: Path) -> None:
