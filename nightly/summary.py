@@ -34,16 +34,16 @@ def headline(night: Night) -> str:
     if clean:
         ways = sum(kind.tree == "clean" for kind in night.kinds)
         return f"{_many(clean, 'run')} of the clean build failed, in {_many(ways, 'way')}"
-    ours = night.counts["harness"] + night.counts["environment"]
-    if ours:
-        return f"the clean build held; {_many(ours, 'run')} failed for reasons of our own"
-    unsure = night.counts["unknown"] + night.counts["flake"]
-    if unsure:
-        return f"the clean build held; {_many(unsure, 'run')} proved nothing"
     if not night.counts["runs"]:
         return "nothing was run"
     found = sum(bool(bug.found) for bug in night.planted)
     planted = f"; {found} of {len(night.planted)} planted bugs found" if night.planted else ""
+    ours = night.counts["harness"] + night.counts["environment"]
+    if ours:
+        return f"the clean build held; {_many(ours, 'run')} failed for reasons of our own{planted}"
+    unsure = night.counts["unknown"] + night.counts["flake"]
+    if unsure:
+        return f"the clean build held; {_many(unsure, 'run')} proved nothing{planted}"
     return f"all is well{planted}"
 
 
@@ -102,13 +102,15 @@ def _troubles(records: Sequence[Record], night: Night) -> list[str]:
     unknown = [r for r in records if r.valid == "unknown" and not r.red]
     if not told and not unknown and not night.given_up:
         return []
-    lines = ["## Nothing proven", "", "| run | class | cell | why |", "|---|---|---|---|"]
+    lines = ["## Nothing proven", "", "| run | class | cell | why | repeat |"]
+    lines += ["|---|---|---|---|---|"]
     for record in [*told, *unknown][:_MOST_LINES]:
         klass = record.klass or "unknown"
         cell = _cell(record.cell)
-        lines.append(f"| {record.n} | {klass} | {cell} | {_plain(record.why or '')} |")
+        why, repeat = _plain(record.why or ""), _cell(record.repeat) if record.repeat else ""
+        lines.append(f"| {record.n} | {klass} | {cell} | {why} | {repeat} |")
     if len(told) + len(unknown) > _MOST_LINES:
-        lines.append(f"| | | | and {len(told) + len(unknown) - _MOST_LINES} more |")
+        lines.append(f"| | | | and {len(told) + len(unknown) - _MOST_LINES} more | |")
     for cluster, why in night.given_up.items():
         lines += ["", f"`{cluster}` was given up: {_plain(why)}"]
     return [*lines, ""]
