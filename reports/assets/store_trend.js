@@ -65,7 +65,7 @@ function chart(group, buckets, per) {
     let base = HEIGHT - 1;
     for (const [count, css] of [[bad, "invalid"], [unsure, "unknown"], [planted, "planted"], [valid, "valid"]]) {
       if (!count) continue;
-      const tall = Math.max((count / most) * (HEIGHT - 2), css === "valid" ? 1 : 4);
+      const tall = Math.max((count / most) * (HEIGHT - 2), css === "valid" ? 1 : 3);
       const top = Math.max(base - tall, 0);
       column.append(shape("rect", { x: i * BAR + 1, y: top, width: BAR - 2, height: base - top, class: css }));
       base = top;
