@@ -76,7 +76,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         return
     report.unseen("I17", "no pre-vote was asked of anybody")
     report.held("I17", sum(1 for m in evidence.of("Vote") if m.request and m.request.pre_vote))
-    fetched: dict[tuple[int, int], list[int]] = {}
+    fetched: dict[tuple[int, int, int], list[int]] = {}
     if not evidence.trace.follower_grants:
         return
     for message in evidence.of("Fetch"):
@@ -84,13 +84,16 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         if message.request is not None or answer is None:
             continue  # When a node answered is not when the asker knew.
         if answer.error == answer.partition_error == 0:
-            fetched.setdefault((message.asker, answer.leader_epoch), []).append(message.time)
+            # By whom it was asked: what comes by way of a bootstrap server is not taken.
+            key = message.asker, message.replier, answer.leader_epoch
+            fetched.setdefault(key, []).append(message.time)
     for since, event in evidence.trace.follower_grants:
         at, begun = evidence.moment(event), evidence.instant(event.node, since)
         if at is None or begun is None:
             continue
         own = evidence.trace.tracks[event.node].id
-        known = [t for t in fetched.get((own, event.epoch), ()) if begun < t < at]
+        answers = fetched.get((own, event.leader, event.epoch), ())
+        known = [time for time in answers if begun < time < at]
         count = len(known)
         report.held("I17")
         limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # That is 1.5 fetch time-outs.

@@ -126,8 +126,14 @@ def test_i16_pre_votes_are_asked_of_an_epoch_nobody_was_in(
 
 
 @pytest.mark.parametrize(
-    ("fetched", "silent", "expected"),
-    [(1, 0, False), (2, 0, True), (2, 1.9, True), (2, 2.1, False)],
+    ("fetched", "silent", "replier", "expected"),
+    [
+        (1, 0, 1, False),
+        (2, 0, 1, True),
+        (2, 1.9, 1, True),
+        (2, 2.1, 1, False),
+        (2, 0, -2, False),  # The leader, but asked as a bootstrap server.
+    ],
 )
 def test_i17_a_follower_that_has_fetched_of_late_grants_a_pre_vote(
     quorum: Any,
@@ -135,6 +141,7 @@ def test_i17_a_follower_that_has_fetched_of_late_grants_a_pre_vote(
     make_run: Callable[..., Any],
     fetched: int,
     silent: float,
+    replier: int,
     expected: bool,
 ) -> None:
     quorum.one_epoch()
@@ -142,7 +149,7 @@ def test_i17_a_follower_that_has_fetched_of_late_grants_a_pre_vote(
         e for e in quorum.events if e.node == "n2" and e.kind == "state" and e.state == "follower"
     )
     for number in range(fetched):
-        capture.answer(followed.mono * 1000 + number + 1, 2, 1, answer(1, 1, 2))
+        capture.answer(followed.mono * 1000 + number + 1, 2, replier, answer(1, 1, 2))
     detail = {
         "epoch": 1,
         "candidate": 3,
