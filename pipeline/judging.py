@@ -19,7 +19,7 @@ from checkers.run_data import RunData
 from checkers.stored_events import StoredEvents
 from histories.operation import Op
 from histories.parquet import read_parquet
-from histories.reading import HISTORY_SCHEMA, HistoryError, from_table, read_history
+from histories.reading import HISTORY_SCHEMA, from_table, read_history
 from histories.verdict import Anomaly, Validity
 from nemesis.coverage import Coverage, coverage
 from pipeline.runs import read_test, recorded_verdict
@@ -77,7 +77,7 @@ def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
     for row in _rows(batches):
         try:
             rows = judged(Path(row["folder"]))
-        except (HistoryError, OSError, ValueError) as error:
+        except Exception as error:
             rows = [{"table": REFUSED, "error": one_line(error, row["folder"])}]
         rows = [{"run": row["run"], **each} for each in rows]
         yield pa.RecordBatch.from_pylist(rows, schema=_FINDINGS)

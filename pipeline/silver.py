@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.calls import HistoryShapeError
 from checkers.clocks import NodeClock, node_clocks
 from checkers.zones.operations import TYPES, pair_rows
 from histories.parquet import read_parquet
@@ -68,7 +67,7 @@ def sources(folder: Path) -> list[tuple[str, Path]]:
 def write(batches: Batches) -> Iterator[pa.RecordBatch]:
     """Write the silver file of each row of :data:`FILES`; tell what came of it.
 
-    A file that cannot be read is told, too; it stops nothing else.
+    A file that cannot be read is told, too, whatever is wrong with it: it stops nothing else.
     """
     for batch in batches:
         for row in batch.to_pylist():
@@ -78,10 +77,7 @@ def write(batches: Batches) -> Iterator[pa.RecordBatch]:
                     Path(row["folder"]), Path(row["file"]), Path(row["out"])
                 )
                 told |= {"rows": rows, "facts": msgspec.json.encode(facts).decode()}
-            except (
-                HistoryError, HistoryShapeError, OSError, ValueError, KeyError, TypeError,
-                pa.ArrowException,
-            ) as error:  # fmt: skip
+            except Exception as error:
                 told["error"] = one_line(error, row["file"])
             yield pa.RecordBatch.from_pylist([told], schema=_WRITTEN)
 

@@ -106,7 +106,7 @@ def analyzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzed]:
         kept = {**NIGHT[1], "n": 3, "run": "/".join(first.parts[-2:])}
         night(store, "20260131T220000Z-small", [*NIGHT, kept])
         finished = handle.finish()
-        summary = handle.analyze(store, timeout_s=600)
+        summary = handle.analyze(store, timeout_s=1800)
         yield Analyzed(store, runs, handle, finished, summary)
     finally:
         handle.wait()

@@ -26,7 +26,7 @@ from pipeline.schemas import GOLD, PER_RUN
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 CLASSES = "org.apache.spark.deploy"
-PATIENCE_S = 300
+PATIENCE_S = 1800
 
 
 def free_port() -> int:

@@ -57,7 +57,7 @@ def by_pattern(store: Path) -> dict[str, int]:
 @pytest.fixture
 def analyze(analyzed: Any) -> Callable[..., dict[str, Any]]:
     def call(store: Path, **options: Any) -> dict[str, Any]:
-        found: dict[str, Any] = analyzed.handle.analyze(store, timeout_s=600, **options)
+        found: dict[str, Any] = analyzed.handle.analyze(store, timeout_s=1800, **options)
         return found
 
     return call

@@ -72,7 +72,7 @@ def test_a_thousand_histories_get_the_same_verdicts(analyzed: Any, tmp_path: Pat
         {"history": name, "file": str(path), "model": model, "shards": 2}
         for name, (model, path) in made.items()
     ]
-    answer = analyzed.handle.ask({"check": jobs}, timeout_s=600)
+    answer = analyzed.handle.ask({"check": jobs}, timeout_s=1800)
     results = msgspec.convert(answer["results"], dict[str, CheckerResult])
     expected = {
         name: told(find(model).judge(HistoryFile(path), Settings()).result)
