@@ -36,9 +36,11 @@ class Ended:
 class Child:
     """A subprocess in a session of its own, so that Ctrl-C reaches only whom we tell."""
 
-    def __init__(self, polite: bool) -> None:
-        """A ``polite`` one is asked (SIGINT) and left some time before it is killed."""
+    def __init__(self, polite: bool, *, group: bool = False) -> None:
+        """A ``polite`` one is asked (SIGINT; with ``group`` all its processes are) and left some
+        time before it is killed."""
         self._polite = polite
+        self._group = group
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -116,10 +118,9 @@ class Child:
         finally:
             os.close(handle)
 
-    @staticmethod
-    def _ask(process: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGINT)
+    def _ask(self, process: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            (os.killpg if self._group else os.kill)(process, signal.SIGINT)
 
     @staticmethod
     def _kill(group: int) -> None:

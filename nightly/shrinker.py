@@ -13,7 +13,7 @@ from nightly.record import Failure
 from nightly.request import Tools
 
 SHRUNK = "shrunk"
-_SLACK, _SLACK_S = 4.0, 60.0
+_SLACK, _SLACK_S = 6.0, 60.0
 """A search of so many CPU seconds gets this many times them by the clock, and so many more."""
 
 
@@ -41,7 +41,8 @@ class Shrinker:
         command = [*self._tools.shrink, str(case), "--budget", f"{budget_s:g}"]
         command += ["--failure", f"{failure.checker}:{failure.type}"]
         command += ["--save", str(case.parent), "--name", SHRUNK]
-        child = Child(polite=False)
+        # Asked to end, the search keeps the best it has found.
+        child = Child(polite=True, group=True)
         self._desk.add(child)
         try:
             ended = child.run(
