@@ -83,7 +83,7 @@ FAULTS: list[Fault] = [
     ("search_kernel.py", "and group_level[member] <= level", "", SEARCH),
     ("search_kernel.py", "better = False", "better = True", SEARCH),
     ("search_kernel.py", "next_mask = mask ^ bit", "next_mask = mask", SEARCH),
-    ("linearizability.py", "if count < available and", "if", PLAIN),
+    ("linearizability.py", "count < available\n", "True\n", PLAIN),
     ("models.py", "if call.type == FAIL:\n            continue", "if False:\n            continue",
      PLAIN),
     ("witness.py", "if call.end < latest:", "if False:", PLAIN),
