@@ -63,7 +63,7 @@ class Standalone:
         self._daemon("master.Master", "--port", port, "--webui-port", str(self._page))
         for _ in range(2):
             self._daemon(
-                "worker.Worker", "--cores", "1", "--memory", "700m", "--webui-port", "0", self.url
+                "worker.Worker", "--cores", "1", "--memory", "1500m", "--webui-port", "0", self.url
             )
         give_up = time.monotonic() + PATIENCE_S
         while self._workers() < 2:
