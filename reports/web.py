@@ -223,6 +223,12 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             self._plain(HTTPStatus.NOT_FOUND, GONE, body)
             return
+        if place.path == "/favicon.ico":
+            # Browsers ask for it whatever a page says, and complain of a 404.
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            return
         if place.path == "/compare":
             self._compare(place.query, body)
             return

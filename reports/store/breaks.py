@@ -8,13 +8,14 @@ from typing import Any
 from reports import words
 from reports.store.index import number
 from reports.store.links import Links
-from reports.store.nights import Night, NightRun
+from reports.store.nights import UNDECIDED, Night, NightRun
 
 CLASSES = {
     "system": "the system under test broke a promise",
     "harness": "kraftwreck itself failed; says nothing about the system",
     "environment": "the machine was not fit; says nothing about the system",
     "flake": "did not happen again when run once more",
+    UNDECIDED: "no proof either way: a checker lacked time, memory or evidence",
 }
 _RANK = {name: place for place, name in enumerate(CLASSES)}
 
@@ -92,10 +93,10 @@ def night_banner(night: Night, runs: list[NightRun], links: Links) -> dict[str, 
     undecided = sum(r.summary.valid not in (True, False) for r in runs)
     if real:
         css, sign, title = "invalid", "✗", f"{words.plural(len(real), 'thing')} broke"
-    elif other:
+    elif any(b.red != UNDECIDED for b in other):
         css, sign = "unknown", "?"
         title = "Nothing of the system broke; " + (
-            f"{words.plural(len(other), 'failure')} around it"
+            f"{words.plural(sum(b.red != UNDECIDED for b in other), 'failure')} around it"
         )
     elif undecided:
         css, sign, title = "unknown", "?", f"{words.plural(undecided, 'run')} not decided"
@@ -133,6 +134,8 @@ def night_banner(night: Night, runs: list[NightRun], links: Links) -> dict[str, 
 
 def _sentence(night: Night, runs: list[NightRun]) -> str:
     spent = number(night.facts.get("spent_s"))
+    if night.facts.get("state") == "running":
+        spent = max((number(run.line.at_s) or 0 for run in runs), default=spent)
     time = f" in {time_text(spent)}" if spent is not None else ""
     state = night.facts.get("state")
     not_over = "" if state in ("complete", None) else f" The night is {str(state)[:40]}."

@@ -29,6 +29,7 @@ from reports.store.index import (
 FILES = ("night.json", "runs.jsonl", "summary.md")
 LARGEST = 128 << 20
 MAX_SUMMARY = 100_000
+UNDECIDED = "undecided"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,99}")
 
 
@@ -242,10 +243,13 @@ def _tree(line: NightLine) -> str:
 
 
 def _red(line: NightLine, valid: Validity | None) -> str:
-    """Return what broke: the night's own word; an invalid run without one is the system's."""
+    """Return what broke: the night's own word; an invalid run without one is the system's,
+    any other that is not valid undecided."""
     if isinstance(line.red, str) and line.red:
         return _name(line.red)
-    return "system" if valid is False else ""
+    if valid is True:
+        return ""
+    return "system" if valid is False else UNDECIDED
 
 
 def _name(value: Any) -> str:

@@ -14,6 +14,7 @@ from reports.store.entries import Contents
 from reports.store.gold import Gold
 from reports.store.index import RunSummary
 from reports.store.links import Links
+from reports.store.nights import Night, NightRun
 from reports.store.shell import Page, render
 
 FIRST_ROWS = 100
@@ -67,8 +68,10 @@ def render_overview(contents: Contents, gold: Gold, links: Links | None = None) 
 def _banner(contents: Contents, links: Links) -> dict[str, Any]:
     """Return the verdict of the newest night, or of the whole store where there is no night."""
     if contents.nights:
-        night, runs = contents.nights[0]
-        return {**night_banner(night, runs, links), "of": "The newest night"}
+        night, runs = headline(contents.nights)
+        newest = night is contents.nights[0][0]
+        of = "The newest night" if newest else "The newest night that is over"
+        return {**night_banner(night, runs, links), "of": of}
     runs_ = contents.runs
     invalid = [run for run in runs_ if run.valid is False and not run.mutant]
     undecided = [run for run in runs_ if run.valid not in (True, False)]
@@ -86,6 +89,15 @@ def _banner(contents: Contents, links: Links) -> dict[str, Any]:
     sign = {"valid": "✓", "invalid": "✗", "unknown": "?"}[css]
     href = links.run(invalid[0]) if invalid else ""
     return {"of": "All runs", "title": title, "css": css, "sign": sign, "text": text, "href": href}
+
+
+def headline(nights: list[tuple[Night, list[NightRun]]]) -> tuple[Night, list[NightRun]]:
+    """Return the newest night, but for those that are still running and have shown nothing."""
+    for night, runs in nights:
+        red = any(run.summary.red == "system" and not run.planted for run in runs)
+        if red or night.facts.get("state") != "running":
+            return night, runs
+    return nights[0]
 
 
 def _counts(runs: list[RunSummary]) -> list[tuple[str, int]]:

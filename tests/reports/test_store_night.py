@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from reports.store.breaks import breaks
 from reports.store.entries import StoreReader
 from reports.store.night_page import render_night
+from reports.store.overview import headline
 from tests.reports.fake_run import HOSTILE
 from tests.reports.made_store import FIRST_DAY, make_night
 
@@ -98,6 +100,28 @@ def test_only_harness_and_machine_broke(night: tuple[Path, str]) -> None:
         change(night[0], night[1], number, valid=True, run=None, **{"class": None})
     text = page(*night)
     assert "Nothing of the system broke; 2 failures around it" in text
+
+
+def test_what_was_not_decided_is_shown_with_its_reason(tmp_path: Path) -> None:
+    name = make_night(tmp_path, 7, 0, FIRST_DAY, runs=4)
+    change(tmp_path, name, 2, valid="unknown", why="out of memory")
+    text = page(tmp_path, name)
+    assert "1 run not decided" in text
+    assert "no proof either way" in text
+    assert "out of memory" in text[: text.index('id="matrix"')]
+
+
+def test_a_night_under_way_is_not_the_headline_until_something_breaks(tmp_path: Path) -> None:
+    over = make_night(tmp_path, 7, 0, FIRST_DAY, runs=4)
+    running = make_night(tmp_path, 7, 3, FIRST_DAY + timedelta(days=1), runs=4)
+    path = tmp_path / "nights" / running / "night.json"
+    facts = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({**facts, "state": "running", "spent_s": 0}))
+    reader = StoreReader(tmp_path)
+    assert headline(reader.contents().nights)[0].id == over
+    assert "4 runs in 3 min" in page(tmp_path, running)
+    change(tmp_path, running, 2, valid=False)
+    assert headline(reader.contents().nights)[0].id == running
 
 
 def test_hostile_lines_stay_text(night: tuple[Path, str]) -> None:

@@ -215,6 +215,10 @@ def test_a_body_is_never_taken_for_the_next_request(server: StoreServer) -> None
     assert ask_raw(server, head + inner).count(b"HTTP/1.1 ") == 1
 
 
+def test_browsers_that_ask_for_an_icon_get_none(server: StoreServer) -> None:
+    assert ask(server, "/favicon.ico")[0] == 204
+
+
 def test_what_is_no_request_is_refused_without_being_repeated(server: StoreServer) -> None:
     answer = ask_raw(server, b"<script>alert(1)</script> / HTTP/9.9\r\n\r\n")
     assert b" 505 " in answer or b" 400 " in answer
