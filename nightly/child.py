@@ -36,10 +36,11 @@ class Ended:
 class Child:
     """A subprocess in a session of its own, so that Ctrl-C reaches only whom we tell."""
 
-    def __init__(self, polite: bool, *, group: bool = False) -> None:
-        """A ``polite`` one is asked (SIGINT; with ``group`` all its processes are) and left some
-        time before it is killed."""
+    def __init__(self, polite: bool, *, group: bool = False, grace_s: float = GRACE_S) -> None:
+        """A ``polite`` one is asked (SIGINT; with ``group`` all its processes are) and left
+        ``grace_s`` seconds before it is killed."""
         self._polite = polite
+        self._grace_s = grace_s
         self._group = group
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -83,7 +84,7 @@ class Child:
         late = not self._ends(process.pid, limit_s)
         if late:
             self._ask(process.pid)
-            if not self._polite or not self._ends(process.pid, GRACE_S):
+            if not self._polite or not self._ends(process.pid, self._grace_s):
                 self._kill(process.pid)
         with self._lock:
             self._process = None

@@ -13,6 +13,8 @@ from nightly.record import Failure
 from nightly.request import Tools
 
 SHRUNK = "shrunk"
+LAST_RUNS_S = 120.0
+"""A search that was asked to end runs its best case once more, with and without the bug."""
 _SLACK, _SLACK_S = 6.0, 60.0
 """A search of so many CPU seconds gets this many times them by the clock, and so many more."""
 
@@ -42,7 +44,7 @@ class Shrinker:
         command += ["--failure", f"{failure.checker}:{failure.type}"]
         command += ["--save", str(case.parent), "--name", SHRUNK]
         # Asked to end, the search keeps the best it has found.
-        child = Child(polite=True, group=True)
+        child = Child(polite=True, group=True, grace_s=LAST_RUNS_S)
         self._desk.add(child)
         try:
             ended = child.run(
