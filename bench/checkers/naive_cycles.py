@@ -122,8 +122,10 @@ def _direct(txns: list[Txn], reads: list[tuple[Txn, str, tuple[int, ...]]]) -> I
             yield "internal"
         for key in "xy":
             moves = [(f, value) for f, k, value in txn.moves if k == key]
-            if moves and moves[0][0] == "r" and any(f == "append" for f, _ in moves):
-                version = key, tuple(moves[0][1] or ())
+            reading = [at for at, (f, _) in enumerate(moves) if f == "r"][:1]
+            # As Elle counts: the first read, even of what the transaction wrote itself before.
+            if reading and any(f == "append" for f, _ in moves[reading[0] :]):
+                version = key, tuple(moves[reading[0]][1] or ())
                 if version in updates:
                     yield "lost-update"
                 updates.add(version)
