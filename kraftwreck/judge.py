@@ -48,6 +48,8 @@ def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
         write_junit(folder)
     except (StoreError, RunFolderError, OSError) as error:
         say(f"error: report: {' '.join(str(error).split())}")
+    except Exception as error:  # A page that cannot be made must not cost the verdict.
+        say(f"error: report: {type(error).__name__}: {' '.join(str(error).split())}")
     return verdict
 
 

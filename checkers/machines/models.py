@@ -7,6 +7,7 @@ None where the operation cannot be answered so.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -38,12 +39,12 @@ class Machine(Protocol):
         """Return every state that may follow, of which :meth:`step` tells one."""
 
 
-class Determined:
+class Determined(ABC):
     """A machine that has one next state at most."""
 
+    @abstractmethod
     def step(self, state: Any, operation: Operation) -> Hashable | None:
         """Return the next state, None where the operation cannot be answered so."""
-        raise NotImplementedError
 
     def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
         """Return the next state, if there is one."""

@@ -1,0 +1,24 @@
+"""The verdict of a run stands whatever becomes of its pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kraftwreck import judge
+
+
+def test_a_report_that_cannot_be_made_is_one_line_and_the_verdict_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path) -> None:
+        raise LookupError("no such\ntemplate")
+
+    monkeypatch.setattr(judge, "write_report", broken)
+    said: list[str] = []
+    verdict = judge.judge(tmp_path, said.append)
+    assert verdict.valid == "unknown", "there is no history here"
+    assert json.loads((tmp_path / "results.json").read_text())["valid"] == "unknown"
+    assert said == ["error: report: LookupError: no such template"]

@@ -1,0 +1,165 @@
+"""Each invariant of changing voters, their votes and their calls is shown to fail, and to hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodes.consensus.effects import (
+    Reply,
+    ResponseReceived,
+    WriteQuorumState,
+)
+from nodes.consensus.kraft.messages import (
+    BeginQuorumEpochResponse,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from nodes.protocol import errors
+from simulation.disk import Disk
+from simulation.network import Rpc
+from simulation.storm_watch import MOST_IN_VAIN
+from tests.simulation.watched import Watched
+
+
+@pytest.fixture
+def run() -> Watched:
+    return Watched()
+
+
+# --- voters -----------------------------------------------------------------------------------
+
+
+def elect(run: Watched, number: int, *granting: int, epoch: int = 5, start: int = 3) -> None:
+    detail = {"granting": list(granting), "epoch_start": start}
+    run.trace(number, "elected", "leader", epoch=epoch, detail=detail)
+
+
+def lead(run: Watched, level: int = 1) -> None:
+    """n1 leads epoch 5, which starts at offset 3, with the vote of n2."""
+    run.voters(1, "123", level=level)
+    vote(run, 2, 1)
+    elect(run, 1, 1, 2)
+    assert run.found == []
+
+
+def change(run: Watched, ids: str, offset: int, hw: int) -> None:
+    """The leader n1 appends other voters."""
+    voters = [[int(i), (bytes([int(i)]) * 16).hex()] for i in ids]
+    detail = {"voters": voters, "offset": offset, "kraft_version": 1}
+    run.trace(1, "voters", "leader", epoch=5, hw=hw, detail=detail)
+
+
+def test_i26_one_voter_at_a_time_each_committed_before_the_next(run: Watched) -> None:
+    lead(run)
+    change(run, "12", 5, 5)
+    change(run, "123", 7, 6)
+    assert run.found == []
+    change(run, "12", 8, 7)
+    assert run.found == ["I26"], "the record at 7 is not below the high watermark 7"
+    change(run, "3", 9, 9)
+    assert run.found == ["I26", "I26"], "two voters are gone, one has come"
+
+
+def test_i26_nothing_is_changed_before_the_epoch_has_committed(run: Watched) -> None:
+    lead(run)
+    change(run, "12", 5, -1)
+    assert run.found == ["I26"]
+
+
+def test_i26_a_follower_that_cuts_its_log_goes_back_to_other_voters(run: Watched) -> None:
+    run.voters(2, "123", offset=8)
+    run.voters(2, "12", offset=4)
+    run.voters(2, "3", offset=9)
+    assert run.found == []
+
+
+def test_i26_making_the_disks_known_changes_nobody(run: Watched) -> None:
+    lead(run, level=0)
+    change(run, "123", 5, 5)
+    assert run.found == []
+
+
+def vote(run: Watched, voter: int, candidate: int) -> None:
+    """``voter`` grants its vote of epoch 5, durably."""
+    run.disk(voter, WriteQuorumState(5, -1, candidate, bytes([candidate]) * 16, ()))
+    request = VoteRequest(
+        None, voter, 5, candidate, bytes([candidate]) * 16, bytes(16), 9, 9, False
+    )
+    reply = Reply(1, VoteResponse(0, 0, -1, 5, True))
+    rpc = Rpc(candidate, 1, voter, 1, voter, 1, request, 0)
+    for told in run.world.wires.on_reply:
+        told(run.host(voter), rpc, reply)
+
+
+@pytest.mark.parametrize(
+    ("fetched", "silent", "found"), [(1, 0, []), (2, 0, ["I17"]), (2, 1.9, ["I17"]), (2, 2.1, [])]
+)
+def test_i17_a_follower_that_has_fetched_of_late_grants_no_pre_vote(
+    run: Watched, fetched: int, silent: float, found: list[str]
+) -> None:
+    run.trace(2, "state")
+    host = run.host(2)
+    for _ in range(fetched):
+        answer = FetchResponse(0, 0, 1, 1, -1, 0, -1, -1, -1, -1, b"")
+        for told in run.world.on_response:
+            told(host, ResponseReceived(1, 1, answer))
+    run.world.run(int(silent * 1_000_000))
+    request = VoteRequest(None, 2, 1, 3, bytes(16), bytes(16), 9, 9, True)
+    rpc = Rpc(3, 1, 2, 1, 2, 1, request, 0)
+    for replied in run.world.wires.on_reply:
+        replied(host, rpc, Reply(1, VoteResponse(0, 0, -1, 1, True)))
+    assert run.found == found
+
+
+def test_i27_votes_of_a_wiped_voter_do_not_count(run: Watched) -> None:
+    run.voters(1, "123")
+    run.world.wipe("n2", Disk(b"b" * 16))
+    vote(run, 2, 1)
+    elect(run, 1, 1, 2)
+    assert run.found == ["I27"]
+
+
+def test_i27_and_i5_hold_for_votes_that_were_given(run: Watched) -> None:
+    run.voters(1, "123")
+    vote(run, 2, 1)
+    elect(run, 1, 1, 2)
+    assert run.found == []
+    run.voters(3, "123")
+    elect(run, 3, 3, epoch=6)
+    assert run.found == ["I5"]
+
+
+def test_i2_a_new_disk_may_vote_again_an_old_one_may_not(run: Watched) -> None:
+    vote(run, 2, 1)
+    run.world.wipe("n2", Disk(b"b" * 16))
+    vote(run, 2, 3)
+    assert "I2" not in run.found
+    vote(run, 2, 1)
+    assert "I2" in run.found
+
+
+# --- storms -----------------------------------------------------------------------------------
+
+
+def answered(run: Watched, message: Any, times: int) -> None:
+    """n1 hears ``message`` from n2 so many times at once."""
+    for number in range(times):
+        for told in run.world.on_response:
+            told(run.host(1), ResponseReceived(2, number, message))
+
+
+@pytest.mark.parametrize("error", [True, False])
+def test_l8_who_asks_in_vain_waits(run: Watched, error: bool) -> None:
+    refusal = BeginQuorumEpochResponse(0, errors.FENCED_LEADER_EPOCH, 1, 1) if error else None
+    answered(run, refusal, MOST_IN_VAIN - 1)
+    assert run.found == []
+    answered(run, refusal, 1)
+    assert run.found == ["L8"]
+
+
+def test_l8_answers_that_bring_something_may_come_fast(run: Watched) -> None:
+    answered(run, BeginQuorumEpochResponse(0, errors.NONE, 1, 1), 3 * MOST_IN_VAIN)
+    assert run.found == []
