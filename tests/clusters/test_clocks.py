@@ -20,16 +20,14 @@ from harness.environment import ClockSetting
 from harness.options import RunOptions
 from harness.remote import RemoteError
 from harness.remote_environment import RemoteEnvironment
-from harness.run import TestRun
 from harness.service import LOGS
 from histories.fault import Fault
 from histories.reading import read_faults
 from kraftwreck.judge import judge
 from kraftwreck.replay import check_replay
 from nemesis.clocks import drift, jump
-from nemesis.inject import Injector
 from systems.kraft import SYSTEM, KraftDeployment
-from workloads import registry as workloads
+from tests.clusters.whole_run import carry_out
 
 pytestmark = pytest.mark.cluster
 
@@ -170,17 +168,7 @@ def run(
         faults=("clock", "partition", "kill", "pause", "power"),
         store=tmp_path_factory.mktemp("clocks"),
     )
-    outcome = TestRun(
-        options,
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(4),
-        say=lambda line: None,
-    ).go()
-    assert outcome.errors == []
-    return outcome.folder
+    return carry_out(options, schedule)
 
 
 def test_a_run_with_wrong_clocks_is_valid_and_every_node_replays(run: Path) -> None:

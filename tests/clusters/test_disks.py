@@ -17,21 +17,15 @@ from harness.clusters.netns import NetnsCluster
 from harness.options import RunOptions
 from harness.remote import RemoteError
 from harness.remote_environment import RemoteEnvironment
-from harness.run import TestRun
 from harness.service import DATA, LOGS
-from histories.fault import Fault
 from histories.reading import read_faults
-from kraftwreck.judge import judge
-from kraftwreck.replay import replay_nodes
-from nemesis.inject import Injector
 from nodes.draw import draw_below
 from systems.kraft import SYSTEM, KraftDeployment
-from workloads import registry as workloads
+from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
 
 PATIENCE_S = 60.0
-SECOND = 1_000_000_000
 MEASURE = """
 import json, os, time
 path = "/var/lib/kraftwreck/data/measured"
@@ -270,45 +264,32 @@ def test_without_disks_of_their_own_nothing_can_be_done_to_them(
 def test_a_whole_run_with_bad_disks_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
-    planned = [
-        (1, "disk", "slow-leader", 3, 1),
-        (2, "storage", "torn", 1, 2),
-        (5, "disk", "error", 2, failing("write")),
-        (6, "kill", "leader", 1, 4),
-        (8, "disk", "flip", 2, 5),
-        (11, "storage", "readonly-leader", 2, 6),
-        (14, "disk", "full-leader", 2, 7),
-    ]
     schedule = [
-        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=draw)
-        for at, kind, shape, long, draw in planned
+        fault(1, "disk", "slow-leader", 3, draw=1),
+        fault(2, "storage", "torn", 1, draw=2),
+        fault(5, "disk", "error", 2, draw=failing("write")),
+        fault(6, "kill", "leader", 1, draw=4),
+        fault(8, "disk", "flip", 2, draw=5),
+        fault(11, "storage", "readonly-leader", 2, draw=6),
+        fault(14, "disk", "full-leader", 2, draw=7),
     ]
-    outcome = TestRun(
-        RunOptions(
-            faults=("disk", "storage", "kill", "power"), time_limit_s=18, nodes=3, seed=1,
-            store=tmp_path,
-        ),
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(3),
-        say=print,
-    ).go()  # fmt: skip
-    assert outcome.errors == []
-    verdict = judge(outcome.folder, print)
-    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
-        verdict.checkers, True
+    options = RunOptions(
+        faults=("disk", "storage", "kill", "power"),
+        time_limit_s=18,
+        nodes=3,
+        seed=1,
+        store=tmp_path,
     )
-    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 3
-    stops = {f.shape: f.evidence for f in read_faults(outcome.folder) if f.phase == "stop"}
+    folder = carry_out(options, schedule)
+    assert_valid_and_replayed(folder, 3)
+    stops = {f.shape: f.evidence for f in read_faults(folder) if f.phase == "stop"}
     for shape in ("error", "readonly-leader", "full-leader"):
         (told,) = (each for each in stops[shape].values() if "trouble" in each)
         assert told["refused_calls"] >= 1, shape
     reasons = [
         event["detail"]["reason"]
         for node in ("n1", "n2", "n3")
-        for line in (outcome.folder / "nodes" / node / "trace.jsonl").read_text().splitlines()
+        for line in (folder / "nodes" / node / "trace.jsonl").read_text().splitlines()
         if (event := json.loads(line))["kind"] == "stop" and "reason" in event["detail"]
     ]
     assert any("Input/output error" in reason for reason in reasons)

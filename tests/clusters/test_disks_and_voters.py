@@ -16,19 +16,14 @@ from harness.clusters.netns import NetnsCluster
 from harness.options import RunOptions
 from harness.remote import RemoteError
 from harness.remote_environment import RemoteEnvironment
-from harness.run import TestRun
 from harness.voter_changes import VoterChange
-from histories.fault import Fault
-from kraftwreck.judge import judge
 from kraftwreck.replay import replay_nodes
-from nemesis.inject import Injector
 from nodes.log.files import MetadataLogFiles
 from systems.kraft import SYSTEM, KraftDeployment
-from workloads import registry as workloads
+from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
 READY_S = 60.0
-SECOND = 1_000_000_000
 
 Deploy = Callable[..., KraftDeployment]
 
@@ -168,32 +163,16 @@ def test_a_whole_run_with_replaced_machines_and_cut_power_is_valid_and_replays(
         faults=("power", "kill", "membership"), time_limit_s=14, nodes=4, quorum="dynamic", seed=1,
         store=tmp_path,
     )  # fmt: skip
-    planned = [
-        (1, "membership", "replace-leader", 3),
-        (5, "power", "leader", 1),
-        (6, "membership", "shrink", 3),
-        (8, "kill", "one", 1),
-        (11, "membership", "grow", 1),
-    ]
     schedule = [
-        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=at)
-        for at, kind, shape, long in planned
+        fault(1, "membership", "replace-leader", 3),
+        fault(5, "power", "leader", 1),
+        fault(6, "membership", "shrink", 3),
+        fault(8, "kill", "one", 1),
+        fault(11, "membership", "grow", 1),
     ]
-    outcome = TestRun(
-        options,
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(4),
-        say=print,
-    ).go()
-    assert outcome.errors == []
-    verdict = judge(outcome.folder, print)
-    assert verdict.valid is True, verdict
-    faults = [
-        json.loads(line) for line in (outcome.folder / "faults.jsonl").read_text().splitlines()
-    ]
+    folder = carry_out(options, schedule)
+    assert_valid_and_replayed(folder, 4)
+    faults = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()]
     evidence = {f["id"]: f["evidence"] for f in faults if f["phase"] == "start"}
     (replaced,) = evidence[0].values()
     assert replaced["wiped"] is True
@@ -201,4 +180,3 @@ def test_a_whole_run_with_replaced_machines_and_cut_power_is_valid_and_replays(
     (cut,) = evidence[1].values()
     assert cut["records_lost"] >= 0
     assert cut["log_end"] > 0
-    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 4

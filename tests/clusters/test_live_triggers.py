@@ -11,19 +11,15 @@ from typing import Any
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.clusters.netns import NetnsCluster
 from harness.follow import TraceFollowers
 from harness.options import RunOptions
 from harness.remote import Remote
-from harness.run import TestRun
 from harness.triggers import DELAYS_US
 from histories.fault import Fault, FaultEvent
 from histories.reading import read_faults
 from histories.trace import TraceEvent
-from nemesis.inject import Injector
 from nodes.draw import draw_below
-from systems.kraft import SYSTEM
-from workloads import registry as workloads
+from tests.clusters.whole_run import carry_out
 
 pytestmark = pytest.mark.cluster
 
@@ -165,17 +161,7 @@ def run(tmp_path: Path, schedule: Sequence[Fault], seconds: float) -> list[Fault
     options = RunOptions(
         nodes=3, seed=8, time_limit_s=seconds, faults=("partition", "kill"), store=tmp_path
     )
-    outcome = TestRun(
-        options,
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(3),
-        say=lambda line: None,
-    ).go()
-    assert not outcome.errors
-    return read_faults(outcome.folder)
+    return read_faults(carry_out(options, schedule))
 
 
 def test_faults_strike_at_elections_commits_and_claims(

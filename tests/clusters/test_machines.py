@@ -20,20 +20,13 @@ from harness.deployment import Deployment, Settings
 from harness.options import RunOptions
 from harness.remote import Remote, RemoteError
 from harness.remote_environment import RemoteEnvironment
-from harness.run import TestRun
-from histories.fault import Fault
 from histories.reading import read_faults
-from kraftwreck.judge import judge
-from kraftwreck.replay import replay_nodes
-from nemesis.inject import Injector
-from systems.kraft import SYSTEM
-from workloads import registry as workloads
+from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
-SECOND = 1_000_000_000
 
 
 def wait_until(what: Callable[[], bool]) -> None:
@@ -103,40 +96,24 @@ def test_a_host_that_crashes_is_silent_and_has_its_files_when_it_is_back(
 def test_a_whole_run_with_crashed_hosts_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
-    planned: list[tuple[int, str, str, int, tuple[str, ...]]] = [
-        (1, "host", "leader", 4, ()),
-        (2, "partition", "one", 6, ("n1",)),
-        (3, "clock", "jump", 4, ("n2",)),
-        (9, "host", "all", 3, ()),
-        (10, "pause", "one", 1, ()),
-        (14, "kill", "leader", 1, ()),
-    ]
     schedule = [
-        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=at,
-              targets=targets)
-        for at, kind, shape, long, targets in planned
-    ]  # fmt: skip
-    outcome = TestRun(
-        RunOptions(
-            faults=("host", "partition", "clock", "pause", "kill"), time_limit_s=18, nodes=3,
-            seed=1, store=tmp_path,
-        ),
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(3, disks=True),
-        say=print,
-    ).go()  # fmt: skip
-    assert outcome.errors == []
-    verdict = judge(outcome.folder, print)
-    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
-        verdict.checkers, True
+        fault(1, "host", "leader", 4),
+        fault(2, "partition", "one", 6, "n1"),
+        fault(3, "clock", "jump", 4, "n2"),
+        fault(9, "host", "all", 3),
+        fault(10, "pause", "one", 1),
+        fault(14, "kill", "leader", 1),
+    ]
+    options = RunOptions(
+        faults=("host", "partition", "clock", "pause", "kill"),
+        time_limit_s=18,
+        nodes=3,
+        seed=1,
+        store=tmp_path,
     )
-    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 3
-    events = sorted(
-        (e for e in read_faults(outcome.folder) if e.kind == "host"), key=lambda e: e.time
-    )
+    folder = carry_out(options, schedule, disks=True)
+    assert_valid_and_replayed(folder, 3)
+    events = sorted((e for e in read_faults(folder) if e.kind == "host"), key=lambda e: e.time)
     ends = {e.id: e for e in events if e.phase == "stop"}
     begun = [e for e in events if e.phase == "start"]
     assert len(begun) == len(ends) == 2
@@ -148,7 +125,7 @@ def test_a_whole_run_with_crashed_hosts_is_valid_and_replays(
             assert ends[event.id].evidence[node]["host"] == "booted"
     # What the nodes themselves say: each crash ended a process, and another one started.
     for node in set(crashed):
-        text = (outcome.folder / "nodes" / node / "trace.jsonl").read_text()
+        text = (folder / "nodes" / node / "trace.jsonl").read_text()
         starts = sum(json.loads(line)["kind"] == "start" for line in text.splitlines())
         assert starts >= 1 + crashed.count(node)
 

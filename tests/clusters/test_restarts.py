@@ -15,20 +15,14 @@ from harness.clusters.netns import NetnsCluster
 from harness.kafka_client import KafkaClient
 from harness.options import RunOptions
 from harness.remote_environment import RemoteEnvironment
-from harness.run import TestRun
 from harness.service import CODE
-from histories.fault import Fault
 from histories.reading import read_faults
-from kraftwreck.judge import judge
-from kraftwreck.replay import replay_nodes
-from nemesis.inject import Injector
 from systems.kraft import SYSTEM, KraftDeployment
-from workloads import registry as workloads
+from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
 
 PATIENCE_S = 60.0
-SECOND = 1_000_000_000
 
 
 def another_version(folder: Path) -> Path:
@@ -43,36 +37,19 @@ def another_version(folder: Path) -> Path:
 def test_a_whole_run_of_restarts_and_an_upgrade_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
-    planned = [
-        (1, "restart", "bounce-leader", 2),
-        (4, "restart", "upgrade", 12),
-        (6, "pause", "leader", 1),
-        (17, "restart", "together-backwards", 5),
-    ]
     schedule = [
-        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=at)
-        for at, kind, shape, long in planned
+        fault(1, "restart", "bounce-leader", 2),
+        fault(4, "restart", "upgrade", 12),
+        fault(6, "pause", "leader", 1),
+        fault(17, "restart", "together-backwards", 5),
     ]
     options = RunOptions(
         faults=("restart", "pause"), time_limit_s=24, nodes=3, seed=1, store=tmp_path / "store",
         other=another_version(tmp_path),
     )  # fmt: skip
-    outcome = TestRun(
-        options,
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(3),
-        say=print,
-    ).go()
-    assert outcome.errors == []
-    verdict = judge(outcome.folder, print)
-    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
-        verdict.checkers, True
-    )
-    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 3
-    ends = {e.shape: e for e in read_faults(outcome.folder) if e.phase == "stop"}
+    folder = carry_out(options, schedule)
+    assert_valid_and_replayed(folder, 3)
+    ends = {e.shape: e for e in read_faults(folder) if e.phase == "stop"}
     upgraded = {node: told for node, told in ends["upgrade"].evidence.items() if told.get("code")}
     assert upgraded, "whoever was not held by another fault"
     for told in upgraded.values():
@@ -83,7 +60,7 @@ def test_a_whole_run_of_restarts_and_an_upgrade_is_valid_and_replays(
     assert bounced["up"]
     # What the nodes themselves say: as many process starts as restarts, and one.
     for node in ("n1", "n2", "n3"):
-        text = (outcome.folder / "nodes" / node / "trace.jsonl").read_text()
+        text = (folder / "nodes" / node / "trace.jsonl").read_text()
         starts = sum(json.loads(line)["kind"] == "start" for line in text.splitlines())
         assert starts == 1 + sum(
             bool(end.evidence.get(node, {}).get("up")) for end in ends.values()

@@ -18,20 +18,14 @@ from harness.environment import Resource
 from harness.options import RunOptions
 from harness.remote import RemoteError
 from harness.remote_environment import LEFT, RemoteEnvironment
-from harness.run import TestRun
-from histories.fault import Fault
 from histories.reading import read_faults
-from kraftwreck.judge import judge
-from kraftwreck.replay import replay_nodes
-from nemesis.inject import Injector
 from nodes.draw import draw_below
 from systems.kraft import SYSTEM, KraftDeployment
-from workloads import registry as workloads
+from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
 
 PATIENCE_S = 60.0
-SECOND = 1_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -218,33 +212,17 @@ def test_no_group_outlives_a_cluster(netns_possible: None, own_state_directories
 def test_a_whole_run_with_squeezed_nodes_is_valid_and_replays(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
-    planned: list[tuple[int, str, str, int]] = [
-        (1, "squeeze", "cpu-leader", 3),
-        (5, "squeeze", "oom-leader", 2),
-        (8, "squeeze", "files-leader", 2),
-        (11, "squeeze", "slow-start", 2),
-        (14, "squeeze", "memory", 2),
-    ]
     schedule = [
-        Fault(at=at * SECOND, kind=kind, shape=shape, duration=long * SECOND, draw=at)
-        for at, kind, shape, long in planned
+        fault(1, "squeeze", "cpu-leader", 3),
+        fault(5, "squeeze", "oom-leader", 2),
+        fault(8, "squeeze", "files-leader", 2),
+        fault(11, "squeeze", "slow-start", 2),
+        fault(14, "squeeze", "memory", 2),
     ]
-    outcome = TestRun(
-        RunOptions(faults=("squeeze",), time_limit_s=18, nodes=3, seed=1, store=tmp_path),
-        system=SYSTEM,
-        workload=workloads.find("metadata"),
-        schedule=schedule,
-        injector=Injector,
-        cluster=NetnsCluster(3),
-        say=print,
-    ).go()
-    assert outcome.errors == []
-    verdict = judge(outcome.folder, print)
-    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
-        verdict.checkers, True
-    )
-    assert [r["same"] for r in replay_nodes(outcome.folder, None)] == [True] * 3
-    events = read_faults(outcome.folder)
+    options = RunOptions(faults=("squeeze",), time_limit_s=18, nodes=3, seed=1, store=tmp_path)
+    folder = carry_out(options, schedule)
+    assert_valid_and_replayed(folder, 3)
+    events = read_faults(folder)
     starts: dict[str, Any] = {e.shape: e.evidence for e in events if e.phase == "start"}
     (killed,) = starts["oom-leader"].values()
     assert killed.get("oom_kills", 1) >= 1

@@ -1,0 +1,56 @@
+"""Whole runs of the metadata workload on namespace hosts, with the faults a test has chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.clusters.netns import NetnsCluster
+from harness.options import RunOptions
+from harness.run import TestRun
+from histories.fault import Fault
+from kraftwreck.judge import judge
+from kraftwreck.replay import replay_nodes
+from nemesis.inject import Injector
+from systems.kraft import SYSTEM
+from workloads import registry as workloads
+
+SECOND = 1_000_000_000
+
+
+def fault(
+    at_s: float, kind: str, shape: str, duration_s: float, *targets: str, draw: int | None = None
+) -> Fault:
+    """A fault of the plan; where nothing else is asked for, its second is what it draws by."""
+    return Fault(
+        at=round(at_s * SECOND),
+        kind=kind,
+        shape=shape,
+        duration=round(duration_s * SECOND),
+        draw=int(at_s) if draw is None else draw,
+        targets=targets,
+    )
+
+
+def carry_out(options: RunOptions, schedule: Sequence[Fault], *, disks: bool = False) -> Path:
+    """Return the folder of a run in which the harness itself had no trouble."""
+    outcome = TestRun(
+        options,
+        system=SYSTEM,
+        workload=workloads.find("metadata"),
+        schedule=list(schedule),
+        injector=Injector,
+        cluster=NetnsCluster(options.nodes, disks=disks),
+        say=print,
+    ).go()
+    assert outcome.errors == []
+    return outcome.folder
+
+
+def assert_valid_and_replayed(folder: Path, nodes: int) -> None:
+    """Every checker says valid, and each node does the same again from its input log."""
+    verdict = judge(folder, print)
+    assert {name: found.valid for name, found in verdict.checkers.items()} == dict.fromkeys(
+        verdict.checkers, True
+    )
+    assert [r["same"] for r in replay_nodes(folder, None)] == [True] * nodes
