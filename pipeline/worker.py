@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from contextlib import suppress
@@ -44,6 +45,8 @@ def main() -> None:
     os.dup2(2, 1)  # Whatever else prints must not come between the answers.
     with suppress(OSError):
         os.nice(_NICENESS)
+    if os.getpgrp() != os.getpid():
+        os.setpgrp()  # What is started here, the JVM above all, is of one group.
     Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     begun = monotonic()
     # All that this process writes meanwhile, Spark's own files included, goes with it.
@@ -64,12 +67,21 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process once ``parent`` is gone; Spark's own processes end with it."""
+    """End this process and its group once ``parent`` is gone.
+
+    A JVM that is only starting does not notice by itself: it fails to write where Python looks
+    for its port, and stays.
+    """
     while os.getppid() == parent:
         sleep(_PARENT_CHECK_S)
+    for path in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(path.name)
+            if pid != os.getpid() and os.getpgid(pid) == os.getpgrp():
+                os.kill(pid, signal.SIGKILL)
     if tempfile.tempdir is not None:
         shutil.rmtree(tempfile.tempdir, ignore_errors=True)
-    os._exit(1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _serve(spark: SparkSession, line: bytes) -> dict[str, Any]:

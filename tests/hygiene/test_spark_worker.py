@@ -1,7 +1,8 @@
-"""Spark beside a run that is killed: its files go, too."""
+"""Spark beside a run that is killed: its processes and files go, too."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -28,6 +29,18 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def processes_of(temporary: Path) -> list[str]:
+    """The processes whose temporary files are there: all that the control process began."""
+    found = []
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if path.name.isdigit() and f"TMPDIR={temporary}".encode() in (
+                path / "environ"
+            ).read_bytes().split(b"\0"):
+                found.append(path.name)
+    return found
+
+
 @pytest.mark.spark
 def test_nothing_stays_of_spark_when_the_control_process_is_killed(tmp_path: Path) -> None:
     control = subprocess.Popen(
@@ -42,3 +55,4 @@ def test_nothing_stays_of_spark_when_the_control_process_is_killed(tmp_path: Pat
         control.kill()
         control.wait()
     wait_until(lambda: not any(tmp_path.iterdir()))
+    wait_until(lambda: not processes_of(tmp_path))
