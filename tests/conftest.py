@@ -26,6 +26,7 @@ def netns_possible() -> None:
         pytest.skip(str(error))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test with one of the markers the xdist group of that name.
 

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 
 CONTROL = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 from harness.clusters.netns import NetnsCluster
 from harness.remote import Remote
 cluster = NetnsCluster(3)

@@ -1,0 +1,15 @@
+"""Tests that would disturb each other run one after the other."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.mark.cluster
+def test_what_shares_the_machine_is_of_one_group(request: pytest.FixtureRequest) -> None:
+    """pytest-xdist hands a group, told at the end of the node id, to one worker."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pytest.skip("one process runs all tests")
+    assert request.node.nodeid.endswith("@cluster")
