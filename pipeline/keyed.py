@@ -185,7 +185,12 @@ def _source(row: dict[str, Any], settings: Settings) -> Source:
 
 
 def merge(parts: Sequence[CheckerResult]) -> CheckerResult:
-    """Merge results over different keys of one history; anomalies in order of the history."""
+    """Merge results over different keys of one history; anomalies in order of the history.
+
+    A part in which no key could be checked (all of its operations failed, say) decides nothing
+    where another part decides something.
+    """
+    told = [part for part in parts if part.stats.get("keys") != 0] or parts
     anomalies: list[Anomaly] = [anomaly for part in parts for anomaly in part.anomalies]
     anomalies.sort(key=lambda anomaly: (anomaly.operations, anomaly.type, anomaly.explanation))
     stats: dict[str, Any] = {}
@@ -199,9 +204,9 @@ def merge(parts: Sequence[CheckerResult]) -> CheckerResult:
                 stats[name] = {**stats.get(name, {}), **value}
             else:
                 stats[name] = value
-    errors = [part.error for part in parts if part.error is not None]
+    errors = [part.error for part in told if part.error is not None]
     return CheckerResult(
-        valid=merge_valid(part.valid for part in parts),
+        valid=merge_valid(part.valid for part in told),
         anomalies=anomalies,
         stats=stats,
         error="; ".join(errors) or None,

@@ -128,6 +128,15 @@ def test_merged_results_are_in_the_order_of_the_history() -> None:
         ]
     )
     assert merged.valid == "unknown"
-    assert merged.stats == {"keys": 3, "invalid_keys": ["a", "b"], "w": {"b": 1}}
+    assert merged.stats == {"keys": 3, "invalid_keys": ["a", "b"], "windows": {"b": 1}}
     assert merged.error == "late"
     assert set(MACHINES) < BY_KEY
+
+
+def test_a_part_without_a_key_that_could_be_checked_decides_nothing() -> None:
+    nothing = CheckerResult(valid="unknown", stats={"keys": 0, "operations": 2}, error="nothing")
+    held = CheckerResult(valid=True, stats={"keys": 2, "operations": 4})
+    merged = merge([nothing, held])
+    assert (merged.valid, merged.error) == (True, None)
+    assert merged.stats == {"keys": 2, "operations": 6}
+    assert merge([nothing, nothing]).valid == "unknown"

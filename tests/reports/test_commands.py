@@ -63,15 +63,17 @@ def test_serve_serves_until_interrupted(run_copy: Path) -> None:
         [sys.executable, "-m", "kraftwreck.serve", str(run_copy.parent), "--port", "0", "--json"],
         stdout=subprocess.PIPE,
         text=True,
+        # Whoever runs the tests in the background ignores Ctrl-C, and so would the server.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["url"]
         assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310 - loopback
             assert b"kraft-register" in answer.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=5) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()
