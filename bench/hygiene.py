@@ -30,7 +30,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -94,14 +94,19 @@ def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
             for path in Path("/sys/fs/cgroup").glob("*/kraftwreck-*")
             if _names(path.name, clusters)
         ],
-        "files": sorted(
-            str(path)
-            for path in TEMPORARY.rglob("*")
-            # Java keeps a directory for each user in /tmp for good.
-            if not path.is_relative_to(STORE) and not {"nodes", JAVA} & set(path.parts)
-        ),
+        "files": sorted(_files(TEMPORARY)),
         "kernel clock": [f"{name} {value}" for name, value in kernel_clock().items()],
     }
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Yield all that lies below; it may be going away meanwhile."""
+    for here, folders, files in os.walk(folder):
+        # Java keeps a directory for each user in /tmp for good.
+        folders[:] = [
+            name for name in folders if name not in ("nodes", JAVA) and Path(here, name) != STORE
+        ]
+        yield from (str(Path(here, name)) for name in (*folders, *files))
 
 
 def _names(text: str, clusters: set[str]) -> bool:
