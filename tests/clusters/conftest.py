@@ -11,7 +11,8 @@ import pytest
 
 from harness.clusters.cluster import Host
 from harness.clusters.netns import NetnsCluster
-from harness.deployment import Deployment, Settings
+from harness.deployment import Deployment
+from harness.node_settings import Settings
 from harness.remote import Remote
 from harness.remote_environment import RemoteEnvironment
 

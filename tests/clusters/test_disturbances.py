@@ -10,7 +10,8 @@ import pytest
 
 from harness.agent import Agent
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment, Settings
+from harness.deployment import Deployment
+from harness.node_settings import Settings
 from harness.remote import Remote, RemoteError
 from harness.remote_environment import RemoteEnvironment
 from histories.disturbance import Disturbance

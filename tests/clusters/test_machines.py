@@ -16,7 +16,8 @@ from harness.clusters import cgroups
 from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError
 from harness.clusters.netns import NetnsCluster
-from harness.deployment import Deployment, Settings
+from harness.deployment import Deployment
+from harness.node_settings import Settings
 from harness.options import RunOptions
 from harness.remote import Remote, RemoteError
 from harness.remote_environment import RemoteEnvironment

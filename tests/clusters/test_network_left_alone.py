@@ -89,7 +89,8 @@ import sys
 from pathlib import Path
 from harness.agent import Agent
 from harness.clusters.hosts import load_inventory
-from harness.deployment import Deployment, Settings
+from harness.deployment import Deployment
+from harness.node_settings import Settings
 from harness.remote_links import RemoteLinks
 from histories.disturbance import Disturbance
 hosts = load_inventory(Path(sys.argv[1]))

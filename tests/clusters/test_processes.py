@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment, Settings, properties
+from harness.deployment import Deployment
+from harness.node_settings import Settings, properties
 from harness.remote import Remote, RemoteError
 from harness.remote_environment import RemoteEnvironment
 from harness.service import DATA, LOGS, SERVICE

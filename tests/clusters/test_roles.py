@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment, Settings, first_voters, properties, roles
+from harness.deployment import Deployment
+from harness.node_settings import Settings, first_voters, properties, roles
 from harness.options import RunOptions, repeat_command
 from harness.remote import RemoteError
 from harness.remote_environment import RemoteEnvironment
