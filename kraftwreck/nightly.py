@@ -18,7 +18,7 @@ from nightly.config import Config, ConfigError, load
 from nightly.confirm import confirming, find
 from nightly.folder import NightError, NightFolder
 from nightly.night import Work, make_plan, open_night, unfinished
-from nightly.plan import length, order, weight
+from nightly.plan import length, order, weights
 from nightly.record import Record
 from nightly.request import Tools
 
@@ -136,11 +136,12 @@ def _show_plan(config: Config, found: list[Cell]) -> None:
             break
         if planned.kind == "cell" and planned.cell is not None:
             counts[planned.cell.key] = counts.get(planned.cell.key, 0) + 1
-    say(f"{'any number of' if total is None else total} runs; of the first {few}:")
+    many = "any number of" if total is None else total
+    say(f"{many} runs; of the first {few}, were nothing new to come of them:")
     ranked = sorted(found, key=lambda cell: -counts.get(cell.key, 0))
+    weighed = weights(plan, config, found)
     for cell in ranked[:_SHOWN_CELLS]:
-        runs, share = counts.get(cell.key, 0), weight(cell, config, plan.known)
-        say(f"  {runs:>6}  weight {share:.2f}  {cell.key}")
+        say(f"  {counts.get(cell.key, 0):>6}  weight {weighed[cell.key]:.2f}  {cell.key}")
     if len(ranked) > _SHOWN_CELLS:
         say(f"  and {len(ranked) - _SHOWN_CELLS} cells more")
 

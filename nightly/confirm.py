@@ -26,8 +26,9 @@ from nightly.config import (
 )
 from nightly.folder import PLAN, REDS, NightError
 from nightly.known import NIGHTS, Known
-from nightly.plan import SEEDS, Plan, deciding
+from nightly.plan import Plan, deciding
 from nightly.record import Record, read_records
+from nightly.steering import SEEDS
 
 _RUN_OF_NIGHT = re.compile(r"(.+)#(\d+)")
 

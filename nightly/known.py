@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import product
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import msgspec
 from nemesis.coverage import Coverage
 from nemesis.registry import families
 from nightly.cells import Cell
+from nightly.config import SIM
 from nightly.record import Record, read_records
 
 NIGHTS = "nights"
@@ -20,12 +21,12 @@ COVERAGE = "coverage.json"
 class Known(msgspec.Struct, kw_only=True):
     """What was known when a night began.
 
-    ``uncovered`` is, by cell, the share of its ordered pairs of fault classes that nobody met;
-    ``failed`` are cells that failed before; ``again`` the runs that did, newest first, as (cell,
-    seed).
+    ``met`` are, by kind of cluster, those ordered pairs of fault classes of its cells that
+    somebody met; ``failed`` are cells that failed before; ``again`` the runs that did, newest
+    first, as (cell, seed).
     """
 
-    uncovered: dict[str, float] = {}
+    met: dict[str, list[str]] = {}
     failed: list[str] = []
     again: list[tuple[str, int]] = []
 
@@ -48,8 +49,11 @@ def gather(nights: Sequence[Path], cells: Sequence[Cell], most_again: int) -> Kn
             failed[record.cell] = None
             if not record.planted:
                 again[record.cell, record.seed] = None
+    wanted: dict[str, set[str]] = {}
+    for kind, faults in {(cell.kind, cell.faults) for cell in cells}:
+        wanted.setdefault(kind, set()).update(fault_pairs(faults, kind == SIM))
     return Known(
-        uncovered={cell.key: _uncovered(cell, met.get(cell.kind, set())) for cell in cells},
+        met={kind: sorted(pairs & met.get(kind, set())) for kind, pairs in sorted(wanted.items())},
         failed=sorted(failed),
         again=list(again)[:most_again],
     )
@@ -83,6 +87,7 @@ def fault_pairs(kinds: Iterable[str], simulated: bool) -> Iterator[str]:
         yield f"{first} > {second}"
 
 
-def _uncovered(cell: Cell, met: set[str]) -> float:
-    pairs = list(fault_pairs(cell.faults, cell.kind == "sim"))
+def uncovered(cell: Cell, met: Set[str]) -> float:
+    """Return the share of the pairs of ``cell`` that are not in ``met``; 0 where it has none."""
+    pairs = list(fault_pairs(cell.faults, cell.kind == SIM))
     return round(sum(pair not in met for pair in pairs) / len(pairs), 4) if pairs else 0.0

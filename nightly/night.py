@@ -17,11 +17,12 @@ from nightly.folder import NIGHT, TREES, NightError, NightFolder, night_folders
 from nightly.junit import junit
 from nightly.known import gather
 from nightly.metrics import metrics
-from nightly.plan import SEEDS, Plan, deciding, length, order
+from nightly.plan import Order, Plan, deciding, length
 from nightly.record import Record
 from nightly.request import Tools
 from nightly.retention import retain
 from nightly.session import Session
+from nightly.steering import ROUND, SEEDS
 from nightly.summary import headline, summary
 from nightly.totals import INTERRUPTED, WORDS, Night, exit_code, total
 from nightly.trees import Trees
@@ -52,6 +53,8 @@ def make_plan(config: Config, cells: Sequence[Cell]) -> Plan:
         deciding=deciding(config),
         corpus=corpus_files(config),
         known=gather(nights, cells, config.limits.again),
+        # One run that takes long must not keep others from being chosen.
+        round=max(ROUND, 4 * config.jobs),
     )
 
 
@@ -148,7 +151,8 @@ class Work:
             self._config, folder, trees, self._tools, finished=self._tell, say=self._say
         )
         with session:
-            reason = session.work(order(folder.plan, self._config, self._cells))
+            order = Order(folder.plan, self._config, self._cells, folder.records)
+            reason = session.work(order)
             self._finish(session, reason, trees)
         assert night.exit_code is not None
         return night.exit_code

@@ -1,36 +1,50 @@
-"""The order of a night's runs: a pure function of what was known when it began.
+"""The order of a night's runs: what was known when it began, and what its own runs met since.
 
-The corpus comes first, then what failed in earlier nights, then cells, dealt out by highest
-averages: after any number of runs each cell has had its share.
+The corpus comes first, then what failed in earlier nights, then cells. Which cluster a run is on
+is decided when the night begins, by highest averages: after any number of runs each block has
+had its share on each of its clusters. Which cell it is of is decided by
+:mod:`nightly.steering`, per cluster, just before it is begun.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from nightly.cells import Cell
-from nightly.config import Config, seed_range
+from nightly.config import SIM, Config, seed_range
 from nightly.known import Known
-from nightly.record import Kind
-from nodes.draw import draw, draw_below
+from nightly.record import Kind, Record
+from nightly.steering import ROUND, Dealer, Weights
+from nodes.draw import draw
 
-SEEDS = 1 << 31
 _DECIDES = ("name", "matrix", "corpus")
+_Group = tuple[int, str]
 
 
 class Plan(msgspec.Struct, kw_only=True):
     """What a night's order is made of; ``plan.json``. ``deciding`` is what the configuration
-    said of it, ``corpus`` are case files in order."""
+    said of it, ``corpus`` are case files in order, ``round`` the simulated runs that are
+    chosen with the same weights."""
 
     seed: int
     deciding: dict[str, Any]
     corpus: list[str]
     known: Known
+    round: int = ROUND
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place in the order: the ``n``-th run, the ``place``-th on its cluster."""
+
+    n: int
+    cluster: str
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,67 +68,162 @@ def deciding(config: Config) -> dict[str, Any]:
     return decoded
 
 
-def weight(cell: Cell, config: Config, known: Known) -> float:
-    """Return how many runs ``cell`` gets beside others: its block's weight, more where much
-    is uncovered or something failed."""
-    factor = 1.0 + 3.0 * known.uncovered.get(cell.key, 0.0) + (cell.key in known.failed)
-    return config.matrix[cell.block].weight * factor
-
-
-def order(plan: Plan, config: Config, cells: Sequence[Cell]) -> Iterator[Planned]:
-    """Yield the runs of a night in order, as many as its budget has, or without end."""
-    most = config.budget.runs
-    for n, (kind, cell, seed, case) in enumerate(_runs(plan, config, cells)):
-        if most is not None and n >= most:
-            return
-        yield Planned(n, kind, cell, seed, case)
+def weights(plan: Plan, config: Config, cells: Sequence[Cell]) -> dict[str, float]:
+    """Return by cell what it weighed when the night began."""
+    found: dict[str, float] = {}
+    for cluster in dict.fromkeys(cell.cluster for cell in cells):
+        here = [cell for cell in cells if cell.cluster == cluster]
+        now = Weights(config, here, plan.known).now
+        found.update(zip((cell.key for cell in here), now, strict=True))
+    return found
 
 
 def length(plan: Plan, config: Config, cells: Sequence[Cell]) -> int | None:
-    """Return how many runs :func:`order` yields; None where there is no end."""
+    """Return how many runs the order has; None where there is no end."""
     most = config.budget.runs
     total = len(plan.corpus) + len(plan.known.again)
-    for index, block in enumerate(config.matrix):
-        seeds = seed_range(block.seeds)
-        here = sum(cell.block == index for cell in cells)
-        most_here = None if seeds is None else len(seeds) * here
-        bounds = [bound for bound in (block.runs, most_here) if bound is not None]
-        if not bounds:
+    for index in range(len(config.matrix)):
+        bound = _bound(config, index, [cell for cell in cells if cell.block == index])
+        if bound is None:
             return most
-        total += min(bounds)
+        total += bound
     return total if most is None else min(most, total)
 
 
-def _runs(
-    plan: Plan, config: Config, cells: Sequence[Cell]
-) -> Iterator[tuple[Kind, Cell | None, int, str | None]]:
-    for case in plan.corpus:
-        yield "corpus", None, 0, case
-    by_key = {cell.key: cell for cell in cells}
-    for key, seed in plan.known.again:
-        yield "again", by_key[key], seed, None
-    for cell, seed in _dealt(plan, config, cells):
-        yield "cell", cell, seed, None
+def _bound(config: Config, index: int, cells: Sequence[Cell]) -> int | None:
+    """Return the most runs that ``cells`` of block ``index`` may have together."""
+    block = config.matrix[index]
+    seeds = seed_range(block.seeds)
+    bounds = (block.runs, None if seeds is None else len(seeds) * len(cells))
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _dealt(plan: Plan, config: Config, cells: Sequence[Cell]) -> Iterator[tuple[Cell, int]]:
-    """Deal runs to cells by highest averages; ties go by the night's seed."""
-    weights = [weight(cell, config, plan.known) for cell in cells]
-    seeds = [seed_range(block.seeds) for block in config.matrix]
-    left = {index: block.runs for index, block in enumerate(config.matrix)}
-    heap = [
-        (1.0 / weights[place], draw(plan.seed, "tie", cell.key), place, 0)
-        for place, cell in enumerate(cells)
-    ]
-    heapq.heapify(heap)
-    while heap:
-        _, tie, place, given = heapq.heappop(heap)
-        cell = cells[place]
-        rest, here = left[cell.block], seeds[cell.block]
-        if rest == 0 or (here is not None and given >= len(here)):
-            continue
-        if rest is not None:
-            left[cell.block] = rest - 1
-        seed = here[given] if here else draw_below(SEEDS, plan.seed, "seed", cell.key, given)
-        yield cell, seed
-        heapq.heappush(heap, ((2 * given + 3) / weights[place], tie, place, given + 1))
+class Order:
+    """The runs of a night: its places as they come, and what is run there.
+
+    ``records`` are the runs that are finished already. Places of one cluster are to be asked
+    for in order, each as soon as it is :meth:`ready`.
+    """
+
+    def __init__(
+        self, plan: Plan, config: Config, cells: Sequence[Cell], records: Sequence[Record] = ()
+    ) -> None:
+        self._plan = plan
+        self._most = config.budget.runs
+        self._by_key = {cell.key: cell for cell in cells}
+        start = weights(plan, config, cells)
+        self._groups: dict[_Group, float] = {}
+        for cell in cells:
+            group = (cell.block, cell.cluster)
+            self._groups[group] = self._groups.get(group, 0.0) + start[cell.key]
+        self._quotas = self._share_out(config, cells)
+        again = [self._by_key[key].cluster for key, _ in plan.known.again]
+        self._fixed = [SIM] * len(plan.corpus) + again
+        self._dealers = {
+            cluster: Dealer(
+                cluster, config, cells, plan.known,
+                seed=plan.seed, round_size=plan.round, fixed=self._fixed.count(cluster),
+                quotas={block: q for (block, c), q in self._quotas.items() if c == cluster},
+            )
+            for cluster in dict.fromkeys([*(cell.cluster for cell in cells), *self._fixed])
+        }  # fmt: skip
+        self._slots: dict[int, Slot] = {}
+        self._before = {record.n: record for record in records}
+
+    def _share_out(self, config: Config, cells: Sequence[Cell]) -> dict[_Group, int]:
+        """Return how many runs of a block that has an end each of its clusters gets."""
+        quotas: dict[_Group, int] = {}
+        for index in range(len(config.matrix)):
+            here = [cell for cell in cells if cell.block == index]
+            bound = _bound(config, index, here)
+            if bound is None:
+                continue
+            most: dict[_Group, int | None] = {
+                group: _bound(config, index, [cell for cell in here if cell.cluster == group[1]])
+                for group in self._groups
+                if group[0] == index
+            }
+            quotas.update(dict.fromkeys(most, 0))
+            for group in self._dealt(most, bound):
+                quotas[group] += 1
+        return quotas
+
+    def _dealt(
+        self, most: Mapping[_Group, int | None], runs: int | None = None
+    ) -> Iterator[_Group]:
+        """Deal runs to groups by highest averages; ties go by the night's seed."""
+        heap = [
+            (1.0 / self._groups[group], draw(self._plan.seed, "tie", *map(str, group)), group, 0)
+            for group in most
+        ]
+        heapq.heapify(heap)
+        while heap and (runs is None or runs > 0):
+            _, tie, group, given = heapq.heappop(heap)
+            bound = most[group]
+            if bound is not None and given >= bound:
+                continue
+            if runs is not None:
+                runs -= 1
+            yield group
+            heapq.heappush(heap, ((2 * given + 3) / self._groups[group], tie, group, given + 1))
+
+    def slots(self) -> Iterator[Slot]:
+        """Yield the places of the night in order, as many as its budget has, or without end."""
+        places = dict.fromkeys(self._dealers, 0)
+        for n, cluster in enumerate(self._clusters()):
+            if self._most is not None and n >= self._most:
+                return
+            slot = self._slots[n] = Slot(n, cluster, places[cluster])
+            places[cluster] += 1
+            record = self._before.pop(n, None)
+            if record is not None:
+                self._finish(slot, record, None)
+            yield slot
+
+    def _clusters(self) -> Iterator[str]:
+        yield from self._fixed
+        most = {group: self._quotas.get(group) for group in self._groups}
+        for _, cluster in self._dealt(most):
+            yield cluster
+
+    def ready(self, slot: Slot) -> bool:
+        """Whether what is run at ``slot`` can be decided."""
+        return self._dealers[slot.cluster].ready(slot.place)
+
+    def planned(self, slot: Slot) -> Planned:
+        """Return what is run at ``slot``."""
+        plan, n = self._plan, slot.n
+        if n < len(plan.corpus):
+            return Planned(n, "corpus", None, 0, plan.corpus[n])
+        if n < len(self._fixed):
+            key, seed = plan.known.again[n - len(plan.corpus)]
+            return Planned(n, "again", self._by_key[key], seed)
+        cell, seed = self._dealers[slot.cluster].deal(slot.place)
+        return Planned(n, "cell", cell, seed)
+
+    def finished(self, record: Record, pairs: Mapping[str, int]) -> None:
+        """Take in what came of a run, before it is written down: ``record.met`` becomes what
+        is new of the ordered ``pairs`` of fault classes it met."""
+        self._finish(self._slots[record.n], record, pairs)
+
+    def _finish(self, slot: Slot, record: Record, pairs: Mapping[str, int] | None) -> None:
+        del self._slots[slot.n]
+        self._dealers[slot.cluster].finish(slot.place, record, pairs)
+
+
+def order(plan: Plan, config: Config, cells: Sequence[Cell]) -> Iterator[Planned]:
+    """Yield the runs of a night in which nothing is met and nothing fails: as its weights are
+    when it begins."""
+    found = Order(plan, config, cells)
+    for slot in found.slots():
+        planned = found.planned(slot)
+        found.finished(_nothing(planned), {})
+        yield planned
+
+
+def _nothing(planned: Planned) -> Record:
+    cell = planned.cell
+    return Record(
+        n=planned.n, kind=planned.kind, cell="" if cell is None else cell.key, system="",
+        workload="", faults=[], cluster="", tree="", planted=False, seed=planned.seed, valid=True,
+    )  # fmt: skip

@@ -58,6 +58,7 @@ class Record(msgspec.Struct, kw_only=True, rename={"klass": "class"}):
     digest: str | None = None
     attempts: int = 1
     at_s: float = 0.0
+    met: list[str] = []
 
     @property
     def red(self) -> bool:

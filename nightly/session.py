@@ -21,13 +21,13 @@ from nightly.config import SIM, Config
 from nightly.folder import NightFolder
 from nightly.known import COVERAGE, read_coverage
 from nightly.one_run import Finished, Runner
-from nightly.plan import Planned
+from nightly.plan import Order, Planned, Slot
 from nightly.record import Record
 from nightly.request import Tools
 from nightly.trees import Trees
 
 LOOK_AHEAD = 200
-"""How far beyond a cluster that is busy simulated runs are looked for."""
+"""How far beyond runs that must wait others are looked for."""
 SKIPPED = 10_000
 """After so many runs of the plan on clusters that were given up, there is nothing left to do."""
 PATIENCE = 5
@@ -65,6 +65,7 @@ class Session:
         self._busy: set[str] = set()
         self._under_way = 0
         self._troubles: dict[str, int] = {}
+        self._order: Order
         self.coverage = read_coverage(folder.path)
         self._covered = time.monotonic()
         self.given_up: dict[str, str] = {}
@@ -120,14 +121,14 @@ class Session:
         """Seconds of the night's time that are spent, those of earlier processes too."""
         return self._before_s + time.monotonic() - self._begun
 
-    def work(self, planned: Iterator[Planned]) -> str:
-        """Make the runs of the plan that are not finished; return why it ended.
+    def work(self, order: Order) -> str:
+        """Make the runs of ``order`` that are not finished; return why it ended.
 
         ``runs``, ``hours``, ``enough``, ``interrupted`` or ``disk``. Raises StoreError.
         """
-        done = self._folder.done
-        waiting: deque[Planned] = deque()
-        rest = (each for each in planned if each.n not in done)
+        self._order, done = order, self._folder.done
+        waiting: deque[Slot] = deque()
+        rest = (slot for slot in order.slots() if slot.n not in done)
         reason = "runs"
         while True:
             reason = self._over() or "runs"
@@ -157,29 +158,32 @@ class Session:
             return "disk"
         return None
 
-    def _next(self, waiting: deque[Planned], rest: Iterator[Planned]) -> Planned | None:
+    def _next(self, waiting: deque[Slot], rest: Iterator[Slot]) -> Planned | None:
         """Return the first run whose place is free: one run at a time on each cluster."""
         simulated = self._under_way - len(self._busy)
         for each in tuple(waiting):
             if self._possible(each, simulated):
                 waiting.remove(each)
-                return each
-            if _cluster(each) in self.given_up:
+                return self._order.planned(each)
+            if each.cluster in self.given_up:
                 waiting.remove(each)
+        if len(waiting) >= LOOK_AHEAD:
+            return None
         for found in islice(rest, SKIPPED):
             if self._possible(found, simulated):
-                return found
-            if _cluster(found) not in self.given_up:
+                return self._order.planned(found)
+            if found.cluster not in self.given_up:
                 waiting.append(found)
             if len(waiting) >= LOOK_AHEAD:
                 break
         return None
 
-    def _possible(self, planned: Planned, simulated: int) -> bool:
-        cluster = _cluster(planned)
-        if cluster == SIM:
-            return simulated < self._config.jobs
-        return cluster not in self._busy and cluster not in self.given_up
+    def _possible(self, slot: Slot, simulated: int) -> bool:
+        if slot.cluster == SIM:
+            free = simulated < self._config.jobs
+        else:
+            free = slot.cluster not in self._busy and slot.cluster not in self.given_up
+        return free and self._order.ready(slot)
 
     def _begin(self, planned: Planned) -> None:
         self._under_way += 1
@@ -213,6 +217,7 @@ class Session:
         finished = self._finished_run(planned, result)
         record = finished.record
         record.at_s = round(self.spent_s(), 3)
+        self._order.finished(record, finished.coverage.follows if finished.coverage else {})
         self._folder.finish(record)
         self._count(record, finished.coverage)
         self._finished(record)

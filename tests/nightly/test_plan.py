@@ -14,8 +14,8 @@ import pytest
 from nemesis.coverage import Coverage
 from nightly.cells import Cell, cells
 from nightly.config import Config, parse
-from nightly.known import Known, fault_pairs, gather
-from nightly.plan import Plan, Planned, deciding, length, order
+from nightly.known import Known, fault_pairs, gather, uncovered
+from nightly.plan import Plan, Planned, deciding, length, order, weights
 from nightly.record import Failure, Record
 
 BASE: dict[str, Any] = {
@@ -79,12 +79,16 @@ def test_the_order_depends_on_the_seed_and_what_was_known_only() -> None:
 
 def test_cells_get_their_share_at_any_time() -> None:
     config, found = configured()
-    known = Known(uncovered={found[0].key: 1.0}, failed=[found[1].key])
+    known = Known(met={"sim": list(fault_pairs(["kill"], simulated=True))}, failed=[found[1].key])
+    start = weights(Plan(seed=1, deciding={}, corpus=[], known=known), config, found)
+    assert start[found[0].key] == 1.0
+    assert start[found[1].key] == 5.0
+    assert 3.0 < start[found[2].key] < 4.0
     for most in (7, 70, 700):
         shares = Counter(run.cell for run in planned(config, found, known, most=most))
-        # 4 : 2 : 1
-        assert shares[found[0]] == pytest.approx(most * 4 / 7, abs=1)
-        assert shares[found[1]] == pytest.approx(most * 2 / 7, abs=1)
+        for cell in found:
+            share = most * start[cell.key] / sum(start.values())
+            assert shares[cell] == pytest.approx(share, abs=1)
 
 
 def test_new_seeds_differ_and_given_ones_come_once_in_order() -> None:
@@ -94,6 +98,16 @@ def test_new_seeds_differ_and_given_ones_come_once_in_order() -> None:
     block = {"workloads": ["register"], "seeds": "3..6"}
     config, found = configured(matrix=[block])
     assert [run.seed for run in planned(config, found)] == [3, 4, 5, 6]
+
+
+def test_the_clusters_of_a_block_share_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nightly.cells.choose_cluster", lambda name: None)
+    block = {"workloads": ["register"], "clusters": ["sim", "netns"], "faults": ["kill", "pause"]}
+    config, found = configured(matrix=[block | {"seeds": "0..9", "runs": 13}])
+    runs = planned(config, found)
+    assert len(runs) == length(Plan(seed=1, deciding={}, corpus=[], known=Known()), config, found)
+    shares = Counter(run.cell.cluster for run in runs if run.cell)
+    assert sorted(shares.values()) == [6, 7]
 
 
 def test_a_block_gets_no_more_runs_than_it_may_have() -> None:
@@ -141,9 +155,11 @@ def test_uncovered_pairs_and_past_failures_are_taken_from_earlier_nights(tmp_pat
         write_night(tmp_path / "2", [red(found[1], 3), red(found[2], 9, 1, klass=None)], []),
     ]
     known = gather(nights, found, most_again=10)
-    assert known.uncovered[found[0].key] == pytest.approx(0.5, abs=0.02)
-    assert known.uncovered[found[1].key] == 1.0
-    assert 0.5 < known.uncovered[found[2].key] < 1.0
+    assert known.met == {"sim": sorted(pairs[: len(pairs) // 2])}
+    met = set(known.met["sim"])
+    assert uncovered(found[0], met) == pytest.approx(0.5, abs=0.02)
+    assert uncovered(found[1], met) == 1.0
+    assert 0.5 < uncovered(found[2], met) < 1.0
     assert known.failed == [found[1].key]
     assert known.again == [(found[1].key, 3), (found[1].key, 4)]
     assert gather(nights, found, most_again=1).again == [(found[1].key, 3)]
