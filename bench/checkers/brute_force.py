@@ -21,14 +21,18 @@ from typing import Any
 
 import click
 import msgspec
+import pyarrow as pa
 
 from bench.checkers import judges, naive_cycles
 from bench.checkers.random_histories import machine, one_register, transactions
 from checkers.calls import pair
 from checkers.elle import check_transactions
 from checkers.linearizability import check as search
+from checkers.logs import stream
 from checkers.logs.decide import AmbiguousError
+from checkers.logs.decide import decide as decide_log
 from checkers.logs.linearizable import judge_calls
+from checkers.logs.operations import from_columns
 from checkers.machines.linearizable import check_calls
 from checkers.models import MODELS, Register
 from checkers.zones.registers import decide
@@ -121,6 +125,36 @@ def _log_truth(history: History) -> bool:
     return judges.explained(calls, (), judges.whole_log)
 
 
+def columns_of(history: History) -> pa.Table:
+    """Return a history of appends and fetches of one offset as columns of whole numbers."""
+    rows = []
+    for op in history:
+        value, offset = op.value, None
+        if op.f == "fetch":
+            offset, value = op.value[0] if op.type == "ok" else (None, None)
+        elif op.type == "ok" and isinstance(value, list):
+            offset, value = value
+        f = "read" if op.f == "fetch" else op.f
+        rows.append((op.index, op.process, op.type, f, value, offset))
+    kinds = (pa.int64(), pa.int64(), pa.string(), pa.string(), pa.int64(), pa.int64())
+    names = ["index", "process", "type", "f", "value", "offset"]
+    lists = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table([pa.array(c, k) for c, k in zip(lists, kinds, strict=True)], names)
+
+
+def _columns_verdict(history: History) -> Any:
+    """Judge columns in one pass, and where that is not enough whole; both must agree."""
+    table = columns_of(history)
+    try:
+        whole = decide_log(from_columns(table)).fault is None
+    except AmbiguousError:
+        whole = None
+    passed = stream.run(table.to_batches(3))
+    if passed is None or whole is None:
+        return "ambiguous" if passed is None and whole is None else whole
+    return whole if (passed.fault is None) is whole else "the pass differs"
+
+
 def _lists(consistency: str) -> Family:
     strict = consistency == "strict-serializable"
 
@@ -200,6 +234,12 @@ FAMILIES: dict[str, Family] = {
         lambda seed, number: machine("log", seed, number),
         lambda histories: list(map(_log_verdict, histories)),
         _log_truth,
+    ),
+    "log of points": Family(
+        lambda seed, number: machine("log of points", seed, number),
+        lambda histories: list(map(_columns_verdict, histories)),
+        _log_truth,
+        lambda said, true: said in (true, "ambiguous"),
     ),
     "list-append, strict": _lists("strict-serializable"),
     "list-append": _lists("serializable"),

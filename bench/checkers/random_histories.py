@@ -293,6 +293,35 @@ def _log(rnd: random.Random) -> tuple[Ask, Do]:
     return ask, do
 
 
+def _points(rnd: random.Random) -> tuple[Ask, Do]:
+    """Appends that tell their offset, and fetches of one: what fits columns of numbers."""
+    held: list[tuple[int, int]] = []
+    number = iter(range(-1, 1000))
+    mute, distinct = rnd.choice([0.0, 0.0, 0.2]), rnd.random() < 0.7
+
+    def ask() -> tuple[str, Any]:
+        if rnd.random() < 0.5:
+            value = next(number)
+            return "append", value if distinct else value % 2
+        return "fetch", None
+
+    def do(f: str, asked: Any, happens: bool, lie: bool) -> tuple[bool, Any]:
+        end = held[-1][0] + 1 if held else 0
+        if f == "append":
+            at = end + (rnd.random() < 0.2)
+            if happens:
+                held.append((at, asked[1]))
+            if lie:
+                at = max(0, at + rnd.choice([-1, 1]))
+            return True, asked[1] if rnd.random() < mute else [at, asked[1]]
+        point: list[Any] = list(rnd.choice(held)) if held and rnd.random() < 0.8 else [end, None]
+        if lie:
+            point[rnd.randrange(2)] = rnd.randrange(3)
+        return True, [point]
+
+    return ask, do
+
+
 _MACHINES: dict[str, Callable[[random.Random], tuple[Ask, Do]]] = {
     "lock": _lock,
     "owned-lock": _lock,
@@ -302,4 +331,5 @@ _MACHINES: dict[str, Callable[[random.Random], tuple[Ask, Do]]] = {
     "linearizable-counter": _counter,
     "multi-register": _several,
     "log": _log,
+    "log of points": _points,
 }

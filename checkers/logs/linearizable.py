@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
+from typing import cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from checkers.calls import OPEN, Call, by_key, pair
 from checkers.linearizability import Outcome
 from checkers.linearizable import KeyVerdict, describe
+from checkers.logs import stream
 from checkers.logs.decide import AmbiguousError, Verdict, decide
 from checkers.logs.operations import LogOperations, from_calls, from_columns
+from checkers.logs.typed_file import TypedFile, typed_file
 from checkers.machines.log import Log
 from checkers.machines.search import check as search
 from checkers.zones.operations import call_at, pair_rows
@@ -22,12 +24,12 @@ from histories.columns import with_schema
 from histories.events import Event, to_op
 from histories.operation import INFO, OK
 from histories.reading import HistoryError
-from histories.source import HistoryFile, Source
+from histories.source import Source
 
-_COLUMNS = ["index", "process", "type", "f", "value", "offset"]
 _LOOKED_S = 10.0
 _LOOKED_ROWS = 2_000_000
-"""For how long, and up to how many events, the first impossible moment is looked for."""
+"""For how long, and up to how many events, the first impossible moment is looked for by halving.
+Longer logs are decided while they are read, where that is enough."""
 _WORDS = {
     "one-offset": "Two appends were answered with one offset",
     "other-value": "A read found another value than was appended at the offset",
@@ -49,47 +51,16 @@ def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Ord
     Raises :class:`~checkers.models.ModelError`.
     """
     deadline = monotonic() + time_limit_s
-    table = _typed(source)
-    if table is not None:
-        return [_judged_columns(table, deadline)]
+    file = typed_file(source)
+    if file is not None:
+        judged = _streamed(file) if file.rows > _LOOKED_ROWS else None
+        return [judged or _judged_columns(file.table(), deadline)]
     calls = pair(map(to_op, _with_offsets(source.events())))
     found = []
     for key, group in by_key(calls).items():
         outcome, order = judge_calls(group, deadline)
         found.append((KeyVerdict(key=key, count=len(group), outcome=outcome), order))
     return found
-
-
-def _typed(source: Source) -> pa.Table | None:
-    """Return the table of a Parquet or Arrow file that has a column of offsets."""
-    if not isinstance(source, HistoryFile) or source.kind not in ("parquet", "arrow"):
-        return None
-    if source.path.is_dir():
-        return None
-    try:
-        if source.kind == "parquet":
-            file = pq.ParquetFile(source.path, read_dictionary=["type", "f"])
-            names, read = file.schema_arrow.names, file.read
-        else:
-            whole = pa.ipc.open_file(pa.memory_map(str(source.path))).read_all()
-            names, read = whole.column_names, whole.select
-        if "offset" not in names or "key" in names:
-            return None
-        table = read([name for name in _COLUMNS if name in names])
-    except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"{source.path}: {' '.join(str(error).split())}") from error
-    for name in ("process", "type", "f", "value", "offset"):
-        if name not in names:
-            raise HistoryError(f"{source.path}: there is no column {name!r}")
-    for name in ("value", "offset"):
-        if not pa.types.is_integer(table.column(name).type):
-            raise HistoryError(f"{source.path}: column {name} must be of whole numbers")
-    if "index" not in names:
-        table = table.append_column("index", pa.array(np.arange(len(table))))
-    index = table.column("index").to_numpy()
-    if bool((index[1:] <= index[:-1]).any()):
-        table = table.sort_by("index")
-    return table
 
 
 def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
@@ -178,6 +149,33 @@ def _outcome(kind: str, window: list[Call], order: list[int]) -> Outcome:
         why = f"{_WORDS[kind]}: {' and '.join(names)}."
     stuck = max(window, key=lambda call: call.completion)
     return Outcome(valid=False, order=order, placed=len(order), stuck=stuck, window=window, why=why)
+
+
+def _streamed(file: TypedFile) -> tuple[KeyVerdict, Order] | None:
+    """Decide a long log in one pass; None where that does not decide it."""
+    passed = stream.run(file.batches())
+    if passed is None:
+        return None
+    if passed.fault is None:
+
+        def order() -> list[int]:
+            table = file.table()
+            placed = decide(from_columns(table)).order()
+            return cast("list[int]", table.column("index").to_numpy()[placed].tolist())
+
+        outcome = Outcome(valid=True, order=[])
+        return KeyVerdict(key="null", count=passed.operations, outcome=outcome), order
+    kind, places = passed.fault
+    table = with_schema(file.table().slice(0, passed.events))
+    process = table.column("process").to_numpy()
+    window = []
+    for begun in places:
+        later = np.flatnonzero(process[begun + 1 :] == process[begun])
+        done = begun + 1 + int(later[0]) if len(later) else -1
+        certain = done >= 0 and table.column("type")[done].as_py() == OK
+        window.append(call_at(table, begun, done, certain))
+    outcome = _outcome(kind, window, [])
+    return KeyVerdict(key="null", count=passed.operations, outcome=outcome), list
 
 
 def _judged_columns(table: pa.Table, deadline: float) -> tuple[KeyVerdict, Order]:

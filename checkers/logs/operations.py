@@ -172,9 +172,11 @@ def from_columns(table: pa.Table) -> LogOperations:
     f = pc.index_in(table.column("f"), pa.array(["append", "read"])).to_numpy()[pairs.begun]
     if len(f) and (np.isnan(f).any() if f.dtype.kind == "f" else (f < 0).any()):
         raise ModelError("a log with a column 'offset' has no operations but append and read")
-    value = table.column("value").combine_chunks()
-    offset = table.column("offset").combine_chunks()
+    value, offset = (_whole(table.column(name)) for name in ("value", "offset"))
     values = pc.fill_null(value, NOWHERE).to_numpy()
+    if int((values == NOWHERE).sum()) != value.null_count:
+        # Somebody appended the very number that means nothing here.
+        values = pc.fill_null(value.dictionary_encode().indices, NOWHERE).to_numpy()
     offsets = pc.fill_null(offset, NOWHERE).to_numpy()
     never = len(table)
     ok, failed = pairs.outcome == 1, pairs.outcome == 2
@@ -205,3 +207,8 @@ def from_columns(table: pa.Table) -> LogOperations:
         never=never,
         dense=False,
     )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

@@ -74,7 +74,7 @@ def pair_rows(table: pa.Table) -> Pairs:
 
     Raises :class:`~checkers.calls.HistoryShapeError`.
     """
-    kind = _codes_in(table.column("type"), TYPES)
+    kind = codes_in(table.column("type"), TYPES)
     f = _words(table.column("f"))
     numbers = table.column("process").to_numpy()
     if len(kind) >= _COMPILED and numbers.min() >= 0 and numbers.max() < 2 * len(kind):
@@ -135,7 +135,7 @@ def _refuse(table: pa.Table, row: int) -> None:
     )
 
 
-def _codes_in(column: pa.ChunkedArray, names: tuple[str, ...]) -> npt.NDArray[np.int8]:
+def codes_in(column: pa.ChunkedArray, names: tuple[str, ...]) -> npt.NDArray[np.int8]:
     if pa.types.is_dictionary(column.type):
         # Of a dictionary only its few words are looked up.
         parts = [
@@ -170,7 +170,7 @@ def read_operations(
 
     Raises :class:`~checkers.models.ModelError` for what is no operation of a register.
     """
-    kind = _codes_in(table.column("f").take(pa.array(pairs.begun)), FS)
+    kind = codes_in(table.column("f").take(pa.array(pairs.begun)), FS)
     allowed = kind >= 0 if cas else (kind == READ) | (kind == WRITE)
     if not allowed.all():
         row = int(pairs.begun[np.flatnonzero(~allowed)[0]])
