@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,11 @@ class Agent:
         assert best is not None
         return best[1]
 
-    def check_network(self) -> None:
+    def check_network(self, kinds: Collection[str]) -> None:
         """Raise :class:`RemoteError`, with the reasons, unless the host has means to disturb
-        packets and messages."""
+        all of ``kinds``."""
         told = self.ask("network_means")
-        missing = [kind for kind, means in told["means"].items() if means is None]
+        missing = [kind for kind in told["means"] if kind in kinds and told["means"][kind] is None]
         if missing:
             why = "; ".join(f"{what}: {line}" for what, line in told["why"].items())
             what = f"{' and '.join(missing)} cannot be disturbed there: {why}"

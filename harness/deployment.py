@@ -23,6 +23,7 @@ from harness.agent import Agent
 from harness.archive import build_archive, digest
 from harness.clusters.cluster import Host
 from harness.environment import ClockSetting, Evidence
+from harness.kafka_client import KafkaClient
 from harness.node_settings import Settings, first_voters, properties, roles
 from harness.options import BROKER
 from harness.remote import Remote, RemoteError, on_all
@@ -84,6 +85,12 @@ class Deployment:
         """Return where clients reach the node's broker."""
         return self.hosts[name].ip, self.settings.broker_port
 
+    def client(self, name: str, client_id: str, *, broker: bool = False) -> KafkaClient:
+        """Return a client of the node: of its controller, if it has one, unless of its
+        ``broker``."""
+        ip, port = self.broker_address(name) if broker else self.address(name)
+        return KafkaClient(ip, port, client_id, self.hosts[name].gateway)
+
     def check_hosts(self) -> None:
         """Make sure that every host has what is needed; raises with what is missing."""
         on_all(self.nodes, self._check_host)
@@ -93,14 +100,14 @@ class Deployment:
         if tuple(found["python"]) < (3, 11):
             version = ".".join(map(str, found["python"]))
             raise RemoteError(name, f"{PYTHON} is {version}, 3.11 or newer is needed")
-        if found["uid"] != 0:
+        if not found["privileged"]:
             raise RemoteError(name, "commands do not run as root: log in as root or set become")
         for tool, there in found["tools"].items():
             if not there:
                 package = {"nft": "nftables"}.get(tool, tool)
                 raise RemoteError(name, f"{tool} is missing there: apt-get install {package}")
-        if self.settings.disturbed:
-            self.agents[name].check_network()
+        if self.settings.means:
+            self.agents[name].check_network(self.settings.means)
 
     def install(self) -> None:
         """Put code and configuration on every host, with empty data and log directories.

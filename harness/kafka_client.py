@@ -9,8 +9,10 @@ import select
 import socket
 import struct
 import time
+from pathlib import Path
 from typing import Any
 
+from harness.clusters.gateway import dial
 from harness.workload import Answer
 from nodes.protocol.apis import decode_response, encode_request
 from nodes.protocol.codec import ProtocolError
@@ -26,10 +28,13 @@ class KafkaClient:
     must not be taken for that of the next request.
     """
 
-    def __init__(self, host: str, port: int, client_id: str = "kraftwreck") -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str = "kraftwreck", gateway: Path | None = None
+    ) -> None:
         self.host = host
         self.port = port
         self.client_id = client_id
+        self._gateway = gateway
         self._socket: socket.socket | None = None
         self._correlation = 0
 
@@ -75,7 +80,7 @@ class KafkaClient:
                 return self._socket
             self.close()
         remaining = max(0.001, deadline - time.monotonic())
-        connection = socket.create_connection((self.host, self.port), timeout=remaining)
+        connection = dial((self.host, self.port), remaining, self._gateway)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
         _set_timeout(connection, deadline)

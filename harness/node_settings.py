@@ -33,8 +33,8 @@ class Settings:
     and some controllers may have to join. With ``write_loss`` a kill loses what a node has
     not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
     nobody else's being touched. With ``own_disks`` their disks can be made to fail, likewise.
-    ``squeezable`` ones are in control groups of their own where the hosts have any. With
-    ``disturbed`` a host must have means to disturb packets and messages. ``tree`` is
+    ``squeezable`` ones are in control groups of their own where the hosts have any. Hosts must
+    have the ``means`` to disturb what is named there (``packets``, ``messages``). ``tree`` is
     the folder of the node code, a mutated copy for planted bugs; ``other_tree`` the code that
     nodes are upgraded to, and back. ``extra`` are further properties, which win over the ones
     written here.
@@ -51,7 +51,7 @@ class Settings:
     own_clocks: bool = False
     own_disks: bool = False
     squeezable: bool = False
-    disturbed: bool = False
+    means: frozenset[str] = frozenset()
     other_tree: Path | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 

@@ -33,7 +33,9 @@ class RunOptions:
     ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
     planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
     ``other`` is a folder with another version of ``nodes/``, to which ``restart`` upgrades.
-    ``store`` is the folder that receives the run folder.
+    ``store`` is the folder that receives the run folder. ``lacking`` are kinds of means that the
+    hosts have not got (:func:`harness.clusters.providers.lacking`): no fault that needs them is
+    drawn.
     """
 
     system: str = "kraft"
@@ -53,6 +55,7 @@ class RunOptions:
     patch: Path | None = None
     other: Path | None = None
     store: Path = Path("store")
+    lacking: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -79,6 +82,7 @@ class RunOptions:
         """Return the options as plain JSON values, for ``test.json``."""
         plain = asdict(self)
         plain["faults"] = list(self.faults)
+        plain["lacking"] = list(self.lacking)
         plain["patch"] = None if self.patch is None else str(self.patch)
         plain["other"] = None if self.other is None else str(self.other)
         plain["store"] = str(self.store)

@@ -25,6 +25,7 @@ import paramiko
 from paramiko.pkey import UnknownKeyType
 
 from harness.clusters.cluster import Host
+from harness.clusters.gateway import dial
 
 if TYPE_CHECKING:
     import fabric
@@ -119,6 +120,7 @@ class Remote:
         key = parse_host_key(self.host.host_key)
         name = address if port == 22 else f"[{address}]:{port}"
         client.get_host_keys().add(name, key.get_name(), key)
+        gateway = self.host.gateway
         try:
             client.connect(
                 address,
@@ -131,6 +133,7 @@ class Remote:
                 banner_timeout=self._connect_timeout_s,
                 auth_timeout=self._connect_timeout_s,
                 channel_timeout=self._connect_timeout_s,
+                sock=dial((address, port), timeout_s, gateway) if gateway else None,
             )
         except BaseException:
             client.close()

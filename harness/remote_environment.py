@@ -9,7 +9,6 @@ from typing import Any
 from harness.clusters.cluster import ClusterError, Machines
 from harness.deployment import Deployment
 from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
-from harness.kafka_client import KafkaClient
 from harness.remote import RemoteError, UnreachableError, on_all
 from harness.remote_admin import RemoteAdmin
 from harness.remote_disks import RemoteDisks
@@ -51,8 +50,7 @@ class RemoteEnvironment:
         self._off = self._links.off
         self._kills = dict.fromkeys(self.nodes, 0)
         self._admin_clients = {
-            name: KafkaClient(*deployment.address(name), "kraftwreck-admin")
-            for name in deployment.controllers
+            name: deployment.client(name, "kraftwreck-admin") for name in deployment.controllers
         }
         self._admin = RemoteAdmin(self._members(), self._send)
 

@@ -10,7 +10,6 @@ from checkers.clocks import NodeClock
 from harness.deployment import Deployment
 from harness.environment import Evidence
 from harness.follow import TraceFollowers
-from harness.kafka_client import KafkaClient
 from harness.remote import on_all
 from harness.service import LOGS
 from harness.system import Seen
@@ -34,8 +33,7 @@ class RemoteWatch:
         self._deployment = deployment
         self._claim: tuple[int, str] | None = None
         self._clients = {
-            name: KafkaClient(*deployment.address(name), "kraftwreck-nemesis")
-            for name in deployment.controllers
+            name: deployment.client(name, "kraftwreck-nemesis") for name in deployment.controllers
         }
         self._clients_lock = threading.Lock()
         self._clocks_lock = threading.Lock()

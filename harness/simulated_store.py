@@ -144,6 +144,7 @@ def options_of(plain: dict[str, Any]) -> RunOptions:
     known = {field.name for field in fields(RunOptions)}
     values = {name: value for name, value in plain.items() if name in known}
     values["faults"] = tuple(values.get("faults", ()))
+    values["lacking"] = tuple(values.get("lacking", ()))
     values["store"] = Path(values.get("store", "store"))
     if values.get("patch") is not None:
         values["patch"] = Path(values["patch"])

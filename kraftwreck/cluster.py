@@ -212,7 +212,7 @@ def _undone(done: dict[str, object]) -> str:
 def _hosts_of(identifier: str | None) -> dict[str, list[Host]]:
     """Return the hosts of clusters that live, by the clusters' ids."""
     return {
-        directory.name: [Host(**{**host, "key": Path(host["key"])}) for host in state.hosts]
+        directory.name: [Host.from_json(host) for host in state.hosts]
         for directory, state, condition in _selected(identifier)
         if condition != "dead" and state is not None and state.hosts
     }

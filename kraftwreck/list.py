@@ -33,7 +33,7 @@ def everything() -> dict[str, list[Entry]]:
             for name, about in zip(
                 [*providers.NAMES, "sim"],
                 [
-                    "namespaces on this machine (needs root)",
+                    "namespaces on this machine, for any user",
                     "virtual machines of the Vagrantfile",
                     "any hosts with SSH, from an inventory",
                     "virtual time, in this process",

@@ -15,7 +15,7 @@ import click
 from harness.archive import PROJECT_TREE
 from harness.clockwork import ClockworkError, library
 from harness.clusters.cluster import Cluster, ClusterError, ClusterUnavailable
-from harness.clusters.providers import DEFAULT_NODES, choose_cluster
+from harness.clusters.providers import DEFAULT_NODES, choose_cluster, lacking
 from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_command
 from harness.patched_nodes import patch_of, patched_tree
 from harness.run import Outcome, TestRun
@@ -24,6 +24,7 @@ from histories.verdict import CheckerResult, Verdict
 from kraftwreck.campaign import plan_faults
 from kraftwreck.judge import judge, show_verdict
 from kraftwreck.spark_tables import SparkTables
+from nemesis import possible
 from nemesis import registry as faults_registry
 from nemesis.inject import Injector
 from systems import registry as systems_registry
@@ -175,6 +176,9 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
         except ClusterUnavailable as error:
             say(f"{error}: running the same test in the simulator (-c sim) instead")
             options = replace(options, cluster=SIMULATOR)
+    lacks = lacking(options.cluster)
+    possible.check(options.faults, lacks)
+    options = replace(options, lacking=tuple(sorted(lacks)))
     if options.cluster == SIMULATOR:
         if options.combined:
             raise OptionError("--combined is for real hosts: the simulator has --brokers")
@@ -248,11 +252,13 @@ def _nothing(folder: Path) -> None:
 def _on_hosts(
     options: RunOptions, cluster: Cluster, tree: Path, began: Callable[[Path], None]
 ) -> Outcome:
+    planned = plan_faults(replace(options, brokers=0), options.brokers)
+    everybody = options.nodes + options.brokers
     return TestRun(
         options,
         system=systems_registry.find(options.system),
         workload=workloads_registry.find(options.workload),
-        schedule=plan_faults(replace(options, brokers=0), options.brokers),
+        schedule=possible.adapt(planned, options.lacking, everybody, options.brokers),
         injector=Injector,
         cluster=cluster,
         say=say,

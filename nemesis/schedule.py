@@ -65,7 +65,7 @@ def _timeline(
             Fault(
                 at=at,
                 kind=family.name,
-                shape=_choose(shapes, draw_unit(*key, "shape")),
+                shape=choose_by_weight(shapes, draw_unit(*key, "shape")),
                 duration=end - at,
                 draw=draw(*key, "targets"),
             )
@@ -84,7 +84,7 @@ def _between(bounds: tuple[float, float], unit: float) -> float:
     return low + (high - low) * unit
 
 
-def _choose(shapes: Mapping[str, Shape], unit: float) -> str:
+def choose_by_weight(shapes: Mapping[str, Shape], unit: float) -> str:
     """Return a shape by weight; ``unit`` in [0, 1) decides."""
     mark = unit * sum(shape.weight for shape in shapes.values())
     for name, shape in shapes.items():

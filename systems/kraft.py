@@ -54,13 +54,13 @@ class KraftDeployment:
         self._probes = {name: self._client(name, "kraftwreck-probe") for name in controllers}
         self._watchers = {name: self._client(name, "kraftwreck-watch") for name in controllers}
         self._broker_probes = {
-            name: KafkaClient(*deployment.broker_address(name), "kraftwreck-probe")
+            name: deployment.client(name, "kraftwreck-probe", broker=True)
             for name, role in deployment.roles.items()
             if role != CONTROLLER
         }
 
     def _client(self, node: str, client_id: str) -> KafkaClient:
-        return KafkaClient(*self.deployment.address(node), client_id)
+        return self.deployment.client(node, client_id)
 
     def connect(self, node: str, client_id: str) -> Connection:
         """Return a client's connection to ``node``, its controller if it has one."""
@@ -171,6 +171,12 @@ class KraftDeployment:
         self.deployment.close()
 
 
+def _means(options: RunOptions) -> frozenset[str]:
+    """Return by which means the faults of a run disturb the network."""
+    disturbed = not {"network", "wire", "roles-slow"}.isdisjoint(options.faults)
+    return frozenset({"packets", "messages"} - set(options.lacking) if disturbed else ())
+
+
 class Kraft:
     """The adapter (:class:`~harness.system.System`)."""
 
@@ -196,7 +202,7 @@ class Kraft:
             write_loss="power" in options.faults,
             own_clocks="clock" in options.faults,
             own_disks=not {"disk", "storage"}.isdisjoint(options.faults),
-            disturbed=not {"network", "wire", "roles-slow"}.isdisjoint(options.faults),
+            means=_means(options),
             squeezable="squeeze" in options.faults,
             other_tree=(options.other or nodes) if "restart" in options.faults else None,
             extra=SNAPSHOTS if options.snapshots else {},

@@ -8,6 +8,7 @@ the cluster removes them, or the next who looks for what dead clusters left behi
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -18,6 +19,12 @@ PATIENCE_S = 10.0
 
 def _of(identifier: str, controller: str) -> Path:
     return ROOT / controller / f"kraftwreck-{identifier}"
+
+
+def can_be_made(controller: str) -> bool:
+    """Tell whether this process can make groups of ``controller`` (version 1)."""
+    top = ROOT / controller
+    return (top / "cgroup.procs").exists() and os.access(top, os.W_OK)
 
 
 def make(identifier: str, node: str) -> dict[str, Path]:

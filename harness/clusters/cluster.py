@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,7 +35,9 @@ class Host:
     ``ssh_address`` where the control node reaches its sshd, when that is another one.
     ``host_key`` is the only accepted host key, as in ``"ssh-ed25519 AAAA..."``. ``key`` is
     a private key file, None to ask the user's agent and default keys. ``become`` is put
-    before every command: empty for root, ``"sudo -n"`` otherwise.
+    before every command: empty for root, ``"sudo -n"`` otherwise. ``gateway`` is the directory of
+    the cluster whose network the host is in, where none of this machine's leads there
+    (:mod:`harness.clusters.gateway`).
     """
 
     name: str
@@ -47,11 +49,23 @@ class Host:
     key: Path | None = None
     become: str = ""
     ssh_address: str = ""
+    gateway: Path | None = None
 
     @property
     def ssh_endpoint(self) -> tuple[str, int]:
         """Address and port of the host's sshd."""
         return self.ssh_address or self.ip, self.port
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the host as plain JSON values."""
+        paths = {"key": self.key, "gateway": self.gateway}
+        return asdict(self) | {name: path and str(path) for name, path in paths.items()}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Host:
+        """Return the host of what :meth:`as_json` returned. Raises TypeError."""
+        paths = {name: fields.get(name) for name in ("key", "gateway")}
+        return cls(**fields | {name: Path(path) if path else None for name, path in paths.items()})
 
 
 class Cluster(Protocol):

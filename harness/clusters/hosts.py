@@ -11,6 +11,7 @@ Two forms. TOML, when the file's name ends in ``.toml``::
     key = "~/.ssh/id_ed25519"
     become = "sudo -n"
     ssh_address = "198.51.100.7"           # from here, when it is another one
+    gateway = "/run/user/1000/kraftwreck/<cluster>"   # only of a plain user's namespace hosts
 
 or a line per host, with the same names for the rest::
 
@@ -34,7 +35,7 @@ from harness.clusters.cluster import ClusterError, Host
 from harness.clusters.healing import heal_hosts
 from harness.remote import Remote, RemoteError, on_all, parse_host_key
 
-_STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address"}
+_STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address", "gateway"}
 _NUMBERS = {"port", "node_id"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _TARGET = re.compile(r"(?:(?P<user>[^@:\s]+)@)?(?P<ip>[^@:\s]+)(?::(?P<port>[0-9]+))?")
@@ -154,6 +155,7 @@ def _host(where: str, position: int, entry: dict[str, Any], base: Path) -> Host:
         key=key,
         become=entry.get("become", ""),
         ssh_address=address if address != entry["ip"] else "",
+        gateway=Path(entry["gateway"]) if entry.get("gateway") else None,
     )
 
 
@@ -179,6 +181,8 @@ def format_inventory(hosts: Sequence[Host]) -> str:
         }
         if host.key is not None:
             fields["key"] = str(host.key.resolve())
+        if host.gateway is not None:
+            fields["gateway"] = str(host.gateway)
         for key in ("become", "ssh_address"):
             if getattr(host, key):
                 fields[key] = getattr(host, key)

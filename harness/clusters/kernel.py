@@ -16,6 +16,7 @@ from pathlib import Path
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUTS = 0x0400_0000
 CLONE_NEWIPC = 0x0800_0000
+CLONE_NEWUSER = 0x1000_0000
 CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
 
@@ -31,6 +32,8 @@ MS_PRIVATE = 0x4_0000
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _PR_CAPBSET_DROP = 24
+_PR_CAP_AMBIENT, _AMBIENT_RAISE = 47, 2
+_CAPABILITY_VERSION = 0x2008_0522
 
 CAPABILITIES = {
     "chown": 0, "dac_override": 1, "dac_read_search": 2, "fowner": 3, "fsetid": 4, "kill": 5,
@@ -95,8 +98,13 @@ def pivot_root(new: str, old: str) -> None:
     _check(_libc.pivot_root(new.encode(), old.encode()), "pivot_root")
     os.chdir("/")
     relative = "/" + os.path.relpath(old, new)
-    _check(_libc.umount2(relative.encode(), _MNT_DETACH), f"umount {relative}")
+    unmount(relative)
     Path(relative).rmdir()
+
+
+def unmount(target: str) -> None:
+    """Take the topmost mount away from ``target``, now or once nobody uses it."""
+    _check(_libc.umount2(target.encode(), _MNT_DETACH), f"umount {target}")
 
 
 def die_with_parent() -> None:
@@ -110,7 +118,26 @@ def bound_capabilities(kept: frozenset[str]) -> None:
     An allow-list: what a newer kernel invents is dropped too.
     """
     keep = {CAPABILITIES[name] for name in kept}
-    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
-    for number in range(last + 1):
-        if number not in keep:
-            _check(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), f"drop capability {number}")
+    for number in all_capabilities() - keep:
+        _check(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), f"drop capability {number}")
+
+
+def all_capabilities() -> set[int]:
+    """Return the numbers of all capabilities that this kernel knows."""
+    return set(range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1))
+
+
+def hold_capabilities(numbers: set[int]) -> None:
+    """Have these capabilities and no others, and pass them to programs that are executed.
+
+    For processes of plain users (ambient capabilities, since Linux 4.3); root passes on what is
+    not bounded.
+    """
+    low = sum(1 << number for number in numbers if number < 32)
+    high = sum(1 << (number - 32) for number in numbers if number >= 32)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)(low, low, low, high, high, high)
+    _check(_libc.capset(header, sets), "capset")
+    for number in numbers:
+        raised = _libc.prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, number, 0, 0)
+        _check(raised, f"pass capability {number} on")

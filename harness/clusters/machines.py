@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import disk_image
+from harness.clusters import disk_image, gateway
 
 SOCKET = "machines.sock"
 LONGEST_S = 30.0
@@ -32,15 +32,8 @@ class MachineError(Exception):
 
 
 def listen(directory: Path) -> socket.socket:
-    """Return the owner's socket; reached by a short name, for paths of sockets are limited."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
-    finally:
-        os.close(folder)
-    listener.listen(8)
-    return listener
+    """Return the owner's socket."""
+    return gateway.listen(directory, SOCKET)
 
 
 def serve(listener: socket.socket, leash: int, carry_out: CarryOut) -> None:
@@ -67,18 +60,13 @@ def _answer(client: socket.socket, carry_out: CarryOut) -> dict[str, Any]:
 
 def ask(directory: Path, do: str, host: str) -> dict[str, Any]:
     """Have a host crashed or booted by the owner; return evidence. Raises MachineError."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-            client.settimeout(LONGEST_S)
-            client.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+        with gateway.reach(directory, SOCKET, LONGEST_S) as client:
             client.sendall(json.dumps({"do": do, "host": host}).encode() + b"\n")
             with client.makefile("rb") as lines:
                 answer: dict[str, Any] = json.loads(lines.readline())
     except (OSError, ValueError) as error:
         raise MachineError(f"{do} {host}: {error}") from error
-    finally:
-        os.close(folder)
     if "error" in answer:
         raise MachineError(f"{do} {host}: {answer['error']}")
     return answer

@@ -16,11 +16,10 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups, machines
+from harness.clusters import cgroups, machines, rootless
 from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
 from harness.clusters.healing import heal_hosts
@@ -46,11 +45,14 @@ def probe() -> None:
     """Raise :class:`ClusterUnavailable`, in one line, when this machine cannot do it."""
     if sys.platform != "linux":
         raise ClusterUnavailable(f"namespace hosts need Linux, this is {sys.platform}")
-    if os.geteuid() != 0:
-        raise ClusterUnavailable("namespace hosts need root, this is an ordinary user")
     for tool, package in _TOOLS.items():
-        if shutil.which(tool) is None:
+        if shutil.which(tool, path=rootless.search_path()) is None:
             raise ClusterUnavailable(f"{Path(tool).name} is missing: apt-get install {package}")
+    if rootless.needed():
+        refused = rootless.examine()["refused"]
+        if refused:
+            raise ClusterUnavailable(f"a plain user's namespaces are refused here: {refused}")
+        return
     flags = ["--net", "--mount", "--uts", "--ipc", "--pid", "--fork"]
     attempt = subprocess.run(["unshare", *flags, "true"], capture_output=True, text=True)
     if attempt.returncode != 0:
@@ -128,7 +130,15 @@ class NetnsCluster:
         self.control_ip = ready["control_ip"]
         self.no_disks = ready["no_disks"]
         self.hosts = [
-            Host(name=name, node_id=node_id, ip=ip, host_key=public, key=key_file)
+            Host(
+                name=name,
+                node_id=node_id,
+                ip=ip,
+                host_key=public,
+                key=key_file,
+                user=rootless.USER if rootless.needed() else "root",
+                gateway=self.directory if rootless.needed() else None,
+            )
             for node_id, (name, ip, (_, public)) in enumerate(
                 zip(names, ready["ips"], pairs, strict=True), start=1
             )
@@ -136,7 +146,7 @@ class NetnsCluster:
         # The supervisor wrote its processes before it reported; keep them.
         state = State.read(self.directory) or state
         state.subnet, state.uplink = ready["subnet"], ready["uplink"]
-        state.hosts = [{**asdict(host), "key": str(key_file)} for host in self.hosts]
+        state.hosts = [host.as_json() for host in self.hosts]
         state.write(self.directory)
 
     def _spawn_and_wait(self, lock: int) -> dict[str, Any]:
@@ -151,7 +161,7 @@ class NetnsCluster:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd="/",
-                env={"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin"),
+                env={"PATH": rootless.search_path(),
                      "PYTHONPATH": str(_PROJECT)},
                 pass_fds=[lock],
                 start_new_session=True,

@@ -13,8 +13,9 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.clusters import disk_image
+from harness.clusters import disk_image, plain_root, rootless
 from harness.clusters.kernel import (
+    CAPABILITIES,
     CLONE_NEWIPC,
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -29,6 +30,7 @@ from harness.clusters.kernel import (
     MS_REMOUNT,
     bound_capabilities,
     die_with_parent,
+    hold_capabilities,
     mount,
     mount_overlay,
     pivot_root,
@@ -50,6 +52,7 @@ ListenAddress {ip}
 HostKey /etc/ssh/kraftwreck/host_key
 AuthorizedKeysFile /etc/ssh/kraftwreck/authorized_keys
 PermitRootLogin prohibit-password
+SetEnv PATH={path}
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
@@ -109,6 +112,8 @@ def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
             _bind(path, path, MS_RDONLY)
     _bind("/proc/sys/net", "/proc/sys/net", 0)
     bound_capabilities(KEPT_CAPABILITIES)
+    if rootless.needed():
+        hold_capabilities({CAPABILITIES[name] for name in KEPT_CAPABILITIES})
     os.execve(  # noqa: S606 - a fixed argument vector, no shell
         "/usr/sbin/sshd",
         ["/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/kraftwreck/sshd_config"],
@@ -129,7 +134,10 @@ def _build_root(spec: NodeSpec) -> None:
     for path in (root, upper):
         path.mkdir(exist_ok=True)
     mount("none", "/", "", MS_REC | MS_PRIVATE)
-    mount_overlay(root, upper, work)
+    if rootless.needed():
+        plain_root.build(root)
+    else:
+        mount_overlay(root, upper, work)
     if spec.disk is not None:
         here = root / disk_image.MOUNT.removeprefix("/")
         here.mkdir(parents=True, exist_ok=True)
@@ -162,7 +170,7 @@ def _build_devices(root: Path) -> None:
         (dev / "net/tun").touch()
         mount("/dev/net/tun", str(dev / "net/tun"), "", MS_BIND)
     (dev / "pts").mkdir()
-    mount("devpts", str(dev / "pts"), "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    mount("devpts", str(dev / "pts"), "devpts", 0, _pty_options())
     (dev / "shm").mkdir()
     mount("tmpfs", str(dev / "shm"), "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
     for link, target in (
@@ -175,6 +183,11 @@ def _build_devices(root: Path) -> None:
         (dev / link).symlink_to(target)
 
 
+def _pty_options() -> str:
+    """Return how terminals belong to: by a group that a plain user has not got, else."""
+    return "newinstance,ptmxmode=0666,mode=620" + ("" if rootless.needed() else ",gid=5")
+
+
 def _write_identity(root: Path, spec: NodeSpec) -> None:
     """Write name, addresses and SSH keys into the private root."""
     (root / "etc/hostname").write_text(spec.name + "\n")
@@ -182,7 +195,7 @@ def _write_identity(root: Path, spec: NodeSpec) -> None:
     ssh = root / "etc/ssh/kraftwreck"
     ssh.mkdir(parents=True, exist_ok=True)
     (ssh / "authorized_keys").write_text(spec.authorized_key + "\n")
-    (ssh / "sshd_config").write_text(SSHD_CONFIG.format(ip=spec.ip))
+    (ssh / "sshd_config").write_text(SSHD_CONFIG.format(ip=spec.ip, path=_PATH))
     (ssh / "host_key").touch(mode=0o600)
     (ssh / "host_key").write_text(spec.host_key)
     # sshd without PAM refuses an account whose password field starts with "!".

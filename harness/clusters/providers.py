@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.clusters import cgroups, rootless
 from harness.clusters.cluster import Cluster, ClusterError
 
 NAMES = ("netns", "vagrant", "hosts:FILE")
@@ -31,3 +32,24 @@ def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) 
 
         return VagrantCluster(nodes or DEFAULT_NODES)
     raise ClusterError(f"cluster {spec!r} is unknown: use {', '.join(NAMES)}", exit_code=254)
+
+
+def lacking(spec: str) -> dict[str, str]:
+    """Return the kinds of means that hosts of ``spec`` will not have, and why, in one line each.
+
+    Of namespace hosts that is known before they are up; of others nothing is. ``drops``,
+    ``packets``, ``messages`` and ``names`` are those of :func:`harness.node_network.network_means`,
+    ``memory`` is a control group that limits memory.
+    """
+    found: dict[str, str] = {}
+    if spec != "netns":
+        return found
+    if rootless.needed():
+        told = rootless.examine()
+        for kind, means in told.get("means", {}).items():
+            if means is None:
+                why = [f"{what}: {line}" for what, line in told["why"].items() if kind in what]
+                found[kind] = "; ".join(why)
+    if not cgroups.can_be_made("memory"):
+        found["memory"] = "there is no control group for memory that could be given to them"
+    return found

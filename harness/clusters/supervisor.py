@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups, disk_image, kernel, machines
+from harness.clusters import cgroups, disk_image, gateway, kernel, machines, rootless
 from harness.clusters.node_root import NodeSpec, become_host
 from harness.clusters.state import ProcessIdentity, State
 from harness.clusters.switch import (
@@ -73,7 +73,10 @@ def _supervise(directory: Path) -> None:
     ends = [wake_read] if state.detached else [wake_read, 0, _watch(state.control)]
 
     leash_read, leash_write = os.pipe()
-    kernel.unshare(kernel.CLONE_NEWPID)
+    if rootless.needed():
+        rootless.enter(kernel.CLONE_NEWPID)
+    else:
+        kernel.unshare(kernel.CLONE_NEWPID)
     inner = os.fork()
     if inner == 0:
         os.close(leash_write)
@@ -130,6 +133,8 @@ def _inner(directory: Path, spec: dict[str, Any], leash: int) -> None:
         try:
             cluster = _build(directory, spec)
             listener = machines.listen(directory)
+            if rootless.needed():
+                _fork_gateway(directory)
         except OSError as error:
             _report({"error": error.strerror or str(error)})
             os._exit(1)
@@ -153,11 +158,16 @@ def _build(directory: Path, spec: dict[str, Any]) -> _Cluster:
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("proc", "/proc", "proc")
+    if rootless.needed():
+        # The control node's end of the network is in here, too; see harness.clusters.gateway.
+        kernel.unshare(kernel.CLONE_NEWNET)
+        ip_batch("link set lo up\n")
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     _put_uppers_where_overlayfs_takes_them(directory)
     switch = new_switch()
     subnet = claim_subnet(switch)
-    (directory / "uplink").write_text(subnet.uplink)
+    if not rootless.needed():
+        (directory / "uplink").write_text(subnet.uplink)
     template, refusal = _disk_template(directory) if spec.get("disks") else (None, "")
     nodes = [_node_spec(node, subnet, spec, directory, template) for node in spec["nodes"]]
     go_read, go_write = os.pipe()
@@ -242,6 +252,12 @@ def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
 
     (An overlay cannot be the upper layer of another: so inside most containers.)
     """
+    if rootless.needed():
+        # No overlays there; memory of its own goes with the cluster, however that ends.
+        nodes = directory / "nodes"
+        nodes.mkdir()
+        kernel.mount("tmpfs", str(nodes), "tmpfs", 0, "mode=700")
+        return
     probe = directory / "probe"
     for name in ("upper", "root"):
         (probe / name).mkdir(parents=True)
@@ -265,6 +281,17 @@ def _disk_template(directory: Path) -> tuple[Path | None, str]:
     except OSError as error:
         return None, str(error)
     return image, ""
+
+
+def _fork_gateway(directory: Path) -> None:
+    """Let a process of its own, which ends with this one, hand out sockets of this network."""
+    listener = gateway.listen(directory)
+    if os.fork() == 0:
+        try:
+            gateway.serve(listener)
+        finally:
+            os._exit(1)
+    listener.close()
 
 
 def _node_spec(

@@ -104,7 +104,9 @@ def test_restoring_ends_what_nobody_has_ended(
 def test_a_host_without_means_is_refused_before_anything_is_installed(
     five: list[Host], service_tree: Path
 ) -> None:
-    deployment = Deployment(five[:1], Settings(seed=7, tree=service_tree, disturbed=True))
+    deployment = Deployment(
+        five[:1], Settings(seed=7, tree=service_tree, means=frozenset({"packets"}))
+    )
     deployment.check_hosts()
     agent = deployment.agents["n1"] = AgentWithoutMeans(deployment.remotes["n1"])
     with pytest.raises(RemoteError) as refusal:

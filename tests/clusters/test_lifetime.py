@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.clusters import rootless
 from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError, ClusterUnavailable
 from harness.clusters.netns import NetnsCluster
@@ -236,12 +237,17 @@ class TestRefusals:
         assert states.directories() == before
         return str(caught.value)
 
-    def test_not_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        assert self.reason() == "namespace hosts need root, this is an ordinary user"
+    def test_a_plain_user_whom_the_kernel_lets_have_none(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        why = "unshare: Operation not permitted"
+        monkeypatch.setattr(rootless, "needed", lambda: True)
+        monkeypatch.setattr(rootless, "examine", lambda: {"refused": why})
+        assert self.reason() == f"a plain user's namespaces are refused here: {why}"
 
     def test_a_missing_tool(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "nft" else f"/bin/{tool}")
+        known = {"nft": None}
+        monkeypatch.setattr(shutil, "which", lambda tool, path: known.get(tool, f"/bin/{tool}"))
         assert self.reason() == "nft is missing: apt-get install nftables"
 
     def test_namespaces_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
