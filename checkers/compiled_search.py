@@ -6,10 +6,12 @@ Used where plain Python would take long; at most 64 calls may be open at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from checkers import search_kernel as kernel
 from checkers.calls import Call
@@ -21,19 +23,48 @@ _SLICE = 200_000
 _STUCK = 64
 _RUN: Any = kernel.run
 _REHASH: Any = kernel.rehash
+_MEASURE: Any = kernel.measure
+_LAY_OUT: Any = kernel.lay_out
+_UNWIND: Any = kernel.unwind
+Ints = npt.NDArray[np.int64]
 
 
-class CompiledSearch:
-    """One search. ``run`` returns the verdict (True, False or why it is unknown)."""
+@dataclass(frozen=True)
+class Problem:
+    """Calls by position: moments of begin and end (-1: indeterminate), need and result.
 
-    def __init__(self, model: Model, items: Sequence[tuple[Call, Action]], memory: int) -> None:
-        self._items = items
-        self._memory = memory
+    States are codes below ``states``; a need may also be ``kernel.ANY`` or
+    ``kernel.PRESENT`` (any but 0), a result ``kernel.SAME``.
+    """
+
+    start: Ints
+    end: Ints
+    need: Ints
+    result: Ints
+    initial: int
+    states: int
+
+
+class Coded:
+    """A problem made of calls, and what its states are called."""
+
+    def __init__(self, model: Model, items: Sequence[tuple[Call, Action]]) -> None:
         self._codes: dict[Hashable, int] = {None: 0}
-        self._initial = self._code(model.initial)
-        self.members: list[list[int]] = []
-        self.max_open = 0
-        self._tables()
+        initial = self._code(model.initial)
+        columns = np.array(
+            [
+                (
+                    call.start,
+                    call.end if call.type == OK else -1,
+                    self._need(action),
+                    kernel.SAME if action.result is SAME else self._code(action.result),
+                )
+                for call, action in items
+            ],
+            np.int64,
+        ).reshape(len(items), 4)
+        start, end, need, result = (np.ascontiguousarray(column) for column in columns.T)
+        self.problem = Problem(start, end, need, result, initial, len(self._codes))
 
     def _code(self, state: Hashable) -> int:
         return self._codes.setdefault(state, len(self._codes))
@@ -43,95 +74,88 @@ class CompiledSearch:
             return kernel.ANY
         return kernel.PRESENT if action.need is PRESENT else self._code(action.need)
 
-    def _result(self, action: Action) -> int:
-        return kernel.SAME if action.result is SAME else self._code(action.result)
+    def names(self, states: Sequence[int]) -> list[Hashable]:
+        """Return what states are called."""
+        names = {code: state for state, code in self._codes.items()}
+        return [names[state] for state in states]
 
-    def _tables(self) -> None:
-        """Walk through the events once and write down who is open at each completion."""
-        events = []
-        for position, (call, _) in enumerate(self._items):
-            events.append((call.start, position))
-            if call.type == OK:
-                events.append((call.end, ~position))
-        events.sort()
-        needs = [self._need(action) for _, action in self._items]
-        results = [self._result(action) for _, action in self._items]
-        groups: dict[tuple[int, int], int] = {}
-        group_levels: list[list[int]] = []
-        free: list[int] = []
-        bits: dict[int, int] = {}
-        levels: list[tuple[int, int]] = []
-        reads: list[tuple[int, int]] = []
-        writes: list[tuple[int, int]] = []
-        read_from, write_from = [0], [0]
-        for _, code in events:
-            if code >= 0:
-                if self._items[code][0].type == OK:
-                    bits[code] = free.pop() if free else len(bits)
-                    self.max_open = max(self.max_open, len(bits))
-                    continue
-                group = groups.setdefault((needs[code], results[code]), len(groups))
-                if group == len(self.members):
-                    self.members.append([])
-                    group_levels.append([])
-                self.members[group].append(code)
-                group_levels[group].append(len(levels))
-                continue
-            position = ~code
-            levels.append((position, bits[position]))
-            for other, bit in bits.items():
-                (reads if results[other] == kernel.SAME else writes).append((other, bit))
-            read_from.append(len(reads))
-            write_from.append(len(writes))
-            free.append(bits.pop(position))
-        if self.max_open > MAX_OPEN:
-            return
-        need, result = np.array(needs, np.int64), np.array(results, np.int64)
-        self.positions = np.array([position for position, _ in levels], np.int64)
 
-        def flags(pairs: list[tuple[int, int]]) -> Any:
-            return np.uint64(1) << np.array([bit for _, bit in pairs], np.uint64)
+class CompiledSearch:
+    """One search. ``run`` returns the verdict (True, False or why it is unknown).
 
-        def places(pairs: list[tuple[int, int]]) -> Any:
-            return np.array([position for position, _ in pairs], np.int64)
+    Where ``max_open`` exceeds :data:`MAX_OPEN` it cannot be run.
+    """
 
-        read_at, write_at = places(reads), places(writes)
-        self._read_at, self._write_at = read_at, write_at
-        self._read_from = np.array(read_from, np.int64)
-        self._write_from = np.array(write_from, np.int64)
+    def __init__(self, problem: Problem, memory: int) -> None:
+        self._problem = problem
+        self._memory = memory
+        certain = problem.end >= 0
+        ended = np.flatnonzero(certain)
+        moments = np.concatenate([problem.start, problem.end[ended]])
+        codes = np.concatenate([np.arange(len(problem.start)), ~ended])
+        events = codes[np.argsort(moments, kind="stable")]
+        most, reads, writes = _MEASURE(events, certain, problem.result)
+        self.max_open = int(most)
+        if self.max_open <= MAX_OPEN:
+            self._tables(events, certain, len(ended), int(reads), int(writes))
+
+    def _tables(self, events: Ints, certain: Any, levels: int, reads: int, writes: int) -> None:
+        """Write down who is open at each completion."""
+        need, result = self._problem.need, self._problem.result
+        doubtful = np.flatnonzero(~certain)
+        wide = self._problem.states + 2
+        effects = (need[doubtful] + 2) * wide + result[doubtful] + 1
+        kinds, of, sizes = np.unique(effects, return_inverse=True, return_counts=True)
+        group = np.full(len(need), -1, np.int64)
+        group[doubtful] = of
+        self._group_from = np.zeros(len(kinds) + 1, np.int64)
+        np.cumsum(sizes, out=self._group_from[1:])
+        self._members, member_level = np.zeros((2, len(doubtful)), np.int64)
+        self.positions = np.zeros(levels, np.int64)
+        level_bit = np.zeros(levels, np.uint64)
+        self._read_from, self._write_from = np.zeros((2, levels + 1), np.int64)
+        read_bit, write_bit = np.zeros(reads, np.uint64), np.zeros(writes, np.uint64)
+        self._read_at, self._write_at = np.zeros(reads, np.int64), np.zeros(writes, np.int64)
+        _LAY_OUT(
+            events, certain, result, group, self.positions, level_bit,
+            self._read_from, read_bit, self._read_at,
+            self._write_from, write_bit, self._write_at,
+            self._group_from[:-1].copy(), member_level, self._members,
+        )  # fmt: skip
         self._fixed = (
-            self.positions, flags(levels), need[self.positions], result[self.positions],
-            self._read_from, flags(reads), need[read_at], read_at,
-            self._write_from, flags(writes), need[write_at], result[write_at], write_at,
-            np.array([n for n, _ in groups], np.int64), np.array([r for _, r in groups], np.int64),
-            np.cumsum([0, *map(len, self.members)]).astype(np.int64),
-            np.array([level for members in group_levels for level in members], np.int64),
+            self.positions, level_bit, need[self.positions], result[self.positions],
+            self._read_from, read_bit, need[self._read_at], self._read_at,
+            self._write_from, write_bit, need[self._write_at], result[self._write_at],
+            self._write_at, kinds // wide - 2, kinds % wide - 1, self._group_from, member_level,
         )  # fmt: skip
 
     def run(
         self, deadline: float, stop: Callable[[], bool] | None, time_limit_s: float
     ) -> bool | str:
         """Search until decided, or until time, memory or ``stop`` end it."""
-        levels, groups = len(self.positions), len(self.members)
-        states = len(self._codes)
+        levels, groups = len(self.positions), len(self._group_from) - 1
         self.scalars = np.zeros(kernel.SCALARS, np.int64)
         self.scalars[[kernel.VECTORS, kernel.BEST]] = [1, -1]
+        self.trail: list[Any] = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+        if not levels:
+            return True
+        states = self._problem.states
         self.stuck = np.zeros(_STUCK, np.int64)
-        heads_of, tails_of = np.zeros(levels + 1, np.int64), np.zeros(levels + 1, np.int64)
+        heads_of, tails_of, lows_of = np.zeros((3, levels + 1), np.int64)
         tails_of[0] = 1
-        lows_of = np.zeros(levels + 1, np.int64)
+        room = 1 << min(max(8, (4 * levels).bit_length()), 16)
         queue: list[Any] = [
-            np.zeros(1 << 14, kind) for kind in (np.int64, np.uint64, np.int64, np.int64)
+            np.zeros(room, kind) for kind in (np.int64, np.uint64, np.int64, np.int64)
         ]
-        queue[0][0], queue[3][0] = self._initial, -1
-        vectors: Any = np.zeros((max(1 << 12, 4 * groups), groups), np.uint16)
-        trail: list[Any] = [np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)]
+        queue[0][0], queue[3][0] = self._problem.initial, -1
+        vectors: Any = np.zeros((max(room >> 4, 4 * groups, 16), groups), np.uint16)
+        trail: list[Any] = [np.zeros(room, np.int64), np.zeros(room, np.int64)]
         seen: list[Any] = [
-            np.full(1 << 16, -1, np.int64),
-            np.zeros(1 << 16, np.uint64),
-            np.zeros(1 << 16, np.int64),
+            np.full(room, -1, np.int64),
+            np.zeros(room, np.uint64),
+            np.zeros(room, np.int64),
         ]
-        entries: list[Any] = [np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)]
+        entries: list[Any] = [np.zeros(room, np.int64), np.zeros(room, np.int64)]
         while True:
             code = _RUN(
                 _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, lows_of,
@@ -176,21 +200,18 @@ class CompiledSearch:
         """The first completion that could not be placed."""
         return int(self.scalars[kernel.DEEPEST])
 
-    def codes(self) -> list[int]:
-        """Return the best order: positions of calls, or ``~group`` for an indeterminate one."""
-        found = []
-        at = int(self.scalars[kernel.BEST])
-        while at >= 0:
-            found.append(int(self.trail[0][at]))
-            at = int(self.trail[1][at])
-        return found[::-1]
+    def order(self) -> Ints:
+        """Return the best order: positions of calls."""
+        best = int(self.scalars[kernel.BEST])
+        found: Ints = _UNWIND(best, *self.trail, self._group_from, self._members)
+        return found
 
-    def states(self) -> list[Hashable]:
-        """Return the values that were possible before the completion that is stuck."""
+    def states(self) -> list[int]:
+        """Return the states that were possible before the completion that is stuck."""
         if self.deepest == 0:
-            return [next(s for s, code in self._codes.items() if code == self._initial)]
-        names = {code: state for state, code in self._codes.items()}
-        return [names[int(code)] for code in self.stuck[: int(self.scalars[kernel.STATES])]]
+            return [self._problem.initial]
+        found: list[int] = self.stuck[: int(self.scalars[kernel.STATES])].tolist()
+        return found
 
     def window(self) -> list[int]:
         """Return the calls open at the completion that is stuck, by position."""

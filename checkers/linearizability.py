@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from time import monotonic
 
 from checkers.calls import Call
-from checkers.level_walk import Bounds, Configuration, Level, Link, Outcome, Walk, named, one_more
+from checkers.level_walk import Bounds, Configuration, Level, Link, Outcome, Walk, one_more
 from checkers.models import ANY, PRESENT, SAME, Action, Model, actions
 from histories.operation import OK
 
@@ -55,14 +55,26 @@ def check(
     found = _Search(model, calls, time_limit_s, _QUICK, stop).run(compiled=len(calls) > _LONG)
     if found.valid != "unknown" or found.reason != f"no decision after {_QUICK} configurations":
         return found
-    from checkers.compiled_search import MAX_OPEN, CompiledSearch
+    return _compiled(model, calls, begun, time_limit_s, stop, memory)
+
+
+def _compiled(
+    model: Model,
+    calls: Sequence[Call],
+    begun: float,
+    time_limit_s: float,
+    stop: Callable[[], bool] | None,
+    memory: int,
+) -> Outcome:
+    from checkers.compiled_search import MAX_OPEN, Coded, CompiledSearch
 
     items = actions(model, calls)
-    search = CompiledSearch(model, items, memory)
+    coded = Coded(model, items)
+    search = CompiledSearch(coded.problem, memory)
     if search.max_open > MAX_OPEN:
         return _Search(model, calls, time_limit_s, _SLOW, stop, begun).run()
     result = search.run(begun + time_limit_s, stop, time_limit_s)
-    order = named(search.codes(), search.members, items)
+    order = [items[position][0].start for position in search.order().tolist()]
     if isinstance(result, str):
         return Outcome(valid="unknown", order=order, steps=search.steps, reason=result)
     if result:
@@ -72,7 +84,7 @@ def check(
         order=order,
         stuck=items[int(search.positions[search.deepest])][0],
         window=[items[position][0] for position in search.window()],
-        states=search.states(),
+        states=coded.names(search.states()),
         steps=search.steps,
     )
 

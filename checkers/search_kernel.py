@@ -238,3 +238,106 @@ def run(
             tails_of[level + 1] = start + 1
             scalars[DEPTH] = level + 1
     return INVALID
+
+
+@njit(cache=True)
+def measure(events: Any, certain: Any, result: Any) -> Any:
+    """Return how many calls are open at once, and the sums of open reads and writes.
+
+    ``events`` are positions of calls as they begin, ``~position`` as they end.
+    """
+    most = opened = reads = writes = all_reads = all_writes = 0
+    for code in events:
+        position = code if code >= 0 else ~code
+        if not certain[position]:
+            continue
+        if code < 0:
+            all_reads += reads
+            all_writes += writes
+        step = 1 if code >= 0 else -1
+        opened += step
+        if result[position] == SAME:
+            reads += step
+        else:
+            writes += step
+        most = max(most, opened)
+    return most, all_reads, all_writes
+
+
+@njit(cache=True)
+def lay_out(
+    events: Any, certain: Any, result: Any, group: Any,
+    level_code: Any, level_bit: Any, read_from: Any, read_bit: Any, read_code: Any,
+    write_from: Any, write_bit: Any, write_code: Any,
+    member_at: Any, member_level: Any, members: Any,
+) -> None:  # fmt: skip
+    """Write down who is open at each completion, with a bit for each of at most 64.
+
+    ``member_at`` is where the calls of each group of indeterminate ones begin in ``members``
+    and ``member_level``; it is used up.
+    """
+    opened = np.zeros(64, np.int64)
+    bit_of = np.zeros(64, np.uint64)
+    free = np.zeros(64, np.uint64)
+    for i in range(64):
+        free[i] = np.uint64(1) << np.uint64(63 - i)
+    left, count, level, reads, writes = 64, 0, 0, 0, 0
+    for code in events:
+        if code >= 0:
+            if certain[code]:
+                left -= 1
+                opened[count] = code
+                bit_of[count] = free[left]
+                count += 1
+            else:
+                at = member_at[group[code]]
+                members[at] = code
+                member_level[at] = level
+                member_at[group[code]] = at + 1
+            continue
+        level_code[level] = ~code
+        mine = 0
+        for i in range(count):
+            other = opened[i]
+            if other == ~code:
+                mine = i
+            if result[other] == SAME:
+                read_bit[reads] = bit_of[i]
+                read_code[reads] = other
+                reads += 1
+            else:
+                write_bit[writes] = bit_of[i]
+                write_code[writes] = other
+                writes += 1
+        level_bit[level] = bit_of[mine]
+        level += 1
+        read_from[level] = reads
+        write_from[level] = writes
+        free[left] = bit_of[mine]
+        left += 1
+        count -= 1
+        for i in range(mine, count):
+            opened[i] = opened[i + 1]
+            bit_of[i] = bit_of[i + 1]
+
+
+@njit(cache=True)
+def unwind(best: int, trail_code: Any, trail_next: Any, group_from: Any, members: Any) -> Any:
+    """Return an order of calls by position; of a group the earliest call comes first."""
+    size = 0
+    at = best
+    while at >= 0:
+        size += 1
+        at = trail_next[at]
+    order = np.zeros(size, np.int64)
+    at = best
+    for i in range(size):
+        order[size - 1 - i] = trail_code[at]
+        at = trail_next[at]
+    used = group_from.copy()
+    for i in range(size):
+        if order[i] < 0:
+            group = ~order[i]
+            order[i] = members[used[group]]
+            used[group] += 1
+    return order

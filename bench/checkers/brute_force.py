@@ -59,7 +59,9 @@ def _register_truth(history: History) -> bool:
 
 
 def _keyed(histories: Sequence[History]) -> list[Any]:
-    """Judge many histories at once: each is a key of one table."""
+    """Judge many histories at once, compiled: each is a key of one table."""
+    import checkers.search_kernel  # noqa: F401  # from then on columns are searched
+
     rows: History = []
     for number, history in enumerate(histories):
         base, shift = len(rows), number * 10_000

@@ -5,8 +5,9 @@ Keys some value of which is written twice are left to the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -17,15 +18,18 @@ from checkers.calls import Call
 from checkers.linearizability import Outcome
 from checkers.linearizability import check as search
 from checkers.linearizable import KeyVerdict, describe
-from checkers.models import Model, thaw
+from checkers.models import Model, freeze, thaw
 from checkers.zones.decide import gather, judge, needed, order_of, repeated
 from checkers.zones.operations import (
+    Ints,
     Operations,
     Pairs,
     call_at,
     pair_rows,
     read_operations,
 )
+from checkers.zones.searched import is_compiled
+from checkers.zones.searched import search as search_columns
 from checkers.zones.window import Contradiction, explain, of_key
 from histories.reading import HISTORY_SCHEMA
 
@@ -39,8 +43,8 @@ _FEW = 64
 class Decision:
     """Verdicts of all keys that are not plainly valid, and how many there were.
 
-    ``order`` is a legal order of the operations of all valid keys decided by sorting, as
-    indices of their invocations, made when asked for.
+    ``order`` is a legal order of the operations of all valid keys, as indices of their
+    invocations, made when asked for; those of one key stand in their order.
     """
 
     verdicts: list[KeyVerdict]
@@ -76,18 +80,15 @@ def decide(
     _, faults = judge(operations, clusters)
     wrong = np.unique(clusters.key[np.array([fault.a for fault in faults], np.int64)])
     verdicts = []
-    calls = _Calls(table, pairs)
+    calls = _Calls(table, pairs, model.initial)
     for number, key in enumerate(wrong):
         outcome = Outcome(valid=False, order=[])
         if number < _EXPLAINED:
             outcome = _explained(calls, of_key(operations, int(key)))
         count = int((every.key == key).sum())
         verdicts.append(KeyVerdict(key=every.keys[int(key)], count=count, outcome=outcome))
-    for key in searched:
-        mine = every.where(every.key == key)
-        left = max(deadline - monotonic(), 0.1)
-        outcome = search(model, calls.of(mine.start), time_limit_s=left, stop=stop)
-        verdicts.append(KeyVerdict(key=every.keys[int(key)], count=len(mine), outcome=outcome))
+    if len(searched):
+        verdicts += _searched(model, every, searched, calls, deadline, stop)
 
     def order() -> list[int]:
         valid = ~np.isin(operations.key, wrong)
@@ -95,9 +96,66 @@ def decide(
         grouped = gather(good)
         placed = order_of(good, grouped, judge(good, grouped)[0])
         found: list[int] = calls.index[good.start[placed]].tolist()
-        return found
+        return found + [
+            start for v in verdicts if v.outcome.valid is True for start in v.outcome.order
+        ]
 
     return Decision(verdicts, keys, len(pairs.begun), keys - len(searched), order)
+
+
+def _searched(
+    model: Model,
+    every: Operations,
+    searched: Ints,
+    calls: _Calls,
+    deadline: float,
+    stop: Callable[[], bool] | None,
+) -> list[KeyVerdict]:
+    """Judge the keys some value of which was written twice."""
+    if len(searched) < len(every.keys):
+        every = every.where(np.isin(every.key, searched))
+    groups = _by_key(every, searched)
+    compiled = is_compiled(len(every))
+    kept = _by_key(needed(every), searched) if compiled else {}
+    verdicts = []
+    for key, mine in groups.items():
+        left = max(deadline - monotonic(), 0.1)
+        found = None
+        if compiled:
+            found = search_columns(kept[key], calls.of, partial(_named, calls, mine), left, stop)
+        if found is None:
+            found = search(model, calls.of(mine.start), time_limit_s=left, stop=stop)
+        else:
+            found.order = calls.index[found.order].tolist()
+        name = every.keys[key]
+        verdicts.append(KeyVerdict(key=name, count=len(mine), outcome=found))
+    return verdicts
+
+
+def _by_key(operations: Operations, keys: Ints) -> dict[int, Operations]:
+    """Return the operations of each of ``keys``, in order of their beginning."""
+    if len(keys) > 1:
+        operations = operations.where(np.argsort(operations.key, kind="stable"))
+    bounds = np.searchsorted(operations.key, keys), np.searchsorted(operations.key, keys, "right")
+    return {
+        int(key): replace(operations.where(slice(low, high)), keys=[operations.keys[key]])
+        for key, low, high in zip(keys, *bounds, strict=True)
+    }
+
+
+def _named(calls: _Calls, operations: Operations, codes: Sequence[int]) -> list[Hashable]:
+    """Return the values that codes stand for."""
+    names: list[Hashable] = []
+    for code in codes:
+        if code == 0:
+            names.append(calls.initial)
+            continue
+        (call,) = calls.of(operations.start[np.flatnonzero(operations.value == code)[:1]])
+        if call.f == "cas":
+            names.append(freeze(call.argument[1]))
+        else:
+            names.append(freeze(call.value if call.f == "read" else call.argument))
+    return names
 
 
 def _used(operations: Operations) -> int:
@@ -109,7 +167,8 @@ def _used(operations: Operations) -> int:
 class _Calls:
     """Makes objects of the few operations that are talked about."""
 
-    def __init__(self, table: pa.Table, pairs: Pairs) -> None:
+    def __init__(self, table: pa.Table, pairs: Pairs, initial: Hashable) -> None:
+        self.initial = initial
         self._table = table.select(HISTORY_SCHEMA.names)
         self._pairs = pairs
         self.index = table.column("index").to_numpy()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+LOGS = "tests/checkers/logs"
 JEPSEN, ZONES = "tests/checkers/jepsen", "tests/checkers/zones"
 MACHINES, SEARCH = "tests/checkers/machines", "tests/checkers/test_compiled_search.py"
 PLAIN = "tests/checkers/test_linearizability.py"
@@ -72,6 +73,12 @@ FAULTS: list[Fault] = [
     ("zones/decide.py", "keep[mutator] = True", "pass", ZONES),
     ("zones/decide.py", "np.minimum(blocks.lo, blocks.hi)[block]", "blocks.hi[block]", ZONES),
     ("zones/window.py", "low = middle + 1", "low = high", ZONES),
+    ("zones/searched.py", "made[0] = True", "pass", ZONES),
+    ("zones/searched.py", "operations.end < operations.never\n", "operations.end >= 0\n", ZONES),
+    ("logs/kernels.py", "mine[BOUND] > level", "mine[BOUND] > level + 4", LOGS),
+    ("logs/kernels.py", "level > scalars[TOP]", "level > scalars[TOP] + 4", LOGS),
+    ("logs/stream.py", "doubtful[mine, kernels.BOUND] > 4", "doubtful[mine, kernels.BOUND] > 99",
+     LOGS),
     ("logs/levels.py", "placed.level[lows] + 1]", "placed.level[lows]]", MACHINES),
     ("logs/decide.py", "4 * offsets[kept] + 1", "4 * offsets[kept]", MACHINES),
     ("logs/decide.py", "np.where(nothing, 0, 2)", "np.where(nothing, 2, 2)", MACHINES),

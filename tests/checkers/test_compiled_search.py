@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from checkers import compiled_search
-from checkers.calls import pair
-from checkers.compiled_search import CompiledSearch
-from checkers.level_walk import named
+from checkers.calls import Call, pair
+from checkers.compiled_search import Coded, CompiledSearch
 from checkers.linearizability import _Search, check
 from checkers.models import MODELS, Register, actions
 from checkers.witness import verify
 from histories.operation import Op
 
 CAS = Register("cas-register")
+
+
+def searching(calls: list[Call]) -> CompiledSearch:
+    return CompiledSearch(Coded(CAS, actions(CAS, calls)).problem, 1 << 30)
 
 
 def random_history(rnd: random.Random) -> list[Op]:
@@ -77,17 +80,18 @@ def test_it_agrees_with_the_plain_search(name: str) -> None:
         expected = plain.run()
         if not expected.steps:
             continue
-        search = CompiledSearch(model, items, 1 << 30)
+        coded = Coded(model, items)
+        search = CompiledSearch(coded.problem, 1 << 30)
         result = search.run(monotonic() + 60, None, 60)
         assert result is expected.valid, calls
         seen[bool(result)] += 1
-        order = named(search.codes(), search.members, items)
+        order = [items[position][0].start for position in search.order().tolist()]
         if result:
             assert verify(model, calls, order) is None
             continue
         assert expected.stuck is not None
         assert items[int(search.positions[search.deepest])][0].start == expected.stuck.start
-        assert set(map(repr, search.states())) == set(map(repr, expected.states))
+        assert set(map(repr, coded.names(search.states()))) == set(map(repr, expected.states))
     assert min(seen.values()) > 50, seen
 
 
@@ -107,7 +111,7 @@ def test_a_way_that_keeps_an_indeterminate_write_in_reserve_is_not_given_up() ->
     ]
     # 1 and then 2 is tried first, and needs the write that nobody knows of for the first read
     # already; the last read needs it. 2 and then 1 comes to the same state without.
-    search = CompiledSearch(CAS, actions(CAS, pair(ops)), 1 << 30)
+    search = searching(pair(ops))
     assert search.run(monotonic() + 60, None, 60) is True
 
 
@@ -150,7 +154,7 @@ def test_time_memory_and_an_interruption_end_it() -> None:
 
 def test_more_open_calls_than_bits_are_left_to_the_plain_search() -> None:
     calls = pair(hard(70))
-    assert CompiledSearch(CAS, actions(CAS, calls), 1 << 30).max_open > compiled_search.MAX_OPEN
+    assert searching(calls).max_open > compiled_search.MAX_OPEN
     outcome = check(CAS, calls, time_limit_s=1.0)
     assert (outcome.valid, outcome.reason) == ("unknown", "no decision within 1 s")
 

@@ -1,0 +1,98 @@
+"""Registers whose values come again: a search, from columns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from checkers.calls import Call
+from checkers.linearizability import MEMORY, Outcome
+from checkers.zones.operations import CAS, READ, Ints, Operations
+
+_MANY = 20_000
+"""From so many operations on compiled code is worth its loading, if it is not there already."""
+
+
+def is_compiled(operations: int) -> bool:
+    """Say whether so many operations are searched by compiled code at once."""
+    return operations > _MANY or "checkers.search_kernel" in sys.modules
+
+
+def search(
+    operations: Operations,
+    calls: Callable[[Any], list[Call]],
+    name: Callable[[Any], list[Any]],
+    time_limit_s: float,
+    stop: Callable[[], bool] | None,
+) -> Outcome | None:
+    """Search for an order of the operations of one key; None where they are too concurrent.
+
+    What no order needs is left out of ``operations`` already. ``calls`` makes objects of the
+    operations that began at some positions, ``name`` tells what values are called by operations
+    that have them. An order is verified before it counts.
+    """
+    from checkers import search_kernel as kernel
+    from checkers.compiled_search import MAX_OPEN, CompiledSearch, Problem
+
+    kind, value = operations.kind, operations.value
+    need = np.where(kind == READ, value, np.where(kind == CAS, operations.expected, kernel.ANY))
+    result = np.where(kind == READ, kernel.SAME, value)
+    certain = operations.end < operations.never
+    made = np.zeros(operations.values, np.bool_)
+    made[0] = True
+    made[value[kind != READ]] = True
+    phantoms = np.flatnonzero(certain & (need >= 0) & ~made[need])
+    if len(phantoms):
+        first = calls(operations.start[phantoms[:1]])
+        return Outcome(valid=False, order=[], stuck=first[0], window=first)
+    end = np.where(certain, operations.end, -1)
+    problem = Problem(operations.start, end, need, result, 0, operations.values)
+    found = CompiledSearch(problem, MEMORY)
+    if found.max_open > MAX_OPEN:
+        return None
+    verdict = found.run(monotonic() + time_limit_s, stop, time_limit_s)
+    order = found.order()
+    starts = operations.start[order]
+    if isinstance(verdict, str):
+        return Outcome(valid="unknown", order=starts.tolist(), steps=found.steps, reason=verdict)
+    if verdict:
+        doubt = unproven(operations, order)
+        if doubt is not None:
+            raise AssertionError(
+                f"key {operations.keys[0]}: the order found proves nothing: {doubt}"
+            )
+        return Outcome(valid=True, order=starts.tolist(), steps=found.steps)
+    (stuck,) = calls(operations.start[found.positions[[found.deepest]]])
+    return Outcome(
+        valid=False,
+        order=starts.tolist(),
+        stuck=stuck,
+        window=calls(operations.start[found.window()]),
+        states=name(found.states()),
+        steps=found.steps,
+    )
+
+
+def unproven(operations: Operations, order: Ints) -> str | None:
+    """Return why ``order``, by position, is no legal order of a register's operations."""
+    placed = np.zeros(len(operations), np.bool_)
+    placed[order] = True
+    if int(placed.sum()) != len(order):
+        return "an operation is named twice"
+    if (~placed & (operations.end < operations.never)).any():
+        return "an operation that happened is missing"
+    latest = np.maximum.accumulate(operations.start[order])
+    if (operations.end[order] < latest).any():
+        return "an operation ended before one that stands before it began"
+    kind, value = operations.kind[order], operations.value[order]
+    places = np.where(kind == READ, -1, np.arange(len(order)))
+    last = np.maximum.accumulate(np.concatenate([[-1], places]))[:-1]
+    before = np.where(last >= 0, value[last], 0)
+    needs = np.where(kind == CAS, operations.expected[order], value)
+    if ((kind == READ) | (kind == CAS))[needs != before].any():
+        return "an operation found another value than stands there"
+    return None
