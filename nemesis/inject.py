@@ -73,12 +73,13 @@ class Injector:
     def start(self, number: int, fault: Fault) -> FaultEvent:
         """Begin ``fault`` under the id ``number``, choosing its targets now."""
         with self._lock:
-            begun = self._clock()
             family = families()[fault.kind]
             entry = Active(fault, family, fault.targets, {})
             detail: dict[str, Any] = {}
             evidence: dict[str, Any] = {}
             self._aim(entry, detail)
+            # Asking who leads may take long, and changes nothing yet.
+            begun = self._clock()
             self._ground.active[number] = entry
             if not entry.errors:
                 self._means[family.action].start(entry, detail, evidence)

@@ -89,6 +89,20 @@ def test_a_wall_clock_jumps_and_is_right_again(env: RemoteEnvironment, seconds: 
     assert abs(time.time() - time.monotonic() - before) < 0.5, "the machine's own clock"
 
 
+_DATES = "for i in $(seq 40); do date +%s.%N; env -i date +%s.%N; sleep 0.01; done"
+"""What a program that goes by the node's clock reads, and one that goes by the machine's."""
+
+
+def test_a_strobe_goes_to_and_fro_for_whoever_goes_by_that_clock(env: RemoteEnvironment) -> None:
+    env.set_clock("n2", ClockSetting(wall_us=3_600_000_000, strobe_us=20_000))
+    by = [f"{key}={value}" for key, value in env.deployment.service["env"].items()]
+    times = env.deployment.remotes["n2"].run(["env", *by, "sh", "-c", _DATES]).text.split()
+    node, machine = times[::2], times[1::2]
+    ahead = [round((float(a) - float(b)) / 3600, 2) for a, b in zip(node, machine, strict=True)]
+    assert set(ahead) == {0.0, 1.0}, ahead
+    assert min(ahead.count(0.0), ahead.count(1.0)) >= 4
+
+
 @pytest.mark.parametrize("rate_ppm", [1_000_000, -500_000])
 def test_both_clocks_drift_and_the_monotonic_one_never_jumps(
     env: RemoteEnvironment, rate_ppm: int

@@ -1,0 +1,222 @@
+"""When faults strike and end, as measured by others, is when the timeline says that they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from harness.clusters.cluster import Host
+from harness.remote import Remote
+from harness.remote_environment import RemoteEnvironment
+from histories.fault import Fault, FaultEvent
+from nemesis.inject import Injector
+
+pytestmark = pytest.mark.cluster
+
+MS = 1_000_000
+TIMES = 5
+"""How often each is measured: a machine that has much else to do is late at times."""
+MOST_NS = 50 * MS
+LASTS_S = 0.25
+SLACK = 60 * MS
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When something happened: after ``after`` and before ``before`` (CLOCK_MONOTONIC, ns)."""
+
+    after: int
+    before: int
+
+    def fits(self, event: FaultEvent) -> bool:
+        """Whether it can have happened while the event says that it was brought about."""
+        return self.after <= event.done and event.time <= self.before
+
+    def error(self, shown: int) -> int:
+        """Return by how much what a timeline shows is wrong, at least: nanoseconds."""
+        return max(self.after - shown, shown - self.before, 0)
+
+
+class Faults:
+    """The injector of a run whose clock is the machine's."""
+
+    def __init__(self, environment: RemoteEnvironment) -> None:
+        self._injector = Injector(environment, time.monotonic_ns)
+        self._number = 0
+
+    def inflict(self, kind: str, shape: str, *targets: str) -> tuple[FaultEvent, FaultEvent]:
+        """Let a fault last a moment; return how it started and how it ended."""
+        self._number += 1
+        fault = Fault(at=0, kind=kind, shape=shape, duration=0, draw=0, targets=targets)
+        started = self._injector.start(self._number, fault)
+        time.sleep(LASTS_S)
+        ended = self._injector.stop(self._number)
+        assert started.error is ended.error is None
+        return started, ended
+
+
+@pytest.fixture
+def faults(environment: RemoteEnvironment) -> Faults:
+    """Carries out faults on the service of the five hosts."""
+    return Faults(environment)
+
+
+def pid_seen_from_here(host: str, pid: int) -> int:
+    """Return the pid that a process of a namespace host has on this machine."""
+    for entry in Path("/proc").iterdir():
+        try:
+            lines = (entry / "status").read_text().splitlines()
+            numbers = next(line for line in lines if line.startswith("NSpid:")).split()[1:]
+            name = (entry / "root/etc/hostname").read_text().strip()
+        except (OSError, StopIteration):
+            continue
+        if len(numbers) > 1 and int(numbers[-1]) == pid and name == host:
+            return int(entry.name)
+    raise AssertionError(f"{host} has no process {pid}")
+
+
+@contextmanager
+def watching(look: Callable[[], object]) -> Iterator[list[tuple[int, int, object]]]:
+    """Look every millisecond; yield what is seen: before and after looking (ns), and what."""
+    seen: list[tuple[int, int, object]] = []
+    end = threading.Event()
+
+    def work() -> None:
+        while not end.wait(0.001):
+            before = time.monotonic_ns()
+            what = look()
+            seen.append((before, time.monotonic_ns(), what))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        end.set()
+        thread.join()
+
+
+def change(seen: list[tuple[int, int, object]], to: object) -> Moment:
+    """Return when what was seen became ``to``."""
+    for (before, _, what), (_, after, then) in pairwise(seen):
+        if what != to and then == to:
+            return Moment(before, after)
+    raise AssertionError(f"never seen: {to}")
+
+
+def assert_shown(moments: list[tuple[Moment, FaultEvent]]) -> None:
+    """Each happened while it is said to have; the timeline is wrong by 50 ms at most, unless the
+    machine keeps everybody waiting."""
+    assert all(moment.fits(event) for moment, event in moments)
+    shown = [event.time if event.phase == "start" else event.done for _, event in moments]
+    errors = [moment.error(at) for (moment, _), at in zip(moments, shown, strict=True)]
+    assert sorted(errors)[1] <= MOST_NS, errors
+
+
+def test_pauses_as_the_kernel_tells_of_the_process(
+    environment: RemoteEnvironment, faults: Faults
+) -> None:
+    pid = pid_seen_from_here("n3", int(environment.deployment.status("n3")["pid"]))
+    stat = Path(f"/proc/{pid}/stat")
+
+    def stopped() -> bool:
+        return stat.read_text().rpartition(")")[2].split()[0] == "T"
+
+    starts, ends = [], []
+    for _ in range(TIMES):
+        with watching(stopped) as seen:
+            started, ended = faults.inflict("pause", "one", "n3")
+            time.sleep(0.02)
+        starts.append((change(seen, True), started))
+        ends.append((change(seen, False), ended))
+    assert_shown(starts)
+    assert_shown(ends)
+
+
+def test_kills_as_the_kernel_tells_of_the_process(
+    environment: RemoteEnvironment, faults: Faults, five: list[Host]
+) -> None:
+    """Dead is a process whose handle is readable; it is back when its port is open."""
+    kills = []
+    for _ in range(TIMES):
+        pid = pid_seen_from_here("n2", int(environment.deployment.status("n2")["pid"]))
+        handle = os.pidfd_open(pid)
+        try:
+            with watching(lambda fd=handle: bool(select.select([fd], [], [], 0)[0])) as seen:  # type: ignore[misc]
+                started, ended = faults.inflict("kill", "one", "n2")
+        finally:
+            os.close(handle)
+        kills.append((change(seen, True), started))
+        assert ended.evidence["n2"]["started"] is True
+    assert_shown(kills)
+
+
+_SEND = """
+import json, socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end = time.monotonic() + float(sys.argv[2])
+sent = []
+while time.monotonic() < end:
+    sent.append(time.monotonic_ns())
+    s.sendto(str(sent[-1]).encode(), (sys.argv[1], 7007))
+    time.sleep(0.001)
+s.sendto(b"end", (sys.argv[1], 7007))
+sys.stdout.write(json.dumps(sent))
+"""
+_RECEIVE = """
+import json, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 7007))
+s.settimeout(20)
+got = []
+while (text := s.recv(100)) != b"end":
+    got.append(int(text))
+sys.stdout.write(json.dumps(got))
+"""
+
+
+def test_cuts_as_datagrams_arrive(
+    faults: Faults, remotes: dict[str, Remote], five: list[Host]
+) -> None:
+    """Every datagram says when it was sent; all hosts share this machine's monotonic clock."""
+    ip, python = five[1].ip, "/usr/bin/python3"
+    lasts_s = TIMES * (LASTS_S + 0.3) + 1.0
+    cuts = []
+    with (
+        remotes["n2"].channel([python, "-c", _RECEIVE, ip]) as receiver,
+        remotes["n1"].channel([python, "-c", _SEND, ip, str(lasts_s)]) as sender,
+    ):
+        time.sleep(0.5)
+        for _ in range(TIMES):
+            cuts.append(faults.inflict("partition", "one", "n1"))
+            time.sleep(0.1)
+        sent, got = everything(sender), everything(receiver)
+    lost = [at for at in sent if at not in set(got)]
+    starts, ends = [], []
+    for started, ended in cuts:
+        here = [at for at in lost if started.time - SLACK <= at <= ended.done + SLACK]
+        first, last = here[0], here[-1]
+        starts.append((Moment(max(at for at in got if at < first), first + MS), started))
+        ends.append((Moment(last, min(at for at in got if at > last) + MS), ended))
+    assert_shown(starts)
+    assert_shown(ends)
+
+
+def everything(channel: paramiko.Channel) -> list[int]:
+    """Return the numbers that a program prints."""
+    channel.settimeout(30.0)
+    text = b""
+    while chunk := channel.recv(1 << 16):
+        text += chunk
+    return [int(number) for number in json.loads(text)]
