@@ -75,11 +75,15 @@ def _export(store: Path, target: Path, reports: str, as_json: bool) -> None:
         _fail(f"{error.filename}: {error.strerror}", FAILED)
     if as_json:
         told = {"export": str(done.folder), "nights": done.nights, "reports": done.reports}
-        click.echo(json.dumps({**told, "left_out": done.left_out}))
+        told |= {"compared": done.compared, "left_out": done.left_out}
+        click.echo(json.dumps(told))
     else:
         more = f", {done.left_out} more are left out" if done.left_out else ""
-        click.echo(f"{done.folder}/index.html: {done.nights} nights, {done.reports} reports{more}",
-                   err=True)  # fmt: skip
+        click.echo(
+            f"{done.folder}/index.html: {done.nights} nights, {done.reports} reports{more},"
+            f" {done.compared} pairs of runs side by side",
+            err=True,
+        )
 
 
 def _fail(text: str, code: int = BAD_ARGUMENTS) -> NoReturn:

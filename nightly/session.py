@@ -16,6 +16,7 @@ from typing import Any
 from histories.store import StoreError, write_json
 from nemesis.coverage import Coverage
 from nightly.attempt import InterruptedRun
+from nightly.by_test import ByTest
 from nightly.child import Child
 from nightly.config import SIM, Config
 from nightly.folder import NightFolder
@@ -67,6 +68,7 @@ class Session:
         self._troubles: dict[str, int] = {}
         self._order: Order
         self.coverage = read_coverage(folder.path)
+        self._by_test = ByTest.read(folder.path)
         self._covered = time.monotonic()
         self.given_up: dict[str, str] = {}
         self.enough = False
@@ -240,12 +242,14 @@ class Session:
                 self._say(f"{cluster}: {PATIENCE} failures of ours in a row, no more runs on it")
         if reached is not None:
             self.coverage.setdefault(cluster.partition(":")[0], Coverage()).merge(reached)
+            self._by_test.add(record, reached)
         if time.monotonic() - self._covered >= COVERAGE_S:
             self._save_coverage()
 
     def _save_coverage(self) -> None:
         self._covered = time.monotonic()
         write_json(self._folder.path / COVERAGE, self.coverage)
+        self._by_test.write(self._folder.path)
 
 
 def _cluster(planned: Planned) -> str:

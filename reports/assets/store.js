@@ -26,6 +26,7 @@ function showState() {
     if (control.value !== state[key]) state[key] = control.value = "";
   }
   if (!Object.hasOwn(ORDERS, state.sort)) state.sort = "";
+  if (!Object.hasOwn(LINES, state.show)) state.show = "";
 }
 
 function draw() {
@@ -34,6 +35,7 @@ function draw() {
   document.getElementById("count").textContent =
     `${runs.length.toLocaleString("en")} of ${RUNS.length.toLocaleString("en")} runs, ${reds.toLocaleString("en")} INVALID without a planted bug`;
   drawTrend(runs, state, change);
+  drawHeat(state);
   drawRuns(runs, state);
   document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn || 0) + 1);
 }
@@ -50,6 +52,7 @@ if (document.getElementById("run-table")) {
   showState();
   form.hidden = false;
   document.getElementById("sort").hidden = false;
+  document.getElementById("show").hidden = false;
   document.getElementById("compare").hidden = !DATA.live;
   draw();
   let waiting = 0;
@@ -67,6 +70,10 @@ if (document.getElementById("run-table")) {
   document.getElementById("sort").addEventListener("click", (event) => {
     const order = event.target.dataset.sort;
     if (order !== undefined) change({ sort: order });
+  });
+  document.getElementById("show").addEventListener("click", (event) => {
+    const wanted = event.target.dataset.show;
+    if (wanted !== undefined) change({ show: wanted });
   });
   document.getElementById("more").addEventListener("click", () => {
     const first = showMore(MORE);

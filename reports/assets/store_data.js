@@ -14,6 +14,7 @@ const RUNS = DATA.rows.map((r) => ({
   faults: DATA.faults[r[6]], cluster: DATA.cluster[r[7]], day: DATA.day[r[8]],
   night: DATA.night[r[9]], seed: r[10], seconds: r[11], recovered: r[12],
   mutant: DATA.mutant[r[13]], red: DATA.red[r[14]], why: DATA.why[r[15]], kind: DATA.kind[r[16]],
+  service: r[17], p99: r[18],
 }));
 
 const pathOf = (run) => (run.name ? (run.group ? `${run.group}/${run.name}` : run.name) : "");
@@ -31,7 +32,7 @@ const TESTS = {
   build: (run, value) => (value === "planted") === (run.mutant !== ""),
   text: (run, value) => searchable(run).includes(value.toLowerCase()),
 };
-const KEYS = [...Object.keys(TESTS), "per", "sort"];
+const KEYS = [...Object.keys(TESTS), "per", "sort", "show"];
 
 function searchable(run) {
   run.search ??= [

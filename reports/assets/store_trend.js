@@ -1,4 +1,4 @@
-// Bars per day or night, for every system, workload and fault.
+// Bars (or lines: store_lines.js) per day or night, for every system, workload and fault.
 const MOST_BARS = 60;
 const BAR = 9, HEIGHT = 34;
 const SVG = "http://www.w3.org/2000/svg";
@@ -15,7 +15,9 @@ function bucketsOf(runs, per) {
 }
 
 function emptyGroup(label) {
-  return { label, counts: [0, 0, 0, 0], planted: 0, flakes: 0, times: [], bars: new Map() };
+  return {
+    label, counts: [0, 0, 0, 0], planted: 0, flakes: 0, times: [], service: [], latency: [], bars: new Map(),
+  };
 }
 
 function collect(runs, per, of, group, groups) {
@@ -27,10 +29,15 @@ function collect(runs, per, of, group, groups) {
       found.counts[run.verdict] += 1;
       if (asPlanted) found.planted += 1;
       if (run.red === "flake") found.flakes += 1;
-      if (run.seconds !== null) found.times.push(run.seconds);
-      found.example = run;
       let bar = found.bars.get(run[per]);
-      if (!bar) found.bars.set(run[per], (bar = { counts: [0, 0, 0, 0], times: [] }));
+      if (!bar) found.bars.set(run[per], (bar = { counts: [0, 0, 0, 0], times: [], service: [], latency: [] }));
+      found.example = run;
+      if (run.seconds !== null) found.times.push(run.seconds);
+      for (const [show, { of: value }] of Object.entries(LINES)) {
+        if (value(run) === null) continue;
+        found[show].push(value(run));
+        bar[show].push(value(run));
+      }
       bar.counts[asPlanted ? 3 : Math.min(run.verdict, 2)] += 1;
       if (run.seconds !== null) bar.times.push(run.seconds);
     }
@@ -75,7 +82,7 @@ function chart(group, buckets, per) {
   return svg;
 }
 
-function trendRow(group, buckets, per, key, choose) {
+function trendRow(group, picture, key, choose) {
   const row = element("tr");
   const value = key === "workload" ? group.example.workload : group.label;
   const pick = element("button", { type: "button", class: "link", text: group.label, title: `Only ${group.label}` });
@@ -85,9 +92,13 @@ function trendRow(group, buckets, per, key, choose) {
   const time = median(group.times);
   const undecided = group.counts[2] + group.counts[3];
   const invalid = group.counts[1] - group.planted;
+  const figure = (show) => {
+    const value = LINES[show].sum(group[show]);
+    return element("td", { class: "n", text: value === null ? "–" : LINES[show].text(value) });
+  };
   row.append(
     element("th", { scope: "row" }, pick),
-    element("td", {}, chart(group, buckets, per)),
+    element("td", {}, picture),
     element("td", { class: "n", text: group.counts.reduce((a, b) => a + b) }),
     element("td", { class: "n", text: group.counts[0] }),
     element("td", { class: invalid ? "n red" : "n", text: invalid }),
@@ -95,30 +106,39 @@ function trendRow(group, buckets, per, key, choose) {
     element("td", { class: undecided ? "n amber" : "n", text: undecided }),
     element("td", { class: "n", text: group.flakes }),
     element("td", { class: "n", text: time === null ? "–" : `${time.toFixed(1)} s` }),
+    figure("service"), figure("latency"),
   );
   return row;
 }
 
 function drawTrend(runs, state, choose) {
   const per = state.per === "night" ? "night" : "day";
+  const show = Object.hasOwn(LINES, state.show) ? state.show : "";
   const all = bucketsOf(runs, per);
   const buckets = all.slice(-MOST_BARS);
-  for (const [id, { of, key }] of Object.entries(GROUPS)) {
+  const tables = Object.entries(GROUPS).map(([id, { of, key }]) => {
     const groups = new Map();
     collect(runs, per, of, emptyGroup, groups);
-    const rows = [...groups.values()]
-      .sort((a, b) => (a.label < b.label ? -1 : 1))
-      .map((group) => trendRow(group, buckets, per, key, choose));
+    return { id, key, groups: [...groups.values()].sort((a, b) => (a.label < b.label ? -1 : 1)) };
+  });
+  const range = show && lineRange(tables.flatMap(({ groups }) => groups), buckets, show);
+  for (const { id, key, groups } of tables) {
+    const rows = groups.map((group) => trendRow(group,
+      show ? lineChart(group, buckets, per, show, range) : chart(group, buckets, per), key, choose));
     const table = document.getElementById(`trend-${id}`);
     table.tBodies[0].replaceChildren(...rows);
-    table.querySelector(".per").textContent = per;
+    table.querySelector(".per").textContent = `${show ? LINES[show].title : "Runs"} per ${per}`;
   }
   const span = document.getElementById("span");
   if (!buckets.length) span.textContent = per === "night" ? "No run of a night among these." : "";
   else {
     const older = all.length - buckets.length;
-    span.textContent = `A bar per ${per}, from ${buckets[0]} to ${buckets[buckets.length - 1]}` +
+    span.textContent = `${show ? scaleText(show, range) : ""}A ${show ? "point" : "bar"} per ${per}, from ${buckets[0]} to ${buckets[buckets.length - 1]}` +
       (older ? `; ${older} older ${per}s are not drawn.` : ".");
   }
   document.getElementById("legend").hidden = false;
+  for (const key of document.querySelectorAll("#legend .key")) key.hidden = show !== "";
+  for (const button of document.querySelectorAll("#show button")) {
+    button.setAttribute("aria-pressed", String(button.dataset.show === show));
+  }
 }

@@ -44,7 +44,7 @@ class Side:
     picture: Picture | None = None
 
 
-def render_compare(reader: StoreReader, a: str, b: str) -> Page | None:
+def render_compare(reader: StoreReader, a: str, b: str, links: Links | None = None) -> Page | None:
     """Return the page of the runs with paths ``a`` and ``b``; None when one is no run here.
 
     Raises :class:`~reports.run_folder.RunFolderError` when one cannot be read.
@@ -57,7 +57,7 @@ def render_compare(reader: StoreReader, a: str, b: str) -> Page | None:
     end = max(_end(left), _end(right))
     for side in (left, right):
         side.picture = picture(side.bands, side.service, end)
-    links = Links()
+    links = links or Links()
     return render(
         "compare.html.j2",
         title=f"{left.summary.run} and {right.summary.run}",

@@ -1,7 +1,8 @@
 """What the runs of a store reached: ordered pairs of faults, and states that were struck.
 
 Counted are runs. Nights know all of theirs, also those without a folder; of other runs the
-analysis is asked, and of those it does not know their own ``coverage.json``.
+analysis is asked, and of those it does not know their own ``coverage.json``. What was reached is
+kept per :class:`Asked`, so that the page can show it of some tests only.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reports.store.gold import Gold
-from reports.store.index import NIGHTS, RunSummary, stamp
+from reports.store.index import NAME_LENGTH, NIGHTS, RunSummary, clip, stamp
 
 MAX_FILES = 2000
 LARGEST = 64 << 20
@@ -32,27 +34,72 @@ class _Counters(msgspec.Struct):
     struck: dict[str, int] = {}
 
 
+class _OfTest(_Counters):
+    """An entry of a night's ``coverage_by_test.json`` (docs/nightly.md)."""
+
+    system: str = ""
+    workload: str = ""
+    faults: list[str] = []
+    cluster: str = ""
+    tree: str = ""
+
+
+class Asked(NamedTuple):
+    """What of a test the page's filter asks for; ``planted``: not the clean build."""
+
+    system: str
+    workload: str
+    faults: tuple[str, ...]
+    cluster: str
+    planted: bool
+
+    @classmethod
+    def of(cls, run: RunSummary) -> Asked:
+        """Return that of ``run``."""
+        return cls(run.system, run.workload, run.faults, run.cluster, bool(run.mutant))
+
+
+@dataclass
+class Part:
+    """What the runs of one test met: pairs of faults, and states they struck."""
+
+    runs: int = 0
+    pairs: set[tuple[str, str]] = field(default_factory=set)
+    struck: set[tuple[str, str]] = field(default_factory=set)
+
+
 @dataclass
 class Reached:
     """Runs per ordered pair ``(first, second)`` and per ``(state, fault)``; faults are
-    ``kind/shape``."""
+    ``kind/shape``. ``parts`` are the same per test, None being what no test is known of."""
 
     runs: int = 0
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     struck: Counter[tuple[str, str]] = field(default_factory=Counter)
     sources: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    parts: dict[Asked | None, Part] = field(default_factory=dict)
 
     def add(self, follows: dict[str, int], struck: dict[str, int]) -> None:
         """Add counters named as in docs/simulator.md; what is named otherwise is left out."""
-        for name, count in follows.items():
-            first, sign, second = name.partition(" > ")
-            if sign:
-                self.pairs[first, second] += count
-        for name, count in struck.items():
-            state, sign, fault = name.partition(" ")
-            if sign:
-                self.struck[state, fault] += count
+        for pair, count in _named(follows, " > "):
+            self.pairs[pair] += count
+        for pair, count in _named(struck, " "):
+            self.struck[pair] += count
+
+    def add_part(
+        self, test: Asked | None, runs: int, follows: dict[str, int], struck: dict[str, int]
+    ) -> None:
+        """Say of which test that was."""
+        part = self.parts.setdefault(test, Part())
+        part.runs += runs
+        part.pairs.update(pair for pair, _ in _named(follows, " > "))
+        part.struck.update(pair for pair, _ in _named(struck, " "))
+
+
+def _named(counts: dict[str, int], sign: str) -> list[tuple[tuple[str, str], int]]:
+    split = ((name.partition(sign), count) for name, count in counts.items())
+    return [((first, second), count) for (first, found, second), count in split if found]
 
 
 @dataclass(slots=True)
@@ -82,6 +129,7 @@ class CoverageReader:
 
     store: Path
     _known: dict[str, tuple[object, list[_Counters]]] = field(default_factory=dict)
+    _known_tests: dict[str, tuple[object, list[_OfTest]]] = field(default_factory=dict)
 
     def reached(self, runs: Iterable[RunSummary], nights: Iterable[str], gold: Gold) -> Reached:
         """Return what ``runs`` and ``nights`` reached."""
@@ -94,6 +142,7 @@ class CoverageReader:
                 for counters in found:
                     result.runs += counters.runs
                     result.add(counters.follows, counters.struck)
+                self._by_test(night, found, result)
         if counted:
             result.sources.append(f"{len(counted)} night{'s' * (len(counted) > 1)}")
         others = [r for r in runs if r.path and r.night not in counted]
@@ -103,6 +152,7 @@ class CoverageReader:
             for counters in self._file(f"{run.path}/coverage.json"):
                 result.runs += 1
                 result.add(counters.follows, counters.struck)
+                result.add_part(Asked.of(run), 1, counters.follows, counters.struck)
         if left:
             result.sources.append(f"coverage.json of {min(len(left), MAX_FILES):,} runs")
         if len(left) > MAX_FILES:
@@ -112,6 +162,37 @@ class CoverageReader:
             )
         return result
 
+    def _by_test(self, night: str, whole: list[_Counters], result: Reached) -> None:
+        """Say of which tests a night's coverage is, as far as the night does."""
+        told = 0
+        for each in self._tests(f"{NIGHTS}/{night}/coverage_by_test.json"):
+            names = (clip(name, NAME_LENGTH) for name in each.faults[:50])
+            test = Asked(
+                clip(each.system, NAME_LENGTH), clip(each.workload, NAME_LENGTH), tuple(names),
+                clip(each.cluster, NAME_LENGTH), each.tree != "clean",
+            )  # fmt: skip
+            result.add_part(test, each.runs, each.follows, each.struck)
+            told += each.runs
+        runs = sum(counters.runs for counters in whole)
+        if told < runs:
+            for counters in whole:
+                result.add_part(None, 0, counters.follows, counters.struck)
+            result.parts[None].runs += runs - told
+
+    def _tests(self, path: str) -> list[_OfTest]:
+        full = f"{self.store}/{path}"
+        now = stamp(full)
+        if now is None or now[1] > LARGEST:
+            return []
+        known = self._known_tests.get(path)
+        if known is None or known[0] != now:
+            try:
+                found = msgspec.json.decode(Path(full).read_bytes(), type=list[_OfTest])
+            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                found = []
+            known = self._known_tests[path] = (now, found)
+        return known[1]
+
     def _from_gold(self, runs: list[RunSummary], gold: Gold, result: Reached) -> frozenset[str]:
         analyzed = gold.analyzed & {run.path for run in runs}
         if not analyzed:
@@ -120,12 +201,23 @@ class CoverageReader:
         table = gold.table("coverage", ["run", "counter", "item"], kinds)
         if table is None:
             return frozenset()
-        names: dict[str, dict[str, int]] = {"follows": {}, "struck": {}}
-        chosen = table.filter(pc.is_in(table["run"], pa.array(sorted(analyzed), pa.string())))
-        grouped = chosen.group_by(["counter", "item"]).aggregate([("run", "count_distinct")])
+        tests = list(dict.fromkeys(Asked.of(run) for run in runs if run.path in analyzed))
+        place = {test: number for number, test in enumerate(tests)}
+        of = {run.path: place[Asked.of(run)] for run in runs if run.path in analyzed}
+        which = pc.index_in(table["run"], pa.array(list(of), pa.string()))
+        chosen = table.append_column("at", which).filter(pc.is_valid(which))
+        numbers = pa.array(list(of.values()), pa.int64())
+        chosen = chosen.append_column("test", pc.take(numbers, chosen["at"]))
+        grouped = chosen.group_by(["test", "counter", "item"]).aggregate(
+            [("run", "count_distinct")]
+        )
+        names: list[dict[str, dict[str, int]]] = [{"follows": {}, "struck": {}} for _ in tests]
         for row in grouped.to_pylist():
-            names[row["counter"]][row["item"]] = row["run_count_distinct"]
-        result.add(names["follows"], names["struck"])
+            names[row["test"]][row["counter"]][row["item"]] = row["run_count_distinct"]
+        counts = Counter(of.values())
+        for number, found in enumerate(names):
+            result.add(found["follows"], found["struck"])
+            result.add_part(tests[number], counts[number], found["follows"], found["struck"])
         result.runs += len(analyzed)
         result.sources.append(f"the analysis of {len(analyzed):,} runs")
         return analyzed
@@ -178,8 +270,7 @@ def pairs_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
 def struck_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
     """Return family x state: how many of its shapes hit a node in that state."""
     names = _known_classes(classes, (fault for _, fault in reached.struck))
-    seen = {state for state, _ in reached.struck}
-    states = [s for s in STATES if s in seen] + sorted(seen.difference(STATES))
+    states = states_of(reached)
     families = _families(names)
     cells = [
         [
@@ -203,6 +294,18 @@ def _heat_map(
     flat = [cell for row in cells for cell in row]
     met, possible = sum(c.met for c in flat), sum(c.possible for c in flat)
     return HeatMap(rows, columns, cells, met, possible, never)
+
+
+def states_of(reached: Reached) -> list[str]:
+    """Return the states that were struck, the well-known ones first."""
+    seen = {state for state, _ in reached.struck}
+    return [s for s in STATES if s in seen] + sorted(seen.difference(STATES))
+
+
+def all_classes(reached: Reached, classes: Iterable[str]) -> list[str]:
+    """Return ``classes`` and all that were met, sorted."""
+    pairs = (name for pair in reached.pairs for name in pair)
+    return _known_classes(classes, [*pairs, *(fault for _, fault in reached.struck)])
 
 
 def _known_classes(classes: Iterable[str], seen: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from reports.store.nights import Night, NightRun, Nights, night_runs
 _VALIDITY: dict[Any, Validity] = {"true": True, "false": False, "unknown": "unknown"}
 _REMEMBERED = [
     "run", "system", "workload", "faults", "cluster", "seed", "mutant", "patch", "day", "valid",
-    "class", "first_anomaly", "seconds", "recovered_s", "repeat",
+    "class", "first_anomaly", "seconds", "recovered_s", "repeat", "availability", "p99_ms",
 ]  # fmt: skip
 
 
@@ -62,9 +62,14 @@ class StoreReader:
                     known[run.summary.path] = run.summary
                 else:
                     without.append(run.summary)
+        for each in known.values():
+            each.availability = each.p99_ms = None
         for gone in self._remembered(state):
             path = f"{gone.name}/{gone.run}"
-            if path not in known and path not in places:
+            kept = known.get(path)
+            if kept is not None:
+                kept.availability, kept.p99_ms = gone.availability, gone.p99_ms
+            elif path not in places:
                 without.append(gone)
         merged = [*known.values(), *without]
         merged.sort(key=lambda run: (run.day, run.run, run.path), reverse=True)
@@ -105,6 +110,8 @@ def _from_gold(row: dict[str, Any]) -> RunSummary:
         repeat=clip(row["repeat"], 4000),
         seconds=number(row["seconds"]),
         recovered_s=number(row["recovered_s"]),
+        availability=number(row["availability"]),
+        p99_ms=number(row["p99_ms"]),
         kind=clip(row["first_anomaly"], NAME_LENGTH),
         why="its folder is gone",
         red="" if red == "green" else clip(red, NAME_LENGTH),

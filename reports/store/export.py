@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from reports.run_folder import RunFolderError
+from reports.store.compare import render_compare
 from reports.store.entries import StoreReader
 from reports.store.index import RunSummary, stamp
-from reports.store.links import Links
+from reports.store.links import COMPARED, Links, Pairs
 from reports.store.night_page import render_night
 from reports.store.overview import render_overview
 
@@ -25,6 +27,7 @@ class Exported:
     folder: Path
     nights: int
     reports: int
+    compared: int
     left_out: int
 
 
@@ -32,8 +35,9 @@ def export(store: Path, target: Path, reports: str = RED) -> Exported:
     """Write the overview, every night and the reports of runs into ``target``.
 
     ``reports`` says of which runs: ``red`` (not valid), ``all`` or ``none``. An earlier export is
-    replaced; any other folder with something in it is refused, as is one in the store. There is
-    no page of two runs side by side: that takes the server. Raises
+    replaced; any other folder with something in it is refused, as is one in the store. Two runs
+    side by side are the pairs that these pages link to, a break and a valid run of the same
+    test above all; any other two take the server. Raises
     :class:`~reports.run_folder.RunFolderError`.
     """
     reader = StoreReader(store)
@@ -49,15 +53,31 @@ def export(store: Path, target: Path, reports: str = RED) -> Exported:
         if stamp(str(source)) is not None:
             (place / path).mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, place / path / "report.html", follow_symlinks=False)
-    page = render_overview(contents, reader.gold, Links("", copied))
+    pairs = Pairs(frozenset(run.path for run in contents.runs if run.path))
+    page = render_overview(contents, reader.gold, Links("", copied, pairs))
     (place / "index.html").write_text(page.text, encoding="utf-8")
     for night, _ in contents.nights:
-        made = render_night(reader, night.id, copied)
+        made = render_night(reader, night.id, copied, pairs)
         if made is not None:
             (place / "nights" / night.id).mkdir(parents=True, exist_ok=True)
             (place / "nights" / night.id / "index.html").write_text(made.text, encoding="utf-8")
+    compared = _compare(reader, place, Links("../", copied), pairs)
     left_out = len(chosen) - len(copied)
-    return Exported(place, len(contents.nights), len(copied), left_out)
+    return Exported(place, len(contents.nights), len(copied), compared, left_out)
+
+
+def _compare(reader: StoreReader, place: Path, links: Links, pairs: Pairs) -> int:
+    """Write the pages of two runs side by side; return how many."""
+    for name, (a, b) in pairs.pages.items():
+        (place / COMPARED).mkdir(exist_ok=True)
+        try:
+            made = render_compare(reader, a, b, links)
+            text = None if made is None else made.text
+        except RunFolderError as error:
+            text = f"<!doctype html><title>Not compared</title><p>{escape(str(error))}</p>"
+        gone = "<!doctype html><title>Not compared</title><p>One of the two runs is gone.</p>"
+        (place / COMPARED / name).write_text(text or gone, encoding="utf-8")
+    return len(pairs.pages)
 
 
 def _wanted(run: RunSummary, reports: str) -> bool:

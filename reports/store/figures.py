@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from histories.verdict import Validity
+from reports import words
 from reports.store.index import RunSummary
 
 MAX_ROWS = 20_000
@@ -30,6 +31,8 @@ class Group:
     unknown: int = 0
     flakes: int = 0
     times: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    tails: list[float] = field(default_factory=list)
 
     def add(self, run: RunSummary) -> None:
         """Count ``run``."""
@@ -41,11 +44,25 @@ class Group:
         self.flakes += run.red == "flake"
         if run.seconds is not None:
             self.times.append(run.seconds)
+        if run.availability is not None:
+            self.shares.append(run.availability)
+        if run.p99_ms is not None:
+            self.tails.append(run.p99_ms)
 
     @property
     def median(self) -> str:
         """The median duration, or a dash."""
         return f"{median(self.times):.1f} s" if self.times else "–"
+
+    @property
+    def service(self) -> str:
+        """The mean share of seconds with service, or a dash."""
+        return f"{100 * mean(self.shares):.1f} %" if self.shares else "–"
+
+    @property
+    def tail(self) -> str:
+        """The median of the runs' 99th percentiles of latency, or a dash."""
+        return words.span_text(1000 * median(self.tails)) if self.tails else "–"
 
 
 def group(runs: Iterable[RunSummary], labels: Callable[[RunSummary], Iterable[str]]) -> list[Group]:
@@ -171,6 +188,8 @@ def page_data(runs: Sequence[RunSummary]) -> dict[str, Any]:
                 names["red"].number(run.red),
                 names["why"].number(reason(run)),
                 names["kind"].number(run.kind),
+                None if run.availability is None else round(run.availability, 4),
+                None if run.p99_ms is None else round(run.p99_ms, 3),
             ]
         )
     return {

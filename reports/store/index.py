@@ -79,6 +79,7 @@ class RunSummary:
     ``seconds`` is how long the test lasted by its own clock, ``recovered_s`` how long the healed
     cluster took to agree on a leader. ``kind`` is the type of the first anomaly, ``first`` what
     it says, ``why`` all checkers that did not say valid.
+    ``availability`` (share of seconds with service) and ``p99_ms`` only the analysis knows.
     ``night`` is the night that made it, ``red`` its class there if something broke.
     """
 
@@ -96,6 +97,8 @@ class RunSummary:
     repeat: str = ""
     seconds: float | None = None
     recovered_s: float | None = None
+    availability: float | None = None
+    p99_ms: float | None = None
     why: str = ""
     checker: str = ""
     kind: str = ""

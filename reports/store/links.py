@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
 from reports.store.index import RunSummary
+
+COMPARED = "compare"
+MAX_PAIRS = 500
+
+
+@dataclass
+class Pairs:
+    """The pairs of runs that pages of an export link to, by the name of their page."""
+
+    runs: frozenset[str]
+    """Runs that have a folder."""
+    pages: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def page(self, a: str, b: str) -> str:
+        """Return the page of this pair, which is to be made; empty where there is to be none."""
+        name = blake2b(f"{a}\0{b}".encode(), digest_size=8).hexdigest() + ".html"
+        if name not in self.pages:
+            if not {a, b} <= self.runs or len(self.pages) >= MAX_PAIRS:
+                return ""
+            self.pages[name] = (a, b)
+        return f"{COMPARED}/{name}"
 
 
 @dataclass(frozen=True)
 class Links:
     """Links from a page that lies ``root`` (such as ``../../``) below the first one.
 
-    ``copied`` are the runs an export took along; None on the server, which has them all. What
-    cannot be linked is an empty string.
+    ``copied`` are the runs an export took along; None on the server, which has them all.
+    ``pairs`` takes note of the pairs of runs that an export is to compare. What cannot be
+    linked is an empty string.
     """
 
     root: str = ""
     copied: frozenset[str] | None = None
+    pairs: Pairs | None = None
 
     @property
     def live(self) -> bool:
@@ -51,6 +75,9 @@ class Links:
 
     def compare(self, a: str, b: str) -> str:
         """The page of two runs side by side."""
-        if not (self.live and a and b) or a == b:
+        if not (a and b) or a == b:
             return ""
+        if not self.live:
+            page = self.pairs.page(a, b) if self.pairs is not None else ""
+            return f"{self.root}{page}" if page else ""
         return f"{self.root}compare?{urlencode({'a': a, 'b': b})}"

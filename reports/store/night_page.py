@@ -15,7 +15,7 @@ from reports.store.breaks import Break, night_banner
 from reports.store.entries import StoreReader
 from reports.store.figures import reason
 from reports.store.index import NIGHTS, RunSummary, clip, stamp
-from reports.store.links import Links
+from reports.store.links import Links, Pairs
 from reports.store.nights import Night, NightRun
 from reports.store.shell import Page, render
 from reports.tables import size_text
@@ -80,14 +80,14 @@ class SmallCase:
 
 
 def render_night(
-    reader: StoreReader, name: str, copied: frozenset[str] | None = None
+    reader: StoreReader, name: str, copied: frozenset[str] | None = None, pairs: Pairs | None = None
 ) -> Page | None:
     """Return the page of night ``name``; None when there is no such night."""
     found = reader.night(name)
     if found is None:
         return None
     night, runs = found
-    links = Links("../../", copied)
+    links = Links("../../", copied, pairs)
     banner = night_banner(night, runs, links)
     shown: list[Break] = (banner["real"] + banner["other"])[:MAX_BREAKS]
     planted: list[Break] = banner["planted"][:MAX_BREAKS]

@@ -9,7 +9,8 @@ from reports import words
 from reports.packing import script_json
 from reports.store import figures
 from reports.store.breaks import night_banner
-from reports.store.coverage import pairs_map, struck_map
+from reports.store.coverage import all_classes, pairs_map, struck_map
+from reports.store.coverage_data import coverage_data
 from reports.store.entries import Contents
 from reports.store.gold import Gold
 from reports.store.index import RunSummary
@@ -19,6 +20,10 @@ from reports.store.shell import Page, render
 
 FIRST_ROWS = 100
 """Runs in the page itself; the script shows the others."""
+SCRIPTS = (
+    "store_data.js", "store_lines.js", "store_trend.js", "store_heat.js", "store_runs.js",
+    "store.js",
+)  # fmt: skip
 RECOVERY_COLUMNS = [
     "system", "kind", "shape", "simulated", "faults", "healed", "recovered", "failover_p50_s",
     "recovery_p50_s", "recovery_p95_s", "recovery_max_s",
@@ -33,22 +38,31 @@ def render_overview(contents: Contents, gold: Gold, links: Links | None = None) 
     """Return the page over ``contents``; tables come from ``gold`` as far as it has them."""
     links = links or Links()
     runs = contents.runs
-    classes = fault_classes()
+    classes = all_classes(contents.reached, fault_classes())
     data = figures.page_data(runs)
     data["live"] = links.live
+    data["coverage"] = coverage_data(contents.reached, classes)
     data["copied"] = None if links.copied is None else sorted(links.copied)
     return render(
         "store.html.j2",
         title=f"{len(runs):,} runs · {contents.name}",
         links=links,
         data=script_json(data),
-        scripts=("store_data.js", "store_trend.js", "store_runs.js", "store.js"),
+        scripts=(
+            "store_data.js",
+            "store_lines.js",
+            "store_trend.js",
+            "store_heat.js",
+            "store_runs.js",
+            "store.js",
+        ),
         store=contents.name,
         banner=_banner(contents, links),
         counts=_counts(runs),
         nights=[night_banner(night, found, links) for night, found in contents.nights[:60]],
         hidden_nights=max(0, len(contents.nights) - 60),
         groups=_groups(runs),
+        measured=any(run.availability is not None for run in runs),
         reds=[run for run in runs if run.valid is False or run.red][:10],
         reason=figures.reason,
         slowest=figures.slowest(runs),

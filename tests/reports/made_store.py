@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nemesis.coverage import fault_classes
 from nodes.draw import draw_below, draw_unit
+from pipeline.schemas import GOLD
+from tests.reports.fake_run import HOSTILE
 
 FIRST_DAY = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
 WORKLOADS = ("metadata", "register", "leader", "partitions", "requests")
@@ -50,6 +54,27 @@ def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as JSON, making the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.encode(value))
+
+
+def write_gold(
+    store: Path, tables: dict[str, list[dict[str, Any]]], runs: list[str], staged: str = ""
+) -> None:
+    """Write ``tables`` as an analysis of ``runs`` would, by the pipeline's own schemas."""
+    named: dict[str, list[str]] = {}
+    for name, rows in tables.items():
+        file = f"gold/{name}/000001/rows.parquet"
+        path = store / "analysis" / ("staging" if name == staged else "") / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=GOLD[name]), path)
+        named[f"gold/{name}"] = [file]
+    write_json(
+        store / "analysis" / "manifest.json",
+        {
+            "schema": 1, "generation": 1, "tables": named,
+            "runs": {run: {"fingerprint": "x", "batch": "000001"} for run in runs},
+            "quarantined": {"kraft-x/bad": {"fingerprint": "x", "reason": f"torn {HOSTILE}"}},
+        },
+    )  # fmt: skip
 
 
 def make_run(store: Path, seed: int, i: int, at: datetime, /, **changes: Any) -> str:
@@ -151,6 +176,16 @@ def make_night(store: Path, seed: int, night: int, at: datetime, runs: int = 220
         "netns": reached(seed + 99, 20, 0.2),
     }
     write_json(folder / "coverage.json", by_cluster)
+    by_test: dict[str, dict[str, Any]] = {}
+    shapes = ("kill/one", "kill/leader", "pause/one", "partition/halves")
+    for line in lines:
+        test = {name: line[name] for name in ("system", "workload", "faults", "cluster", "tree")}
+        key = str(test)
+        if key not in by_test:
+            met = [f"{a} > {b}" for a in shapes for b in shapes if draw_unit(seed, key, a, b) < 0.3]
+            struck = {f"leader {a}": 1 for a in shapes if draw_unit(seed, key, a) < 0.4}
+            by_test[key] = {**test, "runs": 1, "follows": dict.fromkeys(met, 1), "struck": struck}
+    write_json(folder / "coverage_by_test.json", list(by_test.values()))
     (folder / "summary.md").write_text(f"# Night {name}\n\n{runs} runs.\n")
     return name
 

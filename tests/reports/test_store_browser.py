@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from reports.store.export import export
 from reports.web import StoreServer
 from tests.reports.fake_run import HOSTILE, write_fake_run
-from tests.reports.made_store import make_store, write_json
+from tests.reports.made_store import make_store, write_gold, write_json
 
 pytestmark = pytest.mark.browser
 FIRST = "kraft-register/20261122T020000.000Z-0"
@@ -32,6 +33,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             found = {"type": HOSTILE, "explanation": HOSTILE}
             checkers = {"epochs": {"valid": False, "anomalies": [found]}}
         write_json(folder / "results.json", {"valid": not invalid, "checkers": checkers})
+    rows: list[dict[str, Any]] = []
+    for made in sorted(store.glob("kraft-*/202611*")):
+        day = int(made.name[6:8])
+        if day <= 11:
+            run = f"{made.parent.name}/{made.name}"
+            told = {"availability": 1 - (day - 1) / 100, "p99_ms": 2.0**day}
+            rows.append({"run": run, "system": "kraft", **told})
+    write_gold(store, {"runs": rows}, [row["run"] for row in rows])
     return store
 
 
@@ -150,6 +159,60 @@ def test_the_trend_counts_what_the_table_lists(visit: Visit) -> None:
     assert runs == valid + invalid + planted + unknown
     assert page.locator("#count").inner_text().startswith(f"{runs} of")
     assert page.locator("#trend-workloads svg title").count() == 2, "a bar per night"
+
+
+def test_trends_of_service_and_latency_are_drawn_and_filtered(visit: Visit) -> None:
+    page = drawn(visit())
+    assert page.locator("#trend circle").count() == 0
+    redrawn(page, lambda: page.click("[data-show=latency]"))
+    dots = page.locator("#trend-workloads tr", has_text="kraft").first.locator("circle")
+    assert 5 < dots.count() <= 11, "of every day with such a run one"
+    heights = [float(y) for y in dots.evaluate_all("all => all.map(dot => dot.getAttribute('cy'))")]
+    assert heights == sorted(heights, reverse=True), "latency grew from day to day"
+    assert "logarithmic" in page.locator("#span").inner_text()
+    assert "show=latency" in page.url
+    assert page.locator("#legend .key:visible").count() == 0
+    redrawn(page, lambda: page.locator("[data-show=service]").press("Enter"))
+    label = page.locator("#trend-systems svg").first.get_attribute("aria-label")
+    assert "from 100.0 % to" in label
+    figures = page.locator("#trend-systems tbody tr").first.locator("td.n").all_inner_texts()
+    redrawn(page, lambda: page.select_option("[name=verdict]", "invalid"))
+    assert page.locator("#trend-systems tbody tr td.n").all_inner_texts() != figures
+    again = drawn(visit(page.url))
+    assert again.locator("[data-show=service]").get_attribute("aria-pressed") == "true"
+    redrawn(again, lambda: again.click("[data-show='']"))
+    assert again.locator("#trend circle").count() == 0
+
+
+def test_heat_maps_follow_the_filter(visit: Visit, store: Path) -> None:
+    page = drawn(visit())
+    whole = page.locator("#heat-pairs").inner_html()
+    said = page.locator("#heat-runs").inner_text()
+    redrawn(page, lambda: page.select_option("[name=workload]", "register"))
+    redrawn(page, lambda: page.select_option("[name=cluster]", "netns"))
+    redrawn(page, lambda: page.select_option("[name=build]", "clean"))
+    met: set[str] = set()
+    runs = 0
+    for file in store.glob("nights/*/coverage_by_test.json"):
+        for test in json.loads(file.read_text()):
+            if (test["workload"], test["cluster"], test["tree"]) == ("register", "netns", "clean"):
+                met |= test["follows"].keys()
+                runs += test["runs"]
+    assert met
+    assert page.locator("#heat-pairs .met").inner_text().startswith(f"{len(met)} of ")
+    assert page.locator("#heat-runs").inner_text().startswith(f"Of {runs} run")
+    kills = sum(pair.startswith("kill/") and " > pause/" in pair for pair in met)
+    cell = page.locator("#heat-pairs td[title^='kill, pause:']")
+    assert cell.get_attribute("title").startswith(f"kill, pause: {kills} of ")
+    assert "then" in page.locator("#heat-pairs-never p").text_content()
+    assert page.locator("#heat-note").is_visible(), "what is of no known test is told"
+    before = page.locator("#heat-pairs").inner_html()
+    redrawn(page, lambda: page.select_option("[name=verdict]", "valid"))
+    assert page.locator("#heat-pairs").inner_html() == before, "verdicts do not count here"
+    redrawn(page, lambda: page.click("#filters [type=reset]"))
+    assert page.locator("#heat-pairs").inner_html() == whole
+    assert page.locator("#heat-runs").inner_text() == said
+    assert not page.locator("#heat-note").is_visible()
 
 
 def test_an_address_that_is_nonsense_shows_everything(visit: Visit) -> None:

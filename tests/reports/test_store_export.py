@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from kraftwreck.serve import cli
 from reports.run_folder import RunFolderError
 from reports.store.export import export
-from tests.reports.made_store import FIRST_DAY, make_run, make_store
+from tests.reports.made_store import FIRST_DAY, make_run, make_store, write_json
 
 
 class _Links(HTMLParser):
@@ -36,6 +37,7 @@ def test_every_link_of_an_export_leads_to_one_of_its_files(store: Path, tmp_path
     assert done.nights == 2
     pages = list(done.folder.rglob("index.html"))
     assert len(pages) == 3
+    pages += done.folder.glob("compare/*.html")
     for page in pages:
         parser = _Links()
         parser.feed(page.read_text())
@@ -81,6 +83,26 @@ def test_a_report_that_is_a_link_is_not_taken_along(store: Path, tmp_path: Path)
     assert all("not for the web" not in file.read_text() for file in found)
 
 
+def test_pairs_that_pages_link_to_are_compared_in_the_export(store: Path, tmp_path: Path) -> None:
+    times = [FIRST_DAY, FIRST_DAY + timedelta(seconds=7)]
+    paths = [make_run(store, 5, n, at, seed=77, faults=[]) for n, at in enumerate(times)]
+    for path, valid in zip(paths, (True, False), strict=True):
+        test = json.loads((store / path / "test.json").read_text())
+        fixed = {"system": "kraft", "workload": "register", "cluster": "sim", "repeat": "x"}
+        write_json(store / path / "test.json", test | fixed)
+        write_json(store / path / "results.json", {"valid": valid, "checkers": {}})
+    done = export(store, tmp_path / "site", "none")
+    assert done.compared >= 1
+    pages = list((tmp_path / "site" / "compare").iterdir())
+    assert len(pages) == done.compared
+    texts = [page.read_text() for page in pages]
+    assert any(all(Path(path).name in text for path in paths) for text in texts)
+    assert all("Two runs side by side" in text and "Swap A" not in text for text in texts)
+    overview = (tmp_path / "site" / "index.html").read_text()
+    assert f'href="compare/{pages[0].name}"' in overview
+    assert f"kraftwreck serve {store.name}" in overview
+
+
 def test_the_command_exports_and_ends(store: Path, tmp_path: Path) -> None:
     arguments = [str(store), "--export", str(tmp_path / "site"), "--json"]
     result = CliRunner().invoke(cli, arguments)
@@ -88,6 +110,7 @@ def test_the_command_exports_and_ends(store: Path, tmp_path: Path) -> None:
     told = json.loads(result.stdout)
     assert (Path(told["export"]) / "index.html").is_file()
     assert told["nights"] == 2
+    assert told["compared"] >= 0
 
 
 def test_what_cannot_be_exported_is_one_line_and_254(store: Path, tmp_path: Path) -> None:

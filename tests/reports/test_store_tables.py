@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.schemas import GOLD
 from reports.store.compare import render_compare
-from reports.store.coverage import Reached, pairs_map, struck_map
+from reports.store.coverage import Asked, Reached, all_classes, pairs_map, struck_map
+from reports.store.coverage_data import coverage_data
 from reports.store.entries import StoreReader
 from reports.store.gold import Gold
 from reports.store.overview import render_overview
 from tests.reports.fake_run import HOSTILE, write_fake_run
-from tests.reports.made_store import make_store, reached, write_json
-
-
-def write_gold(
-    store: Path, tables: dict[str, list[dict[str, Any]]], runs: list[str], staged: str = ""
-) -> None:
-    """Write ``tables`` as an analysis of ``runs`` would, by the pipeline's own schemas."""
-    named: dict[str, list[str]] = {}
-    for name, rows in tables.items():
-        file = f"gold/{name}/000001/rows.parquet"
-        path = store / "analysis" / ("staging" if name == staged else "") / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema=GOLD[name]), path)
-        named[f"gold/{name}"] = [file]
-    write_json(
-        store / "analysis" / "manifest.json",
-        {
-            "schema": 1, "generation": 1, "tables": named,
-            "runs": {run: {"fingerprint": "x", "batch": "000001"} for run in runs},
-            "quarantined": {"kraft-x/bad": {"fingerprint": "x", "reason": f"torn {HOSTILE}"}},
-        },
-    )  # fmt: skip
+from tests.reports.made_store import make_store, reached, write_gold, write_json
 
 
 def overview(store: Path) -> str:
@@ -95,6 +74,73 @@ def test_tables_of_the_analysis_are_shown(tmp_path: Path) -> None:
     assert "the analysis of 3 runs" in text
     assert "kill, pause: 1 of 49 met" in text
     assert HOSTILE not in text
+
+
+def test_service_and_latency_of_runs_come_from_the_analysis(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", 3)
+    assert "Service and latency are only known of analyzed runs" in overview(store)
+    runs = StoreReader(store).contents().runs
+    rows = [
+        {"run": run.path, "system": "kraft", "availability": 0.25 * n, "p99_ms": 10.0 * n}
+        for n, run in enumerate(runs, start=1)
+    ]
+    write_gold(store, {"runs": rows}, [run.path for run in runs])
+    reader = StoreReader(store)
+    found = {run.path: (run.availability, run.p99_ms) for run in reader.contents().runs}
+    assert found == {row["run"]: (row["availability"], row["p99_ms"]) for row in rows}
+    text = overview(store)
+    assert "only known of analyzed runs" not in text
+    assert "50.0 %" in text
+    (store / "analysis" / "manifest.json").unlink()
+    assert all(run.p99_ms is None for run in reader.contents().runs), "as long as it is there"
+
+
+def test_what_was_covered_is_known_per_test(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", 8)
+    runs = StoreReader(store).contents().runs
+    told, counted = runs[:4], runs[4:6]
+    items = [
+        {"run": run.path, "counter": "follows", "item": "kill/one > pause/one"} for run in told
+    ]
+    items += [{"run": told[0].path, "counter": "struck", "item": "leader kill/one"}]
+    items += [{"run": told[0].path, "counter": "steps", "item": "a > b"}]
+    write_gold(store, {"coverage": items}, [run.path for run in told])
+    for run in counted:
+        counters = {"runs": 1, "follows": {"kill/one > kill/one": 1}, "struck": {}}
+        write_json(store / run.path / "coverage.json", counters)
+    found = StoreReader(store).contents().reached
+    assert sum(part.runs for part in found.parts.values()) == found.runs == 6
+    for run in told:
+        assert ("kill/one", "pause/one") in found.parts[Asked.of(run)].pairs
+    assert found.parts[Asked.of(told[0])].struck == {("leader", "kill/one")}
+    for run in counted:
+        assert ("kill/one", "kill/one") in found.parts[Asked.of(run)].pairs
+
+
+@pytest.mark.parametrize("content", ["", "[7]", "{}", '[{"runs": "x"}]', '[{"faults": 3}]', None])
+def test_a_night_that_does_not_tell_tests_apart_counts_without_a_filter_only(
+    tmp_path: Path, content: str | None
+) -> None:
+    store = make_store(tmp_path / "store", 2, nights=1)
+    file = next(store.glob("nights/*/coverage_by_test.json"))
+    file.unlink() if content is None else file.write_text(content)
+    found = StoreReader(store).contents().reached
+    assert set(found.parts) == {None}
+    names = all_classes(found, [])
+    data = coverage_data(found, names)
+    assert (data["tests"], data["untold"]) == ([], found.runs)
+
+
+def test_bits_of_the_page_are_the_pairs_that_were_met() -> None:
+    found = Reached()
+    test = Asked("kraft", "register", ("kill",), "sim", False)
+    found.add({"b > a": 1}, {"leader b": 1})
+    found.add_part(test, 3, {"b > a": 1}, {"leader b": 1})
+    data = coverage_data(found, ["a", "b"])
+    assert data["states"] == ["leader"]
+    [row] = data["tests"]
+    assert row[:6] == ["kraft", "register", ("kill",), "sim", 0, 3]
+    assert [b64decode(text) for text in row[6:]] == [bytes([1 << 2]), bytes([1 << 1])]
 
 
 @pytest.mark.parametrize(
