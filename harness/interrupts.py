@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import signal
 import threading
-from types import FrameType, TracebackType
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
 
 
 class Interrupted(BaseException):
     """The user asked twice, or before there was anything to end early."""
 
 
+@contextmanager
+def listening(heard: Callable[[], None]) -> Iterator[None]:
+    """Call ``heard`` in the main thread for every SIGINT and SIGTERM; what was done for them before
+    is done again afterwards. Outside the main thread signals are left alone."""
+    with ExitStack() as previous:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.signal(number, lambda *_: heard())
+                previous.callback(signal.signal, number, handler)
+        yield
+
+
 class Interrupts:
     """While entered, turns SIGINT and SIGTERM into an early end.
 
     In a ``gentle`` stretch the first signal only sets :attr:`asked`; elsewhere, and on the
-    second signal, :class:`Interrupted` is raised in the main thread. Outside the main
-    thread signals are left alone.
+    second signal, :class:`Interrupted` is raised in the main thread.
     """
 
     def __init__(self) -> None:
@@ -26,12 +38,10 @@ class Interrupts:
         self.deaf = False
         """Set while tearing down: nothing may stop that."""
         self._count = 0
-        self._previous: dict[signal.Signals, Any] = {}
+        self._listening = ExitStack()
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+        self._listening.enter_context(listening(self._heard))
         return self
 
     def __exit__(
@@ -40,16 +50,14 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous.clear()
+        self._listening.close()
 
     @property
     def count(self) -> int:
         """How many signals came."""
         return self._count
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _heard(self) -> None:
         self._count += 1
         self.asked.set()
         if not self.deaf and (self._count > 1 or not self.gentle):
