@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import queue
 import shutil
-import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
-from types import FrameType, TracebackType
-from typing import Any
+from types import TracebackType
 
+from harness.interrupts import listening
 from histories.store import StoreError, write_json
 from nemesis.coverage import Coverage
 from nightly.attempt import InterruptedRun
@@ -61,7 +61,7 @@ class Session:
         self._lock = threading.Lock()
         self._signals = 0
         self._told = False
-        self._previous: dict[signal.Signals, Any] = {}
+        self._listening = ExitStack()
         self._results: queue.Queue[tuple[Planned, Finished | BaseException]] = queue.Queue()
         self._busy: set[str] = set()
         self._under_way = 0
@@ -77,9 +77,7 @@ class Session:
     # --- children, and who ends them --------------------------------------------------------
 
     def __enter__(self) -> Session:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+        self._listening.enter_context(listening(self._heard))
         return self
 
     def __exit__(
@@ -90,10 +88,9 @@ class Session:
     ) -> None:
         if kind is not None:
             self.stop(at_once=True)
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self._listening.close()
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _heard(self) -> None:
         self.stop(at_once=self._signals > 0)
 
     def stop(self, at_once: bool = False) -> None:
