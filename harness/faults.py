@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from harness.run_errors import Trouble
 from harness.triggers import Armed, aim, delay_us
 from histories.fault import Fault, FaultEvent
 from histories.store import JsonLines, StoreError
@@ -38,6 +39,10 @@ class FaultInjector(Protocol):
     def stop(self, number: int) -> FaultEvent: ...
 
     def heal_all(self) -> list[FaultEvent]: ...
+
+    def troubles(self, event: FaultEvent) -> Sequence[Trouble]:
+        """Return what the ``error`` of this event tells of; asked for once, right after it."""
+        ...
 
 
 @dataclass(slots=True)
@@ -92,8 +97,8 @@ class FaultThread:
         self._undoing = ThreadPoolExecutor(UNDOING, thread_name_prefix="nemesis")
         self._pending: set[Future[None]] = set()
         self._recording = threading.Lock()
-        self.errors: list[str] = []
-        """What could not be done, one line each."""
+        self.errors: list[Trouble] = []
+        """What could not be done."""
         self.failure: Exception | None = None
         """Set when the faults cannot be written down any more; the run must end."""
         for number, fault in enumerate(schedule):
@@ -196,7 +201,8 @@ class FaultThread:
     def _record(self, event: FaultEvent) -> None:
         with self._recording:
             if event.error is not None:
-                self.errors.append(f"{event.kind} {event.phase}: {event.error}")
+                text = f"{event.kind} {event.phase}: {event.error}"
+                self.errors.append(Trouble.together(self.injector.troubles(event), text))
             try:
                 self._lines.write(event)
             except StoreError as error:

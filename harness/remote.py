@@ -26,6 +26,8 @@ from paramiko.pkey import UnknownKeyType
 
 from harness.clusters.cluster import Host
 from harness.clusters.gateway import dial
+from harness.remote_errors import RemoteError as RemoteError
+from harness.remote_errors import UnreachableError as UnreachableError
 
 if TYPE_CHECKING:
     import fabric
@@ -40,22 +42,6 @@ GIVEN_UP_TIMEOUT_S = 2.0
 _CHUNK = 1 << 16
 
 T = TypeVar("T")
-
-
-class RemoteError(Exception):
-    """A host could not be asked, or answered with a failure; one line says which and what.
-
-    ``hosts`` are all that failed, where several were asked at once.
-    """
-
-    def __init__(self, host: str, message: str, hosts: Sequence[str] = ()) -> None:
-        super().__init__(f"{host}: {' '.join(message.split())}")
-        self.host = host
-        self.hosts = tuple(hosts) or (host,)
-
-
-class UnreachableError(RemoteError):
-    """There is no session with the host, and none could be had: nothing was done there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,12 +364,11 @@ def on_all(names: Sequence[str], function: Callable[[str], T]) -> Mapping[str, T
         if not isinstance(error, RemoteError):
             raise error
     if len(errors) > 1:
-        first, *others = map(str, errors)
-        host, _, said = first.partition(": ")
-        failed = [error.host for error in errors if isinstance(error, RemoteError)]
-        unreachable = all(isinstance(error, UnreachableError) for error in errors)
+        parts = [p for error in errors if isinstance(error, RemoteError) for p in error.parts]
+        unreachable = all(isinstance(part, UnreachableError) for part in parts)
         kind = UnreachableError if unreachable else RemoteError
-        raise kind(host, "; ".join([said, *others]), failed) from errors[0]
+        said = "; ".join([parts[0].said, *map(str, parts[1:])])
+        raise kind(parts[0].host, said, parts) from errors[0]
     if errors:
         raise errors[0]
     return {name: future.result() for name, future in futures.items()}

@@ -14,6 +14,7 @@ from harness.remote_admin import RemoteAdmin
 from harness.remote_disks import RemoteDisks
 from harness.remote_links import RemoteLinks
 from harness.remote_watch import RemoteWatch
+from harness.run_errors import Trouble
 from harness.system import Seen
 from harness.voter_changes import Members, VoterChange
 from harness.workload import Answer, Call
@@ -324,12 +325,12 @@ class RemoteEnvironment:
     def voter_changes(self) -> Evidence:
         return {"ended": self._admin.take_ended(), "open": self._admin.open}
 
-    def restore(self) -> list[str]:
+    def restore(self) -> list[Trouble]:
         """Heal, resume and start everything, whatever state it is in; return what failed.
 
         For the end of a run: it never raises, and one broken node hides no other.
         """
-        problems: list[str] = []
+        problems: list[Trouble] = []
 
         def restore_one(name: str) -> None:
             steps: list[Callable[[], object]] = [
@@ -345,10 +346,10 @@ class RemoteEnvironment:
                 try:
                     step()
                 except UnreachableError as error:
-                    problems.append(str(error))
+                    problems.append(Trouble.of(error, str(error)))
                     return  # Nor can the rest be done there.
                 except RemoteError as error:
-                    problems.append(str(error))
+                    problems.append(Trouble.of(error, str(error)))
 
         on_all(self.nodes, restore_one)
         return problems

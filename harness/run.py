@@ -30,7 +30,7 @@ from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
 from harness.remote import RemoteError
-from harness.run_errors import merge
+from harness.run_errors import Trouble, merge
 from harness.system import Deployed, Disturbed, Followed, Housed, System
 from harness.workload import ClientState, Workload, owed
 from histories.fault import Fault
@@ -97,7 +97,7 @@ class TestRun:
         self._folder = RunFolder(options.store, options.name, options.seed)
         self._nodes = options.node_names
         self._controllers = options.controller_names
-        self._errors: list[str] = []
+        self._errors: list[Trouble] = []
         self._disk_full = False
         self._interrupts = Interrupts()
         self._deployed: Deployed | None = None
@@ -127,15 +127,14 @@ class TestRun:
             interrupts.deaf = True
             self._tear_down()
             interrupted = interrupts.count > 0
-        self._errors = merge(self._errors)
-        self._test["errors"] = self._errors
+        self._test["errors"] = merge(self._errors)
         self._test["interrupted"] = interrupted
         if not self._disk_full:
             self._phase("store", lambda: self._folder.write_json("test.json", self._test))
             self._phase("convert", lambda: convert_run(self._folder.path))
         self._phase("store", self._folder.complete)
         judgeable = self._deployed is not None and not self._disk_full
-        return Outcome(self._folder.path, self._errors, interrupted, judgeable)
+        return Outcome(self._folder.path, merge(self._errors), interrupted, judgeable)
 
     # --- phases ---------------------------------------------------------------------------
 
@@ -235,7 +234,7 @@ class TestRun:
         if faults is not None:
             self._say("healing")
             self._phase("heal", faults.heal)
-            self._errors.extend(f"fault: {line}" for line in faults.errors)
+            self._errors.extend(trouble.during("fault") for trouble in faults.errors)
         if isinstance(deployed, Followed):
             self._phase("traces", deployed.unfollow)
         self._phase("restore", lambda: self._restore(deployed))
@@ -269,7 +268,7 @@ class TestRun:
 
     def _restore(self, deployed: Deployed) -> None:
         """Make sure that nothing stays broken, whatever the faults' own undoing achieved."""
-        self._errors.extend(f"restore: {line}" for line in deployed.restore())
+        self._errors.extend(trouble.during("restore") for trouble in deployed.restore())
 
     def _recovered(self, deployed: Deployed) -> None:
         """Wait until the healed cluster serves again; that it does not is a finding."""
@@ -329,10 +328,10 @@ class TestRun:
             text = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, StoreError | OSError) and type(error).__module__ == "builtins":
                 text = f"{type(error).__name__}: {text}"
-            line = f"{name}: {text}"
-            if line not in self._errors:
-                self._errors.append(line)
-                self._say(f"error: {line}")
+            trouble = Trouble.of(error, text, name)
+            if trouble not in self._errors:
+                self._errors.append(trouble)
+                self._say(f"error: {trouble}")
 
     def _clock(self) -> int:
         return time.monotonic_ns() - self._start_ns

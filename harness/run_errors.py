@@ -1,34 +1,70 @@
-"""What went wrong in a run, as people want to read it: a host that is lost is told of once."""
+"""What went wrong in a run, kept as what it is until people are told; a lost host is one line."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-_LOST = re.compile(r"(?P<host>[A-Za-z0-9-]+): (?P<what>SSH to \S+: .*)")
-_BETWEEN = re.compile(r"; (?=(?:[A-Za-z0-9-]+: )+)")
+from harness.remote_errors import RemoteError, UnreachableError
 
 
-def merge(errors: Iterable[str]) -> list[str]:
-    """Return ``errors``, one line each, with one line for every host that could not be reached.
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that went wrong.
 
-    It stands where the host was missed first, and tells how often it was. A line that says
-    more than that stays as it is.
+    ``text`` is a line for people; ``lost`` are the hosts that could not be reached and what was
+    heard from each, empty unless that is all that went wrong. ``phase`` is what the run was doing.
+    """
+
+    text: str
+    lost: Mapping[str, str] = field(default_factory=dict)
+    phase: str = ""
+
+    @classmethod
+    def of(cls, error: Exception, text: str, phase: str = "") -> Trouble:
+        """Return what ``error`` means, told by ``text``."""
+        return cls(text, lost_hosts(error), phase)
+
+    @classmethod
+    def together(cls, troubles: Sequence[Trouble], text: str) -> Trouble:
+        """Return several as one."""
+        only_lost = all(each.lost for each in troubles)
+        lost = {host: said for each in troubles for host, said in each.lost.items()}
+        return cls(text, lost if only_lost else {})
+
+    def during(self, phase: str) -> Trouble:
+        """Return the same as something that went wrong in a phase of the run."""
+        return Trouble(self.text, self.lost, phase)
+
+    def __str__(self) -> str:
+        return f"{self.phase}: {self.text}" if self.phase else self.text
+
+
+def lost_hosts(error: Exception) -> dict[str, str]:
+    """Return the hosts that could not be reached, and why, if ``error`` is about nothing else."""
+    parts = error.parts if isinstance(error, RemoteError) else ()
+    if not all(isinstance(part, UnreachableError) for part in parts):
+        return {}
+    return {part.host: part.said for part in parts}
+
+
+def merge(troubles: Iterable[Trouble]) -> list[str]:
+    """Return ``troubles``, one line each, with one line for every host that could not be reached.
+
+    It stands where the host was missed first, and tells how often it was. A trouble that is more
+    than that stays as it is.
     """
     lines: list[str] = []
-    lost: dict[str, tuple[int, str, list[str]]] = {}
-    for error in errors:
-        found = [_LOST.search(part) for part in _BETWEEN.split(error)]
-        matches = [match for match in found if match is not None]
-        if not matches or len(matches) < len(found):
-            lines.append(error)
-            continue
-        for match in matches:
-            if match["host"] not in lost:
-                lost[match["host"]] = (len(lines), match["what"], [])
+    places: dict[str, tuple[int, str, list[str]]] = {}
+    for trouble in troubles:
+        if not trouble.lost:
+            lines.append(str(trouble))
+        for host, said in trouble.lost.items():
+            if host not in places:
+                places[host] = (len(lines), said, [])
                 lines.append("")
-            lost[match["host"]][2].append(error.partition(":")[0])
-    for host, (place, what, phases) in lost.items():
+            places[host][2].append(trouble.phase)
+    for host, (place, said, phases) in places.items():
         where = ", ".join(dict.fromkeys(phases))
-        lines[place] = f"{host}: {what} ({len(phases)} times: {where})"
+        lines[place] = f"{host}: {said} ({len(phases)} times: {where})"
     return lines

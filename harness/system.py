@@ -10,6 +10,7 @@ from harness.clusters.cluster import Host, Machines
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.options import RunOptions
+from harness.run_errors import Trouble
 from histories.trace import TraceEvent
 
 Seen = Callable[[TraceEvent, int], None]
@@ -76,7 +77,7 @@ class Deployed(Protocol):
         """
         ...
 
-    def restore(self) -> list[str]:
+    def restore(self) -> list[Trouble]:
         """Heal, resume and start everything whatever its state; return what failed."""
         ...
 

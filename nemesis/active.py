@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from harness.environment import ClockSetting, Grudge
+from harness.run_errors import Trouble
 from histories.disturbance import Disturbance
 from histories.fault import Fault
 from nemesis.disks import DiskShape
@@ -15,7 +16,7 @@ from nemesis.squeezes import SqueezeShape
 
 @dataclass(slots=True, eq=False)
 class Active:
-    """``fault`` of ``family``; ``errors`` are lines about the phase under way."""
+    """``fault`` of ``family``; ``errors`` are what went wrong in the phase under way."""
 
     fault: Fault
     family: Family
@@ -23,7 +24,7 @@ class Active:
     grudge: Grudge
     disturbances: list[Disturbance] = field(default_factory=list)
     clock: ClockSetting | None = None
-    errors: list[str] = field(default_factory=list)
+    errors: list[Trouble] = field(default_factory=list)
 
     @property
     def keeps_down(self) -> bool:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.environment import Environment
+from harness.run_errors import Trouble
 from histories.fault import Fault, FaultEvent
 from nemesis.active import Active
 from nemesis.injection.clocks import Clocks
 from nemesis.injection.cuts import Cuts
 from nemesis.injection.disks import Disks
 from nemesis.injection.disturbances import Disturbances
-from nemesis.injection.ground import Ground, Means, line
+from nemesis.injection.ground import Ground, Means, trouble
 from nemesis.injection.hosts import Hosts
 from nemesis.injection.members import Members
 from nemesis.injection.processes import Processes, Relief
@@ -63,6 +64,7 @@ class Injector:
         self._ground = Ground(env)
         self._means: Mapping[Action, Means] = _all_means(self._ground, self._lock)
         self._relief = Relief(self._ground)
+        self._troubles: dict[tuple[int, str], list[Trouble]] = {}
 
     @property
     def active(self) -> list[str]:
@@ -109,7 +111,7 @@ class Injector:
             if entry.targets:
                 entry.grudge = family.grudge(fault.shape, nodes, entry.targets)
         except Exception as error:
-            entry.errors.append(line(error))
+            entry.errors.append(trouble(error))
 
     def stop(self, number: int) -> FaultEvent:
         """End the fault ``number``. Raises KeyError when it is not in force."""
@@ -168,7 +170,7 @@ class Injector:
         detail: dict[str, Any],
         evidence: dict[str, Any],
     ) -> FaultEvent:
-        return FaultEvent(
+        event = FaultEvent(
             id=number,
             phase="start" if phase == "start" else "stop",
             kind=entry.fault.kind,
@@ -178,5 +180,12 @@ class Injector:
             done=self._clock(),
             detail=detail,
             evidence=evidence,
-            error="; ".join(entry.errors) or None,
+            error="; ".join(map(str, entry.errors)) or None,
         )
+        if entry.errors:
+            self._troubles[number, event.phase] = entry.errors
+        return event
+
+    def troubles(self, event: FaultEvent) -> list[Trouble]:
+        """Return what the ``error`` of an event of ours tells of; it is forgotten then."""
+        return self._troubles.pop((event.id, event.phase), [])

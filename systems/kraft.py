@@ -18,6 +18,7 @@ from harness.node_settings import Settings
 from harness.options import CONTROLLER, DYNAMIC, RunOptions
 from harness.remote import RemoteError, on_all
 from harness.remote_environment import RemoteEnvironment
+from harness.run_errors import Trouble
 from harness.system import Deployed, Seen
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
@@ -147,7 +148,7 @@ class KraftDeployment:
         answer = self._probes[node].call("Metadata", METADATA_VERSION, _WHO_LEADS, _ASK_TIMEOUT_MS)
         return int(answer.body["controller_id"]) if answer.status == "ok" else -1
 
-    def restore(self) -> list[str]:
+    def restore(self) -> list[Trouble]:
         """Heal, resume and start every node; return what failed."""
         return self._remote.restore()
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from harness.environment import Environment
+from harness.run_errors import Trouble
 from nemesis.active import Active
 
 Evidence = dict[str, Any]
@@ -63,7 +64,7 @@ class Ground:
                     told = known | told
                 evidence[key] = told
         except Exception as error:
-            entry.errors.append(f"{what}: {line(error)}")
+            entry.errors.append(trouble(error, what))
             return False
         return True
 
@@ -101,7 +102,8 @@ class Means:
         """Try once more what :meth:`rest` tells of."""
 
 
-def line(error: Exception) -> str:
-    """Return an error as one line."""
+def trouble(error: Exception, what: str = "") -> Trouble:
+    """Return what went wrong, perhaps with ``what`` was being done, as one line."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return Trouble.of(error, f"{what}: {text}" if what else text)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.run_errors import Trouble
 from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means, line
+from nemesis.injection.ground import Detail, Evidence, Ground, Means, trouble
 from nemesis.restarts import RestartShape
 from nodes.draw import draw_below
 
@@ -30,7 +31,7 @@ class _Round:
     thread: threading.Thread | None = None
     restarted: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
+    errors: list[Trouble] = field(default_factory=list)
 
 
 class Restarts(Means):
@@ -66,7 +67,7 @@ class Restarts(Means):
             detail["skipped"] = known.skipped
         entry.errors.extend(known.errors)
         if known.thread is not None and known.thread.is_alive():
-            entry.errors.append(f"a restart is not over after {LONGEST_S:.0f} s")
+            entry.errors.append(Trouble(f"a restart is not over after {LONGEST_S:.0f} s"))
 
     # --- on the thread --------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class Restarts(Means):
                 told |= env.upgrade(node)[node]
             return True
         except Exception as error:
-            known.errors.append(f"{node}: {line(error)}")
+            known.errors.append(trouble(error, node))
             return False
 
     def _begin(self, known: _Round, node: str) -> None:
@@ -134,4 +135,4 @@ class Restarts(Means):
             told = self.ground.env.start(node)[node]
             known.restarted.setdefault(node, {}).update(told, up=True)
         except Exception as error:
-            known.errors.append(f"{node}: {line(error)}")
+            known.errors.append(trouble(error, node))

@@ -12,6 +12,7 @@ import pytest
 from harness.clusters.cluster import Host
 from harness.environment import Grudge
 from harness.options import RunOptions
+from harness.run_errors import Trouble
 from harness.workload import Answer
 
 NODES = ("n1", "n2", "n3")
@@ -76,7 +77,7 @@ class FakeSystem:
         self._did("ready")
         return "leader n1 epoch 1"
 
-    def restore(self) -> list[str]:
+    def restore(self) -> list[Trouble]:
         self._did("restore")
         return []
 

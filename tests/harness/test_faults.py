@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.faults import FaultThread
+from harness.run_errors import Trouble
 from harness.triggers import DELAYS_US, delay_us
 from histories.fault import Fault, FaultEvent
 from histories.reading import read_faults
@@ -45,6 +46,9 @@ class Injector:
 
     def heal_all(self) -> list[FaultEvent]:
         return [self.stop(number) for number in list(self.open)]
+
+    def troubles(self, event: FaultEvent) -> list[Trouble]:
+        return [Trouble(event.error)] if event.error else []
 
     def _event(self, number: int, fault: Fault, phase: str) -> FaultEvent:
         now = self.clock()

@@ -1,32 +1,77 @@
-"""A host that is lost is told of once."""
+"""A host that is lost is told of once; errors stay what they are until then."""
 
 from __future__ import annotations
 
-from harness.run_errors import merge
+from collections.abc import Callable
 
-LOST = "n1: SSH to root@10.77.0.1:22: Connection refused"
+import pytest
+
+from harness.remote import RemoteError, UnreachableError, on_all
+from harness.run_errors import Trouble, merge
+
+N1 = UnreachableError("n1", "SSH to root@10.77.0.1:22: Connection refused")
+N3 = UnreachableError("n3", "SSH to root@10.77.0.3:22: no answer")
+N2 = RemoteError("n2", "kill: the service does not run")
+
+
+def all_at_once(*errors: RemoteError) -> RemoteError:
+    """What is raised when several hosts are asked and these fail."""
+    by_name = {error.host: error for error in errors}
+
+    def fail(name: str) -> None:
+        raise by_name[name]
+
+    with pytest.raises(RemoteError) as raised:
+        on_all(list(by_name), fail)
+    return raised.value
+
+
+def trouble(phase: str, error: RemoteError, what: Callable[[RemoteError], str] = str) -> Trouble:
+    return Trouble.of(error, what(error), phase)
 
 
 def test_a_lost_host_is_one_line_where_it_was_missed_first() -> None:
+    lost = Trouble.of(N1, f"heal: {N1}")
+    both = all_at_once(N1, N3)
+    assert isinstance(both, UnreachableError)
+    assert both.hosts == ("n1", "n3")
+    again = Trouble.together([lost, Trouble.of(both, str(both))], f"heal stop: {lost}; {both}")
     errors = [
-        f"fault: partition stop: heal: RemoteError: {LOST}",
-        "fault: kill start: n2: RemoteError: n2: kill: the service does not run",
-        f"fault: heal stop: heal: RemoteError: {LOST}; n1: RemoteError: {LOST}",
-        f"restore: {LOST}",
-        f"stop: {LOST}; n3: SSH to root@10.77.0.3:22: no answer",
-        "collect: n3: SSH to root@10.77.0.3:22: no answer",
+        Trouble.together([lost], f"partition stop: {lost}").during("fault"),
+        trouble("fault", N2),
+        again.during("fault"),
+        trouble("restore", N1),
+        trouble("stop", both),
+        trouble("collect", N3),
     ]
     assert merge(errors) == [
-        f"{LOST} (5 times: fault, restore, stop)",
-        errors[1],
-        "n3: SSH to root@10.77.0.3:22: no answer (2 times: stop, collect)",
+        f"{N1} (4 times: fault, restore, stop)",
+        f"fault: {N2}",
+        f"{N3} (3 times: fault, stop, collect)",
     ]
 
 
 def test_what_else_went_wrong_is_kept_as_it_is() -> None:
-    more = f"stop: {LOST}; n2: `true` gave status 1: no message"
-    assert merge([more, f"collect: {LOST}"]) == [more, f"{LOST} (1 times: collect)"]
-    assert merge(["run: history.jsonl: No space left on device"]) == [
-        "run: history.jsonl: No space left on device"
+    mixed = all_at_once(N1, N2)
+    assert not isinstance(mixed, UnreachableError)
+    assert str(mixed) == f"{N1}; {N2}"
+    assert merge([trouble("stop", mixed), trouble("collect", N1)]) == [
+        f"stop: {N1}; {N2}",
+        f"{N1} (1 times: collect)",
     ]
+    full = OSError(28, "No space left on device")
+    assert merge([Trouble.of(full, "history.jsonl: full", "run")]) == ["run: history.jsonl: full"]
     assert merge([]) == []
+
+
+def test_a_line_that_only_looks_like_a_lost_host_is_none() -> None:
+    """What a program said about somebody's SSH is not taken for ours."""
+    said = RemoteError("n1", "`ssh` gave status 255: n4: SSH to root@x: no answer")
+    assert merge([trouble("stop", said)]) == [f"stop: {said}"]
+
+
+def test_several_as_one_are_a_lost_host_only_if_each_is() -> None:
+    lost, other = Trouble.of(N1, str(N1)), Trouble.of(N2, str(N2))
+    assert Trouble.together([lost, lost], "text").lost == {"n1": N1.said}
+    assert Trouble.together([lost, other], "text").lost == {}
+    assert Trouble.together([], "text").lost == {}
