@@ -125,3 +125,12 @@ def by_key(calls: Iterable[Call]) -> dict[str, list[Call]]:
             text = encode(key).decode()
         groups.setdefault(text, []).append(call)
     return groups
+
+
+def known(call: Call, last: int) -> Call:
+    """Return the call as it was known just after event ``last``."""
+    if call.completion <= last:
+        return call
+    return msgspec.structs.replace(
+        call, type=INFO, end=OPEN, value=None, completion=-1, completed=None
+    )

@@ -33,6 +33,7 @@ from checkers.logs.decide import AmbiguousError
 from checkers.logs.decide import decide as decide_log
 from checkers.logs.linearizable import judge_calls
 from checkers.logs.operations import from_columns
+from checkers.machines import fifo
 from checkers.machines.linearizable import check_calls
 from checkers.models import MODELS, Register
 from checkers.zones.registers import decide
@@ -102,6 +103,18 @@ def _machine(name: str, start: Any, step: judges.Step, **options: Any) -> Family
         return judges.explained(judges.operations(history, looks), start, step)
 
     return Family(lambda seed, number: machine(name, seed, number), ours, truth)
+
+
+def _sorted_queue(history: History) -> Any:
+    calls = pair(history)
+    found = fifo.decide(calls)
+    if found is None:
+        return "undecided"
+    return found.valid and fifo.unproven(calls, found.order) is None
+
+
+def _queue_truth(history: History) -> bool:
+    return judges.explained(judges.operations(history), (), judges.queue(True))
 
 
 def _log_verdict(history: History) -> Any:
@@ -226,6 +239,12 @@ FAMILIES: dict[str, Family] = {
     "lock": _machine("lock", None, judges.lock(False)),
     "owned-lock": _machine("owned-lock", None, judges.lock(True), owned=True),
     "fifo-queue": _machine("fifo-queue", (), judges.queue(True)),
+    "fifo-queue of distinct values": Family(
+        lambda seed, number: machine("distinct-queue", seed, number),
+        lambda histories: list(map(_sorted_queue, histories)),
+        _queue_truth,
+        lambda said, true: said in (true, "undecided"),
+    ),
     "unordered-queue": _machine("unordered-queue", (), judges.queue(False)),
     "linearizable-set": _machine("linearizable-set", frozenset(), judges.members),
     "linearizable-counter": _machine("linearizable-counter", 0, judges.counter),

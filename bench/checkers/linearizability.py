@@ -35,8 +35,9 @@ from pathlib import Path
 from checkers.catalogue import Settings, find
 from histories.source import HistoryFile
 import checkers.zones.registers, checkers.logs.linearizable, checkers.compiled_search, pandas
-wall, cpu = time.perf_counter(), time.process_time()
-report = find(sys.argv[1]).judge(HistoryFile(Path(sys.argv[2])), Settings(time_limit_s=60))
+for _ in range(int(sys.argv[3]) + 1):
+    wall, cpu = time.perf_counter(), time.process_time()
+    report = find(sys.argv[1]).judge(HistoryFile(Path(sys.argv[2])), Settings(time_limit_s=60))
 peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
 print(json.dumps([report.result.valid, time.perf_counter() - wall, time.process_time() - cpu,
                   int(peak.group(1)) >> 10]))
@@ -114,11 +115,14 @@ def to_parquet(lines: Path, path: Path) -> None:
     pq.write_table(read_table(lines), path, compression="zstd")
 
 
-def measure(model: str, path: Path, rounds: int) -> tuple[Any, float, float, int]:
-    """Return the verdict, median wall and CPU seconds, and MiB."""
+def measure(model: str, path: Path, rounds: int, warm: int = 0) -> tuple[Any, float, float, int]:
+    """Return the verdict, median wall and CPU seconds, and MiB.
+
+    With ``warm`` the file was judged so often before, by the same process: compiled code is loaded.
+    """
     runs = []
     for _ in range(rounds):
-        command = [sys.executable, "-c", _CHILD, model, str(path)]
+        command = [sys.executable, "-c", _CHILD, model, str(path), str(warm)]
         told = subprocess.run(command, check=True, capture_output=True).stdout
         runs.append(json.loads(told))
     wall, cpu = (statistics.median(run[i] for run in runs) for i in (1, 2))

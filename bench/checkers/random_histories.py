@@ -171,10 +171,10 @@ def _lock(rnd: random.Random) -> tuple[Ask, Do]:
     return lambda: (rnd.choice(["acquire", "release"]), None), do
 
 
-def _queue(rnd: random.Random) -> tuple[Ask, Do]:
+def _queue(rnd: random.Random, always: bool = False) -> tuple[Ask, Do]:
     held: list[Any] = []
     number = iter(range(1000))
-    distinct, fifo = rnd.random() < 0.5, rnd.random() < 0.7
+    distinct, fifo = always or rnd.random() < 0.5, rnd.random() < 0.7
 
     def ask() -> tuple[str, Any]:
         if rnd.random() < 0.5:
@@ -326,6 +326,7 @@ _MACHINES: dict[str, Callable[[random.Random], tuple[Ask, Do]]] = {
     "lock": _lock,
     "owned-lock": _lock,
     "fifo-queue": _queue,
+    "distinct-queue": lambda rnd: _queue(rnd, True),
     "unordered-queue": _queue,
     "linearizable-set": _set,
     "linearizable-counter": _counter,

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import cast
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from checkers.calls import OPEN, Call, by_key, pair
+from checkers.calls import Call, by_key, known, pair
 from checkers.linearizability import Outcome
 from checkers.linearizable import KeyVerdict, describe
 from checkers.logs import stream
@@ -97,7 +96,7 @@ def _failed(calls: Sequence[Call], verdict: Verdict, deadline: float) -> Outcome
 
     def until(count: int) -> Verdict:
         last = ends[count - 1] if count else -1
-        return decide(from_calls([_cut(call, last) for call in calls if call.start <= last]))
+        return decide(from_calls([known(call, last) for call in calls if call.start <= last]))
 
     verdict, order = _longest(until, len(ends), verdict, deadline)
     kind, places = verdict.fault or ("", [])
@@ -130,15 +129,6 @@ def _longest(
         # What came before is less plain than the whole: then what is known already is told.
         pass
     return verdict, longest.order().tolist()
-
-
-def _cut(call: Call, last: int) -> Call:
-    """Return the call as it was known just after event ``last``."""
-    if call.completion <= last:
-        return call
-    return msgspec.structs.replace(
-        call, type=INFO, end=OPEN, value=None, completion=-1, completed=None
-    )
 
 
 def _outcome(kind: str, window: list[Call], order: list[int]) -> Outcome:

@@ -10,13 +10,17 @@ from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import Any
 
-from checkers.calls import Call, by_key
+from checkers.calls import Call, by_key, known
 from checkers.linearizability import Outcome
-from checkers.linearizable import KeyVerdict
+from checkers.linearizable import KeyVerdict, describe
+from checkers.machines import fifo
 from checkers.machines.models import MACHINES, Machine
 from checkers.machines.search import check
 from checkers.models import freeze
-from histories.operation import FAIL, OK
+from histories.operation import FAIL, INFO, OK
+
+_LOOKED_S = 10.0
+"""For how long the first impossible moment is looked for."""
 
 
 def check_calls(
@@ -33,6 +37,10 @@ def check_calls(
 
 
 def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outcome:
+    if machine.name == "fifo-queue":
+        sorted_out = _passed_through(machine, calls, deadline)
+        if sorted_out is not None:
+            return sorted_out
     parts = _elements(machine.name, calls)
     order: list[int] = []
     steps = 0
@@ -45,6 +53,45 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
     if len(parts) > 1:
         order = _interleaved(calls, parts, order)
     return Outcome(valid=True, order=order, steps=steps)
+
+
+def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) -> Outcome | None:
+    """Judge a queue of distinct values without a search; None where that does not decide it."""
+    found = fifo.decide(calls)
+    if found is None:
+        return None
+    order = [call.start for call in found.order]
+    if found.valid:
+        doubt = fifo.unproven(calls, found.order)
+        if doubt is not None:
+            raise AssertionError(f"the order of a queue proves nothing: {doubt}")
+        return Outcome(valid=True, order=order)
+    # The first completion that no order can hold, and an order of what was before.
+    ends = sorted(call.completion for call in calls if call.type != INFO)
+    legal, illegal = 0, len(ends)
+    longest: Sequence[Call] = []
+    deadline = min(deadline, monotonic() + _LOOKED_S)
+    while illegal - legal > 1 and monotonic() < deadline:
+        middle = (legal + illegal) // 2
+        moment = ends[middle - 1]
+        before = fifo.decide([known(call, moment) for call in calls if call.start <= moment])
+        if before is None or before.valid:
+            legal = middle
+            longest = before.order if before else longest
+        else:
+            # What looked made up may have been put in later: the whole knows better.
+            illegal, found = middle, found if before.phantom else before
+    # As they ended, also those that were open at that moment.
+    ended = {call.start: call for call in calls}
+    window = [ended[call.start] for call in found.window]
+    return Outcome(
+        valid=False,
+        order=[call.start for call in longest],
+        placed=len(longest),
+        stuck=max(found.window, key=lambda call: call.completion),
+        window=window,
+        why=f"{found.why}: {', '.join(map(describe, window))}.",
+    )
 
 
 def _elements(name: str, calls: Sequence[Call]) -> list[list[Call]]:

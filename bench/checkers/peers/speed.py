@@ -3,11 +3,12 @@
     python -m bench.checkers.peers.speed registers|transactions [--counts 1000,10000] [--rounds N]
 
 Ours is a process of its own per round: CPU seconds (both cores, user and system) from opening
-the file to the verdict, reading included, once from Parquet and once from JSON lines. A peer
-reads JSON lines; its seconds of checking alone are told beside those with reading. A peer gets
-60 s of wall time for checking (what it used of the CPU is told) and 8 GiB of address space; where
-it ends so, more operations are not tried, nor is it run again. Medians; what took a peer over 10 s
-is run once.
+the file to the verdict, reading included, once from Parquet and once from JSON lines; of up to
+10,000 register operations the sixth time in one process, as loading compiled code would hide
+what is measured (a Go program is compiled before). A peer reads JSON lines; its seconds of
+checking alone are told beside those with reading. A peer gets 60 s (--limit) of wall time for
+checking (what it used of the CPU is told) and 8 GiB of address space; where it ends so, more
+operations are not tried, nor is it run again. Medians; what took a peer over 10 s is run once.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from bench.checkers.transactions import history, write, write_lines
 
 LIMIT = 60.0
 CLIENTS = (5, 10, 20, 50)
+_WARMED = 10_000
 Peer = Callable[[Path], list[dict[str, Any]]]
 
 
@@ -71,13 +73,17 @@ class Table:
 
 
 def _registers(
-    counts: list[int], rounds: int, families: tuple[str, ...], clients_of: tuple[int, ...]
+    counts: list[int],
+    rounds: int,
+    families: tuple[str, ...],
+    clients_of: tuple[int, ...],
+    limit: float,
 ) -> None:
     click.echo(
         "| history | ours | CPU s, Parquet | CPU s, JSON lines | MiB | Porcupine | check CPU s "
         "| CPU s | MiB | Porcupine's check / ours |\n|---|---|---|---|---|---|---|---|---|---|"
     )
-    table = Table(lambda path: porcupine([path], LIMIT), rounds)
+    table = Table(lambda path: porcupine([path], limit), rounds)
     with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-") as scratch:
         folder = Path(scratch)
         columns, lines = folder / "history.parquet", folder / "history.jsonl"
@@ -88,9 +94,10 @@ def _registers(
                         name = f"{family}, {count:,}, {clients} clients"
                         _make(family, count, clients, wrong, lines, columns)
                         model = "register" if family != "small" else "cas-register"
-                        valid, _, slow, _ = ours_registers.measure(model, lines, rounds)
+                        warm = 5 if count <= _WARMED else 0
+                        valid, _, slow, _ = ours_registers.measure(model, lines, rounds, warm)
                         word = {True: "valid", False: "invalid"}.get(valid, "unknown")
-                        valid, _, cpu, mib = ours_registers.measure(model, columns, rounds)
+                        valid, _, cpu, mib = ours_registers.measure(model, columns, rounds, warm)
                         mine = f"{word} | {cpu:.3f} | {slow:.3f} | {mib}"
                         name += ", wrong" * wrong
                         table.row((family, clients, wrong), name, mine, cpu, lines)
@@ -111,11 +118,13 @@ def _make(family: str, count: int, clients: int, wrong: bool, lines: Path, colum
     registers(columns, count, clients, keys=keys, stale=wrong)
 
 
-def _adya(model: str, path: Path) -> list[dict[str, Any]]:
-    return adya(model, "strict-serializable", [path], LIMIT)
+def _adya(model: str, limit: float, path: Path) -> list[dict[str, Any]]:
+    return adya(model, "strict-serializable", [path], limit)
 
 
-def _transactions(counts: list[int], rounds: int, clients_of: tuple[int, ...]) -> None:
+def _transactions(
+    counts: list[int], rounds: int, clients_of: tuple[int, ...], limit: float
+) -> None:
     click.echo(
         "| history | ours | CPU s, Parquet | CPU s, JSON lines | MiB | adya | check CPU s | CPU s "
         "| MiB | adya's check / ours |\n|---|---|---|---|---|---|---|---|---|---|"
@@ -123,7 +132,7 @@ def _transactions(counts: list[int], rounds: int, clients_of: tuple[int, ...]) -
     with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-") as scratch:
         columns, lines = Path(scratch) / "history.parquet", Path(scratch) / "history.jsonl"
         for model, planted in ours_elle.PLANTED.items():
-            table = Table(partial(_adya, model), rounds)
+            table = Table(partial(_adya, model, limit), rounds)
             for clients in clients_of:
                 for what in (None, planted):
                     for count in counts:
@@ -148,16 +157,22 @@ def _transactions(counts: list[int], rounds: int, clients_of: tuple[int, ...]) -
     default=("distinct", "small", "keyed"),
 )  # fmt: skip
 @click.option("--clients", type=int, multiple=True, default=CLIENTS, show_default=True)
+@click.option("--limit", type=float, default=LIMIT, show_default=True, help="Seconds of a peer.")
 def main(
-    what: str, counts: str, rounds: int, families: tuple[str, ...], clients: tuple[int, ...]
+    what: str,
+    counts: str,
+    rounds: int,
+    families: tuple[str, ...],
+    clients: tuple[int, ...],
+    limit: float,
 ) -> None:
     """Print a table."""
     click.echo(f"load average {os.getloadavg()[0]:.1f} at the begin\n")
     numbers = [int(count) for count in counts.split(",")]
     if what == "registers":
-        _registers(numbers, rounds, families, clients)
+        _registers(numbers, rounds, families, clients, limit)
     else:
-        _transactions(numbers, rounds, clients)
+        _transactions(numbers, rounds, clients, limit)
     click.echo(f"\nload average {os.getloadavg()[0]:.1f} at the end")
 
 
