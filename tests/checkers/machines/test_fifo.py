@@ -50,6 +50,10 @@ PROCESSES: list[tuple[list[Row], str]] = [
         "at every moment of it 1, 2, 3 was in it",
     ),
     (
+        [*put(0, 1), *put(0, 2), *take(0, 2), (9, "invoke", "dequeue", None)],
+        "nobody can have taken it by then",
+    ),
+    (
         # One dequeue of unknown answer cannot have taken both.
         [(9, "invoke", "dequeue", None), *put(0, 1), *put(0, 2), *put(0, 3), *take(0, 3)],
         "nobody can have taken it by then",
