@@ -105,9 +105,14 @@ class CompiledSearch:
         doubtful = np.flatnonzero(~certain)
         wide = self._problem.states + 2
         effects = (need[doubtful] + 2) * wide + result[doubtful] + 1
-        kinds, of, sizes = np.unique(effects, return_inverse=True, return_counts=True)
+        kinds, first, of, sizes = np.unique(
+            effects, return_index=True, return_inverse=True, return_counts=True
+        )
+        # In the order in which they first come, as in plain Python.
+        rank = np.argsort(first, kind="stable")
+        kinds, sizes = kinds[rank], sizes[rank]
         group = np.full(len(need), -1, np.int64)
-        group[doubtful] = of
+        group[doubtful] = np.argsort(rank, kind="stable")[of]
         self._group_from = np.zeros(len(kinds) + 1, np.int64)
         np.cumsum(sizes, out=self._group_from[1:])
         self._members, member_level = np.zeros((2, len(doubtful)), np.int64)
