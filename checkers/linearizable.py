@@ -40,7 +40,15 @@ class KeyVerdict(msgspec.Struct, kw_only=True):
 
 def check(run: RunData) -> CheckerResult:
     """Check the run's keys against the model of its workload."""
-    return check_calls(model_of(run.test), operations_of(run.calls))
+    return merge(model_of(run.test), verdicts_of(run))
+
+
+def verdicts_of(run: RunData) -> list[KeyVerdict]:
+    """Return the verdict of every key of ``run``, found once however many ask for it.
+
+    Raises as :func:`check_keys` does.
+    """
+    return run.derived("keys", lambda run: check_keys(model_of(run.test), operations_of(run.calls)))
 
 
 def model_of(test: dict[str, Any]) -> Model:
