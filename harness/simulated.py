@@ -21,6 +21,7 @@ from harness.simulated_clients import VirtualClients
 from harness.simulated_cluster import SimulatedCluster
 from harness.simulated_environment import SimulatedEnvironment
 from harness.simulated_schedule import InjectorFactory, PlannedFaults
+from harness.simulated_upgrade import Upgrade
 from harness.workload import Planned, Workload
 from histories.fault import Fault, FaultEvent
 from histories.operation import Op
@@ -113,6 +114,8 @@ def simulate(
         )
         capture = listen(world)
         env = SimulatedEnvironment(world, cluster)
+        if knobs.upgrade:
+            Upgrade(world, knobs.upgrade)
         planned = PlannedFaults(
             world, env, injector(env, lambda: world.now * 1000), schedule, limit
         )

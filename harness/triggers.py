@@ -16,6 +16,7 @@ from histories.trace import TraceEvent
 from nodes.draw import draw, draw_below
 
 Matches = Callable[[TraceEvent], bool]
+_JOINING = ("starting", "recovery")
 
 TRIGGERS: dict[str, Matches] = {
     "prospective": lambda e: e.kind == "state" and e.state == "prospective",
@@ -34,16 +35,20 @@ TRIGGERS: dict[str, Matches] = {
     "install": lambda e: e.kind == "install",
     "load": lambda e: e.kind == "load",
     "clean": lambda e: e.kind == "clean",
+    "download": lambda e: e.kind == "download",
+    "joining": lambda e: e.kind == "broker" and e.detail.get("state") in _JOINING,
     "voters": lambda e: e.kind == "voters" and e.detail.get("offset", -1) >= 0,
 }
 """Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's;
-``snapshot`` is one made, ``install`` one fetched, ``voters`` a voter set read from the log."""
+``snapshot`` is one made, ``download`` one that is about to be fetched, ``install`` one fetched,
+``voters`` a voter set read from the log, ``joining`` a broker on its way into service."""
 
 KINDS: dict[str, str] = {
     "prospective": "state",
     "candidate": "state",
     "follow": "state",
     "replicate": "append",
+    "joining": "broker",
 }
 """The kind of trace event that a trigger looks at, where it is not called like the trigger."""
 

@@ -21,7 +21,7 @@ from harness.simulated_store import save
 from harness.workload import Workload
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
-from nemesis import generator, timed
+from nemesis import generator, timed, triggers
 from nemesis.coverage import Coverage, coverage
 from nemesis.inject import Injector
 from nemesis.registry import families
@@ -132,7 +132,10 @@ class Campaign:
                 # The only voter can neither be voted out nor lose its disk.
                 spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
                 options = replace(options, faults=spared)
-            return plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
+            faults = plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
+            if knobs.upgrade:
+                faults = [*triggers.upheavals(options.faults, seed), *faults]
+            return faults
         nodes = host_names(options, knobs.brokers)
         arguments = (options.faults, seed, options.time_limit_s, nodes)
         return timed.plan(*arguments, brokers=knobs.brokers)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
+from harness.triggers import delay_us
 from histories.fault import Fault
 from nemesis.registry import families
 from nodes.draw import draw, draw_below, draw_unit
@@ -21,15 +24,29 @@ MILLISECOND = 1_000_000
 
 USUAL = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
 _WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *USUAL)
-_LATER = ("snapshot", "install", "clean", "voters")
+_LATER = ("snapshot", "download", "install", "clean", "voters")
 """Transitions of snapshots and of voter sets: half of the runs wait for one of them too."""
+
+_OF_BROKERS = "joining"
 
 DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
 """From a restart that nobody notices to one that outlasts every time-out."""
 
 _LONG_MS = (2_500, 4_000, 4_000, 7_000)
 
-RARE = frozenset({"candidate", "grant", "elected", "truncate", "claim", "install", "voters"})
+RARE = frozenset(
+    {
+        "candidate",
+        "grant",
+        "elected",
+        "truncate",
+        "claim",
+        "download",
+        "install",
+        "voters",
+        "joining",
+    }
+)
 """Transitions that a healthy cluster does not make: something must give it a kick."""
 
 _KICKS = ("kill", "partition", "power", "pause")
@@ -144,7 +161,8 @@ def plan(
     key = (seed, "triggers")
     triggers = [_pick(_WEIGHTED, (*key, "trigger", i)) for i in range(3)]
     if draw_below(2, *key, "later"):
-        triggers[0] = _pick(_LATER, (*key, "later-trigger"))
+        later = (*_LATER, _OF_BROKERS) if brokers else _LATER
+        triggers[0] = _pick(later, (*key, "later-trigger"))
     kinds_used = [_pick(usable, (*key, "kind", i)) for i in range(2)]
     longest = draw_below(len(DURATIONS_MS), *key, "longest") + 1
     gap_s = (0.2, 1.0, 3.0)[draw_below(3, *key, "gap")]
@@ -226,6 +244,36 @@ def depositions(seed: int, duration_s: float) -> list[Fault]:
             )
         )
     return faults + kicks(("kill", "partition"), seed, duration_s)
+
+
+def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
+    """Strike whoever has just appended the first voter sets of a quorum that is upgraded.
+
+    What was appended counts at once, and most of it is cut off again by whoever leads next.
+    """
+    usable = [kind for kind in _KICKS if kind in kinds]
+    if not usable:
+        return []
+    faults: list[Fault] = []
+    count = 0
+    for number in range(2):
+        mine = (seed, "upheaval", number)
+        count += 1 + draw_below(2, *mine, "count")
+        fault = Fault(
+            at=0,
+            kind="partition" if "partition" in usable else _pick(usable, (*mine, "kind")),
+            shape="one",
+            duration=_LONG_MS[draw_below(len(_LONG_MS), *mine, "duration")] * MILLISECOND,
+            draw=draw(*mine, "draw"),
+            targets=("@",),
+            trigger=f"voters#{count}",
+        )
+        tries = 0
+        while delay_us(fault):  # Later the others have fetched it.
+            tries += 1
+            fault = msgspec.structs.replace(fault, draw=draw(*mine, "draw", tries))
+        faults.append(fault)
+    return faults
 
 
 def _blows(kind: str, nodes: int, brokers: int) -> list[tuple[str, tuple[str, ...]]]:

@@ -22,6 +22,7 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from simulation.answer_watch import AnswerWatch
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
@@ -59,6 +60,7 @@ class Invariants:
         self.logs = LogWatch(world, self.failures, self.voters)
         self.snapshots = SnapshotWatch(world, self.failures, self.logs)
         self.storms = StormWatch(world, self.failures)
+        self.answers = AnswerWatch(world, self.failures)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._leaders: dict[int, TraceEvent] = {}
@@ -94,6 +96,7 @@ class Invariants:
         """The run is over and the cluster has recovered: judge what had to wait for that."""
         self.logs.finish()
         self.snapshots.finish()
+        self.answers.finish()
 
     # --- traces -----------------------------------------------------------------------
 

@@ -35,8 +35,9 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
 
     The quorum is ``dynamic`` (KIP-853: the first ``first_voters`` controllers vote, the
     others may be added, or with ``auto_join`` add themselves) or has all controllers as
-    configured voters. ``brokers`` are hosts beside the controllers that only observe; with
-    ``through_brokers`` it is they whom clients ask for writes.
+    configured voters; then the ``upgrade``-th controller that claims its role, and those after
+    it, are asked to raise kraft.version (0: nobody is). ``brokers`` are hosts beside the
+    controllers that only observe; with ``through_brokers`` it is they whom clients ask for writes.
     """
 
     latency_min: int = 200
@@ -57,6 +58,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     dynamic: bool = False
     first_voters: int = 0
     auto_join: bool = False
+    upgrade: int = 0
     brokers: int = 0
     through_brokers: bool = False
     node: dict[str, int] = {}
@@ -108,8 +110,8 @@ def draw_knobs(
         "session_timeout_ms": session,
         "heartbeat_interval_ms": heartbeat,
         # By default nobody would see these tasks in a run of half a minute.
-        "leader_imbalance_check_interval_seconds": _pick([300, 1, 2, 5], seed, "rebalance"),
-        "unclean_leader_election_interval_ms": _pick([300_000, 1000, 3000], seed, "unclean"),
+        "leader_imbalance_check_interval_seconds": _pick([300, 1, 1, 2], seed, "rebalance"),
+        "unclean_leader_election_interval_ms": _pick([300_000, 1000, 1000, 3000], seed, "unclean"),
         "default_partitions": _pick([1, 1, 2, 3], seed, "default-partitions"),
         "fetch_max_bytes": _pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes"),
         "linger_ms": _pick([25, 25, 0, 5, 100], seed, "linger"),
@@ -143,6 +145,7 @@ def draw_knobs(
         segment_bytes=_pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
         dynamic=dynamic,
         first_voters=_pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,
+        upgrade=0 if dynamic else _pick([0, 0, 0, 1, 1, 2, 3, 4], seed, "upgrade"),
         auto_join=dynamic and draw_below(3, seed, "knob", "auto-join") == 0,
         brokers=hosts,
         through_brokers=hosts > 0 and draw_below(2, seed, "knob", "through-brokers") == 0,

@@ -38,6 +38,7 @@ from workloads.phantoms import (
 )
 from workloads.probes import ask, probe_of
 from workloads.proposals import HONEST, WRONG, propose
+from workloads.stories import story_of
 
 UNREGISTER_VERSION: Final = 0
 PRODUCER_IDS_VERSION: Final = 0
@@ -66,7 +67,15 @@ more topics: half a minute at two a second."""
 _LOOK_BACK: Final = 12
 _REMEMBERED: Final = 1 << 14
 _BROKER_OPS: Final = ("beat", "isr", "ids", "twin", "restart", "unregister")
-_OF_BROKERS: Final = {"beat": 46, "isr": 22, "ids": 3, "twin": 2, "restart": 2, "unregister": 1}
+_OF_BROKERS: Final = {
+    "beat": 46,
+    "isr": 22,
+    "ids": 3,
+    "twin": 2,
+    "restart": 2,
+    "unregister": 1,
+    "story": 3,
+}
 _OF_OPERATORS: Final = {
     "create": 24,
     "delete": 9,
@@ -114,6 +123,8 @@ class PartitionsWorkload:
             return Planned(f, value=_broker_value(f, seed, thread, count))
         if f == "ask":
             return Planned(f, value=probe_of(seed, thread, count))
+        if f == "story":
+            return Planned("ask", value=story_of(seed, thread, count, NAMES))
         if f in ("create", "read", "features"):
             name = _name(seed, thread, count)
             return Planned(f, name, name) if f == "create" else Planned(f)

@@ -51,7 +51,7 @@ class Phantom:
     """One broker id. ``epoch`` is that of the registration in force as far as its process
     knows, ``old_epochs`` those of the processes before; ``previous`` is the epoch at which the
     process before stopped cleanly; ``offset`` is the metadata offset it knows of. A process
-    that is ``stopping`` never changes its mind."""
+    that is ``stopping`` never changes its mind; ``quiet`` are the heartbeats it leaves out yet."""
 
     id: int
     directory: bytes
@@ -62,6 +62,7 @@ class Phantom:
     lives: int = 1
     stopping: bool = False
     stopped: bool = False
+    quiet: int = 0
     old_epochs: list[int] = field(default_factory=list)
 
     def replace(self, incarnation: bytes, previous: int = NO_EPOCH) -> None:
@@ -245,6 +246,9 @@ def live(
     reports: list[Report] = []
     hows: list[str] = []
     for phantom in phantoms:
+        if phantom.quiet:
+            phantom.quiet -= 1
+            continue
         if phantom.stopped and not stop:
             restart(client, phantom)
         if phantom.stopped:

@@ -22,9 +22,13 @@ from workloads.controller import (
     refused_by_node,
 )
 from workloads.probe_requests import PREFIX, PROBES, REMEMBERED, Body
+from workloads.stories import STORIES, tell
 
 NAMES: Final = 64
 """Operations of a client after which the names of its probes come again."""
+
+HURRY_MS: Final = (1, 10, 40)
+"""What a request in a hurry gives the controller: less than a commit takes, or hardly more."""
 
 _LONGEST: Final = 249
 
@@ -56,7 +60,10 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     def choose(bound: int, *of: Any) -> int:
         return draw_below(bound, client.seed, "ask", *of, *key)
 
-    request = PROBES[probe["kind"]](probe["name"], choose, client, timeout_ms)
+    if probe["kind"] in STORIES:
+        return (yield from tell(probe, client, choose, timeout_ms))
+    patience = timeout_ms if choose(6, "hurry") else HURRY_MS[choose(len(HURRY_MS), "ms")]
+    request = PROBES[probe["kind"]](probe["name"], choose, client, patience)
     if request is None:
         return Completion("fail", probe, error="nothing to ask about")
     api, version, body = request

@@ -17,7 +17,7 @@ class RequestsWorkload(PartitionsWorkload):
 
     name = "requests"
     about = "ask for everything there is, rightly and wrongly"
-    of_brokers: Mapping[str, int] = {"beat": 40, "isr": 6, "twin": 1, "restart": 1}
+    of_brokers: Mapping[str, int] = {"beat": 40, "isr": 6, "twin": 1, "restart": 1, "story": 3}
     of_operators: Mapping[str, int] = {
         "create": 7,
         "delete": 2,

@@ -33,7 +33,8 @@ class Exchange(NamedTuple):
 class Commits:
     """Up to where the log was committed, and up to where each node had taken it in, by time.
 
-    A commit counts from the first event that tells of it.
+    A commit counts from the first event that tells of it, or of a later one: who wrote a batch may
+    have died before it told anybody.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -41,14 +42,16 @@ class Commits:
         self._times: list[int] = []
         self._ends: list[int] = []
         told = sorted(evidence.trace.chain.committed.items())
-        latest = -1
-        for _, entry in told:
+        first = 1 << 62
+        for _, entry in reversed(told):
             at = None if entry.event is None else evidence.moment(entry.event)
             if at is None:
                 continue  # told by a disk only: when is not known
-            latest = max(latest, at)
-            self._times.append(latest)
+            first = min(first, at)
+            self._times.append(first)
             self._ends.append(entry.last + 1)
+        self._times.reverse()
+        self._ends.reverse()
         self._written: dict[int, int] = {}
         for _, entry in told:
             batch = evidence.trace.chain.batches.get(entry.id)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from checkers.run_data import RunData
 from histories.operation import FAIL, INFO, OK
 
 MANY = 1 << 30
+STORY = "story"
+"""How the kinds of probes begin that may reassign the topic they are of, and no other."""
 
 
 class AskedReassignments:
@@ -26,8 +29,8 @@ class AskedReassignments:
                     self._unsure.add(call.key)
                 elif not captured:
                     self._known[call.key, frozenset(value["replicas"])] += 1
-            elif call.f == "ask" and call.type != OK:
-                self._any = True  # It may have asked for anything.
+            elif call.f == "ask" and not (captured and call.type in (OK, FAIL)):
+                self._ask(call.argument)
 
     def _count_answers(self, run: RunData) -> bool:
         """Count what was granted; return whether any answer was captured."""
@@ -48,6 +51,14 @@ class AskedReassignments:
                     if replicas and (topic["name"], part["partition_index"]) in granted:
                         self._known[topic["name"], frozenset(replicas)] += 1
         return answered
+
+    def _ask(self, probe: Any) -> None:
+        """A probe, as it was invoked, may have asked for a reassignment."""
+        kind = str(probe.get("kind", "")) if isinstance(probe, dict) else ""
+        if kind.startswith(STORY):
+            self._unsure.add(probe["name"])
+        elif kind in ("", "reassign"):
+            self._any = True  # Nobody knows of which topic.
 
     def times(self, topic: str | None, replicas: Iterable[int]) -> int:
         """Return how often these ``replicas`` may have been asked for, of any partition."""

@@ -178,7 +178,7 @@ def _early(evidence: Evidence, report: Report) -> None:
         return
     chain = evidence.trace.chain
     span = session_ns(evidence) * 3 // 4
-    delay = _append_ns(evidence)
+    delay = append_ns(evidence)
     claims: dict[int, TraceEvent] = {claim.epoch: claim for claim in evidence.trace.claims}
     beats: dict[int, list[Message]] = {}
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
@@ -228,7 +228,7 @@ def _early(evidence: Evidence, report: Report) -> None:
             )
 
 
-def _append_ns(evidence: Evidence) -> int:
+def append_ns(evidence: Evidence) -> int:
     """Return how long before it was appended a record may have been decided on."""
     knobs = evidence.run.test.get("knobs")
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"]) if isinstance(knobs, dict) else 0

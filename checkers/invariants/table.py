@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from checkers.invariants import (
+    broker_life,
     fetches,
     leadership,
     logs,
@@ -212,9 +213,9 @@ SAFETY = (
     Invariant(
         "I24",
         "AppliedMonotonic",
-        "The metadata offset a broker tells never goes back, and is committed.",
-        "T1",
-        (state_machine.check,),
+        "The metadata offset a broker tells never goes back, is committed, and was applied by it.",
+        "T1 T4",
+        (state_machine.check, broker_life.check),
     ),
     Invariant(
         "I25",

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from checkers.invariants import (
+    active_controller,
     answers,
+    broker_life,
     commit_delay,
     image_states,
     membership_answers,
@@ -97,7 +99,7 @@ ANSWERS = (
         "A request is refused for a reason that some state between it and its answer gives, and "
         "is done only where none does.",
         "T1 T6",
-        (answers.check,),
+        (answers.check, active_controller.check),
     ),
     Invariant(
         "C19",
@@ -128,5 +130,13 @@ ANSWERS = (
         "and changes just the voter that is named.",
         "T1 T4",
         (membership_answers.check,),
+    ),
+    Invariant(
+        "C23",
+        "BrokerLifeAsTold",
+        "A broker recovers once it has applied its registration, is in service once it is "
+        "unfenced, and ends its shutdown once it is fenced.",
+        "T4 T6",
+        (broker_life.check,),
     ),
 )

@@ -7,7 +7,7 @@ newer one is appended or the record is cut off; an operator is told of it once i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.answers.exchanges import Commits
@@ -20,12 +20,14 @@ from histories.trace import TraceEvent
 from nodes.log.batch import BatchError
 from nodes.protocol import errors
 from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import KRAFT_VOTERS
+from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
 
 Set = frozenset[tuple[int, str]]
 """(node id, directory id in hex) of the voters."""
 Records = dict[tuple[int, int], tuple[int, Set]]
 """(offset, voters) by base offset and epoch of the batch."""
+Levels = dict[tuple[int, int], tuple[int, int]]
+"""(offset, kraft.version), likewise."""
 
 NO_CHANGE = "no change of the voters in this run"
 STEP_NS = 1_000_000
@@ -38,6 +40,9 @@ class _Node:
     the offset the voters must be of (or, for a truncation, be below)."""
 
     incarnation: int = -1
+    levels: list[tuple[int, int]] = field(default_factory=list)
+    """(offset, kraft.version) of what its log holds above ``base``, the level before that."""
+    base: int | None = None
     offset: int | None = None
     due: tuple[str, int] | None = None
     cause: TraceEvent | None = None
@@ -49,16 +54,16 @@ def check(evidence: Evidence, report: Report) -> None:
     if not evidence.trace.count:
         for invariant in ("I31", "I32"):
             report.unseen(invariant, NO_TRACE)
-    records = _records(evidence)
+    records, levels = _records(evidence)
     for invariant in ("I31", "I32", "C17"):
         report.unseen(invariant, NO_CHANGE)
     if records:
-        _own_logs(evidence, report, records)
+        _own_logs(evidence, report, records, levels)
         _caught_up(evidence, report)
         _acknowledged(evidence, report)
 
 
-def _records(evidence: Evidence) -> Records:
+def _records(evidence: Evidence) -> tuple[Records, Levels]:
     capture = evidence.run.capture
     batches: dict[tuple[int, int, int], StoredBatch] = {}
     for log in disk_logs(evidence.run):
@@ -66,21 +71,24 @@ def _records(evidence: Evidence) -> Records:
     if capture is not None:
         batches |= {key: b for key, b in read_batches(capture.batches) if b.control}
     found: Records = {}
+    levels: Levels = {}
     for batch in batches.values():
         try:
             for offset, kind, fields in control_records(batch):
                 if kind == KRAFT_VOTERS:
                     found[batch.base, batch.epoch] = (offset, _set(fields["voters"]))
+                elif kind == KRAFT_VERSION:
+                    levels[batch.base, batch.epoch] = (offset, fields["kraft_version"])
         except (*DECODING, BatchError, ProtocolError):
             continue
-    return found
+    return found, levels
 
 
 def _set(voters: list[dict[str, Any]]) -> Set:
     return frozenset((v["voter_id"], bytes(v["voter_directory_id"]).hex()) for v in voters)
 
 
-def _own_logs(evidence: Evidence, report: Report, records: Records) -> None:
+def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Levels) -> None:
     """I31: what a node says after it has appended or cut a set is what its log says."""
     nodes: dict[str, _Node] = {}
     for event in evidence.run.events:
@@ -90,6 +98,7 @@ def _own_logs(evidence: Evidence, report: Report, records: Records) -> None:
         if event.incarnation != node.incarnation:
             node.incarnation, node.due = event.incarnation, None
         kind = event.kind
+        _leveled(report, node, event, levels)
         if kind == "voters":
             _told(report, node, event)
         elif node.due is not None:
@@ -101,6 +110,37 @@ def _own_logs(evidence: Evidence, report: Report, records: Records) -> None:
                 node.known = entry[1]
         elif kind == "truncate" and (node.offset or 0) >= event.detail["to"]:
             node.due, node.cause = ("cut", event.detail["to"]), event
+
+
+def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> None:
+    """I31: kraft.version, too, is that of the node's own log, and is cut with it."""
+    kind = event.kind
+    if kind == "append":
+        if levels:
+            entry = levels.get((event.detail["base"], event.detail["epoch"]))
+            if entry is not None:
+                node.levels.append(entry)
+    elif kind in ("truncate", "start"):
+        while node.levels and node.levels[-1][0] >= event.leo:
+            node.levels.pop()
+        if kind == "start" and event.leo == 0:
+            node.base = None  # Another disk, perhaps.
+    elif kind == "install":
+        node.levels.clear()
+        node.base = None
+    elif kind == "voters":
+        told = event.detail["kraft_version"]
+        if not node.levels and node.base is None:
+            node.base = told
+            return
+        level = node.levels[-1][1] if node.levels else node.base
+        if told != level:
+            report.broken(
+                "I31",
+                f"{event.node} goes by kraft.version {told}; its log of {event.leo} records says "
+                f"{level}.",
+                [event],
+            )
 
 
 def _told(report: Report, node: _Node, event: TraceEvent) -> None:

@@ -97,6 +97,21 @@ def test_c19_what_was_acknowledged_is_another_topic(
     assert broken(make_run(None, cluster, capture=capture)) == {"C19"}
 
 
+def test_c19_what_one_tells_late_was_committed_with_what_comes_after_it(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """n1 dies between its disk and its trace; the batch is told of by others, much later."""
+    since = cluster.time
+    cluster.write(records.record("NoOpRecord"))
+    silent = cluster.events[-1].detail["base"]
+    cluster.write(records.topic(), records.partition([1, 2]))
+    tell(capture, cluster, "CreateTopics", create(), done(), since=since)
+    for event in cluster.events:
+        if event.kind in ("commit", "hw") and event.detail.get("base", event.hw - 1) == silent:
+            event.mono += 5_000_000
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+
+
 def test_c15_a_broker_holds_a_partition_twice(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:

@@ -92,6 +92,19 @@ def test_l12_partitions_go_back_to_their_preferred_leaders(
     assert found(make_run(None, cluster, knobs=knobs), "L12") == ([] if right else ["L12"])
 
 
+@pytest.mark.parametrize("every_s", [1, 300])
+def test_l12_a_wait_goes_on_through_changes_that_do_not_help(
+    cluster: Any, records: Any, make_run: MakeRun, every_s: int
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2], [2, 1], leader=2))
+    for _ in range(6):
+        pass_time(cluster, records, 2)
+        cluster.write(records.change(isr=[1, 2]))
+    knobs = {"node": {"leader_imbalance_check_interval_seconds": every_s}}
+    wrong = found(make_run(None, cluster, knobs=knobs), "L12")
+    assert wrong == (["L12"] if every_s == 1 else [])
+
+
 @pytest.mark.parametrize(("loose", "right"), [(True, False), (False, True)])
 def test_l12_who_may_lose_records_is_not_left_without_a_leader(
     cluster: Any, records: Any, make_run: MakeRun, loose: bool, right: bool

@@ -369,6 +369,37 @@ def test_c14_a_second_reassignment_may_end_with_fewer_replicas(
     assert broken(make_run(history, cluster)) == verdict
 
 
+@pytest.mark.parametrize(
+    ("probe", "kind", "verdict"),
+    [
+        ({"kind": "configs", "name": "x", "creates": False}, "info", {"C14"}),
+        ({"kind": "reassign", "name": "x", "creates": False}, "info", set()),
+        ({"kind": "story-partial", "name": "x", "creates": True}, "info", {"C14"}),
+        ({"kind": "story-partial", "name": "t", "creates": True}, "info", set()),
+    ],
+)
+def test_c14_only_a_probe_that_may_have_moved_the_partition_excuses_its_end(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    probe: Any,
+    kind: str,
+    verdict: set[str],
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    history.did(0, "ask", probe, kind=kind)
+    cluster.write(
+        records.change(
+            replicas=[1, 2], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(history, cluster)) == verdict
+
+
 def test_c14_a_replica_that_nobody_added(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:

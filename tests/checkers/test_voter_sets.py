@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from checkers.capture import Capture
 from checkers.invariants import check
 from checkers.run_data import RunData
 from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from nodes.log.batch import encode_batch
-from nodes.protocol.records import KRAFT_VOTERS, encode_control
+from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
 
 SECOND = 1_000_000_000
 
@@ -39,11 +41,11 @@ def record(voters: Sequence[int]) -> tuple[bytes, bytes]:
     return encode_control(KRAFT_VOTERS, fields)
 
 
-def told(quorum: Any, node: str, voters: Sequence[int], offset: int) -> None:
+def told(quorum: Any, node: str, voters: Sequence[int], offset: int, level: int = 1) -> None:
     detail = {
         "voters": [[voter, directory(voter).hex()] for voter in voters],
         "offset": offset,
-        "kraft_version": 1,
+        "kraft_version": level,
     }
     quorum.event(node, "voters", detail)
 
@@ -90,6 +92,24 @@ def test_i31_truncation_takes_the_voters_back(
     quorum.at["n1"]["seq"] -= 1
     quorum.event("n1", "hw", {})
     assert "I31" in broken(make_run(None, quorum, capture=capture))
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_i31_kraft_version_is_cut_with_the_log(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any], keeps: bool
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2, 3], -1, level=0)
+    base = quorum._end("n1")
+    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
+    upgrade = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
+    quorum.store("n1", upgrade, "leader")
+    told(quorum, "n1", [1, 2, 3], base + 1)
+    assert "I31" not in broken(make_run(None, quorum))
+    capture.batches[quorum.logs["n1"].pop()] = None
+    quorum.event("n1", "truncate", {"from": base + 2, "to": base}, leo=base)
+    told(quorum, "n1", [1, 2, 3], -1, level=int(keeps))
+    assert ("I31" in broken(make_run(None, quorum, capture=capture))) is keeps
 
 
 def fetched(capture: Capture, quorum: Any, voter: int) -> None:

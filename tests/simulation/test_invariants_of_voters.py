@@ -19,8 +19,9 @@ from nodes.consensus.kraft.messages import (
 )
 from nodes.protocol import errors
 from simulation.disk import Disk
+from simulation.host import ClientCall
 from simulation.network import Rpc
-from simulation.storm_watch import MOST_IN_VAIN
+from simulation.storm_watch import MOST_AGAIN, MOST_IN_VAIN
 from tests.simulation.watched import Watched
 
 
@@ -161,5 +162,49 @@ def test_l8_who_asks_in_vain_waits(run: Watched, error: bool) -> None:
 
 
 def test_l8_answers_that_bring_something_may_come_fast(run: Watched) -> None:
-    answered(run, BeginQuorumEpochResponse(0, errors.NONE, 1, 1), 3 * MOST_IN_VAIN)
+    fetched = FetchResponse(0, 0, 1, 1, 5, 0, -1, -1, -1, -1, b"")
+    answered(run, fetched, 3 * MOST_IN_VAIN)
     assert run.found == []
+
+
+def test_l8_who_was_answered_asks_no_more(run: Watched) -> None:
+    refused = VoteResponse(0, 0, -1, 1, False)
+    for _ in range(3):  # Each time it stands for election anew.
+        run.trace(1, "state", "candidate")
+        answered(run, refused, MOST_AGAIN - 1)
+    assert run.found == []
+    answered(run, refused, 1)
+    assert run.found == ["L8"]
+
+
+def test_l8_a_leader_announces_itself_now_and_then(run: Watched) -> None:
+    for second in range(10):
+        run.world.run(second * 1_000_000)
+        answered(run, BeginQuorumEpochResponse(0, 0, 1, 1), 2)
+    assert run.found == []
+    answered(run, BeginQuorumEpochResponse(0, 0, 1, 1), 3)
+    assert run.found == ["L8"]
+
+
+# --- answers that never come ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("age_s", [3, 8])
+def test_f2_who_lives_answers(run: Watched, age_s: int) -> None:
+    call = ClientCall(0, 1, 1, 1, "CreateTopics", 7, {"timeout_ms": 1000}, "CONTROLLER", sent=0)
+    run.host(1).tokens[1] = call
+    run.world.run(age_s * 1_000_000)
+    run.watch.finish()
+    assert run.found == (["F2"] if age_s == 8 else [])
+
+
+def test_f2_a_broker_may_look_for_a_controller_as_long_as_its_client_waits(run: Watched) -> None:
+    call = ClientCall(0, 1, 1, 1, "AlterConfigs", 2, {}, "PLAINTEXT", sent=0)
+    run.host(1).listener = "PLAINTEXT"
+    run.host(1).tokens[1] = call
+    run.world.run(20_000_000)
+    run.watch.finish()
+    assert run.found == []
+    run.world.run(40_000_000)
+    run.watch.finish()
+    assert run.found == ["F2"]

@@ -1,0 +1,88 @@
+"""What brokers tell of themselves against what they were told: C23 BrokerLifeAsTold, and I24.
+
+A broker is in service once the controller has unfenced it, begins to recover once it has applied
+its own registration, and ends its controlled shutdown once it is fenced (KIP-631). The offset in
+its heartbeats is one that it has applied itself.
+"""
+
+from __future__ import annotations
+
+from checkers.answers.exchanges import Commits
+from checkers.answers.state import StateHistory, Versions
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import NO_LOG, NO_TRACE, Evidence
+from checkers.invariants.report import Report
+from histories.trace import TraceEvent
+
+SLACK_NS = 100_000_000
+"""How much clocks of several hosts may differ after they were compared."""
+LATE_NS = 3_000_000_000
+_MS = 1_000_000
+RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge C23, and I24 for brokers whose traces are there."""
+    report.unseen("C23", "no broker took part" if evidence.trace.count else NO_TRACE)
+    told = [e for e in evidence.run.events if e.kind == "broker"]
+    if not told or evidence.trace.gaps:
+        return
+    commits = Commits(evidence)
+    _offsets(evidence, report, commits, {e.node for e in told})
+    history = Controller.of(evidence).history
+    if not history.whole or evidence.log.missing:
+        report.unseen("C23", NO_LOG)
+        return
+    ids = {name: number for number, name in evidence.names.items()}
+    for event in told:
+        at = evidence.moment(event)
+        if at is not None and event.node in ids:
+            wrong = _life(event, ids[event.node], at + SLACK_NS, commits, history)
+            report.held("C23")
+            if wrong is not None:
+                report.broken("C23", f"{event.node} {wrong}", [event])
+
+
+def _life(
+    event: TraceEvent, broker_id: int, until: int, commits: Commits, history: StateHistory
+) -> str | None:
+    state, epoch = event.detail.get("state"), event.detail.get("broker_epoch", -1)
+    if state == RECOVERY:
+        end, _ = commits.taken(event.node, until)
+        if end <= epoch:
+            return f"recovers, and has applied its metadata up to {end} only (epoch {epoch})."
+        return None
+    if state not in (RUNNING, STOPPED) or (state == STOPPED and "reason" in event.detail):
+        return None
+    versions = history.brokers.get(broker_id, Versions())
+    stood = [
+        (broker.fenced, end)
+        for end, _, broker in versions.since(-1, commits.committed(until))
+        if broker is not None and broker.epoch == epoch
+    ]
+    if state == RUNNING and all(fenced for fenced, _ in stood):
+        return f"is in service (epoch {epoch}), and no record has unfenced it."
+    if state == STOPPED and stood and not stood[-1][0]:
+        since = commits.when(stood[-1][1])
+        # A late heartbeat of an earlier life may have unfenced it again.
+        if since is not None and until - since > LATE_NS:
+            return f"ends its shutdown (epoch {epoch}), and no record has fenced it."
+    return None
+
+
+def _offsets(evidence: Evidence, report: Report, commits: Commits, brokers: set[str]) -> None:
+    """I24: whoever tells an offset has applied what lies up to it."""
+    for message in evidence.of("BrokerHeartbeat"):
+        body, node = message.request, evidence.name(message.asker)
+        if body is None or message.sent < 0 or node not in brokers:
+            continue
+        if body["broker_id"] != message.asker:
+            continue
+        offset = body["current_metadata_offset"]
+        end, _ = commits.taken(node, message.sent + _MS)
+        report.held("I24")
+        if offset >= end and offset >= 0:
+            report.broken(
+                "I24",
+                f"{node} tells metadata offset {offset}, and has applied what lies below {end}.",
+            )

@@ -1,0 +1,108 @@
+"""What brokers tell of themselves: C23, and I24 by what they have applied; C18 by who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.capture import Capture
+from checkers.invariants import check
+from checkers.run_data import RunData
+
+MakeRun = Callable[..., Any]
+SECOND = 1_000_000_000
+NOT_CONTROLLER = 41
+
+
+def broken(run: RunData) -> set[str]:
+    return {anomaly.type for anomaly in check(run).anomalies}
+
+
+@pytest.fixture
+def cluster(quorum: Any, records: Any) -> Any:
+    """n1 leads epoch 1 and is active; n3 is a broker, and is registered, but fenced."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    quorum.epoch = quorum._end("n1")
+    quorum.write(records.register(3, quorum.epoch))
+    return quorum
+
+
+def says(cluster: Any, state: str, **more: Any) -> None:
+    detail = {"state": state, "broker_epoch": cluster.epoch, **more}
+    cluster.event("n3", "broker", detail)
+
+
+@pytest.mark.parametrize("unfenced", [True, False])
+def test_c23_a_broker_is_in_service_once_it_is_unfenced(
+    cluster: Any, records: Any, make_run: MakeRun, unfenced: bool
+) -> None:
+    cluster.write(records.fence(3, cluster.epoch, -1) if unfenced else records.topic())
+    says(cluster, "running")
+    assert broken(make_run(None, cluster)) == (set() if unfenced else {"C23"})
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_c23_a_broker_recovers_once_it_has_applied_its_registration(
+    cluster: Any, make_run: MakeRun, applied: bool
+) -> None:
+    cluster.epoch += 0 if applied else 1
+    says(cluster, "recovery")
+    assert broken(make_run(None, cluster)) == (set() if applied else {"C23"})
+
+
+@pytest.mark.parametrize(
+    ("fenced", "more", "right"),
+    [(True, {}, True), (False, {}, False), (False, {"reason": "asked before"}, True)],
+    ids=["fenced", "in service", "for a reason of its own"],
+)
+def test_c23_a_broker_ends_its_shutdown_once_it_is_fenced(
+    cluster: Any, records: Any, make_run: MakeRun, fenced: bool, more: Any, right: bool
+) -> None:
+    cluster.write(records.fence(3, cluster.epoch, -1))
+    cluster.time += 5
+    if fenced:
+        cluster.write(records.fence(3, cluster.epoch, 1))
+    says(cluster, "stopped", **more)
+    assert broken(make_run(None, cluster)) == (set() if right else {"C23"})
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_i24_a_broker_has_applied_what_it_tells(
+    cluster: Any, capture: Capture, make_run: MakeRun, ahead: int
+) -> None:
+    says(cluster, "starting")
+    offset = cluster.epoch + ahead
+    body = {"broker_id": 3, "broker_epoch": cluster.epoch, "current_metadata_offset": offset,
+            "want_fence": True, "want_shut_down": False}  # fmt: skip
+    now = int(cluster.time * SECOND)
+    capture.api(now, 3, 1, "BrokerHeartbeat", body, {"error_code": 7}, now)
+    # Offset epoch + 1 is committed somewhere a moment later.
+    cluster.append("n1", 1)
+    cluster.copy("n1", "n2")
+    cluster.commit("n1", "n2")
+    assert broken(make_run(None, cluster, capture=capture)) == ({"I24"} if ahead else set())
+
+
+@pytest.mark.parametrize(
+    ("claimed", "resigns", "right"),
+    [(True, False, False), (False, False, True), (True, True, True)],
+    ids=["active all the while", "elected, and has not claimed", "loses its lead meanwhile"],
+)
+def test_c18_the_active_controller_does_not_say_that_it_is_none(
+    quorum: Any, capture: Capture, make_run: MakeRun, claimed: bool, resigns: bool, right: bool
+) -> None:
+    quorum.one_epoch()
+    if claimed:
+        quorum.event("n1", "claim", {"epoch_start": 0})
+    quorum.time += 1
+    since = int(quorum.time * SECOND)
+    if resigns:
+        quorum.event("n1", "state", {"from": "leader"}, state="resigned", leader=-1)
+    quorum.time += 1
+    topics = {"topics": [{"name": "t", "error_code": NOT_CONTROLLER}]}
+    body = {"topics": [], "validate_only": False}
+    capture.api(int(quorum.time * SECOND), -1, 1, "CreateTopics", body, topics, since)
+    assert ("C18" in broken(make_run(None, quorum, capture=capture))) is not right

@@ -1,0 +1,142 @@
+"""Stories: several steps on one topic, in order, and an end wherever one fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.workload import ClientState
+from nodes.protocol import errors
+from workloads.partitions import WORKLOAD
+from workloads.phantoms import phantoms_of
+from workloads.probe_requests import PREFIX
+from workloads.stories import STORIES, story_of
+
+QUORUM = {"error_code": 0, "topics": [{"topic_name": "__cluster_metadata", "partitions": []}]}
+BEAT = {"error_code": 0, "is_caught_up": True, "is_fenced": False, "should_shut_down": False}
+DONE: dict[str, Any] = {
+    "DescribeQuorum": QUORUM,
+    "BrokerHeartbeat": BEAT,
+    "CreateTopics": {
+        "topics": [
+            {
+                "name": "t",
+                "topic_id": b"t" * 16,
+                "error_code": 0,
+                "num_partitions": 1,
+                "replication_factor": 1,
+            }
+        ]
+    },
+    "DeleteTopics": {"responses": [{"name": "t", "topic_id": b"t" * 16, "error_code": 0}]},
+    "AlterPartitionReassignments": {
+        "error_code": 0,
+        "responses": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 0}]}],
+    },
+    "AlterPartition": {
+        "error_code": 0,
+        "topics": [
+            {
+                "topic_id": b"t" * 16,
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "error_code": 0,
+                        "leader_id": 1000,
+                        "leader_epoch": 0,
+                        "isr": [1000],
+                        "leader_recovery_state": 0,
+                        "partition_epoch": 1,
+                    }
+                ],
+            }
+        ],
+    },
+    "IncrementalAlterConfigs": {
+        "responses": [{"error_code": 0, "resource_type": 2, "resource_name": "t"}]
+    },
+}
+
+
+@pytest.fixture
+def alive(client: ClientState) -> ClientState:
+    client.leader = "n1"
+    for place, phantom in enumerate(phantoms_of(client)):
+        phantom.epoch = 10 + place
+    return client
+
+
+class Cluster:
+    """Answers whatever is asked; the errors of ``codes`` come first, by API."""
+
+    def __init__(self, script: Any, **codes: int) -> None:
+        self._script, self._codes = script(), codes
+        self.answers: list[Any] = []
+        self.calls = self._script.calls
+
+    def answer(self, call: Any) -> Any:
+        given = DONE[call.api]
+        code = self._codes.pop(call.api, 0)
+        if code:
+            given = {"topics": [{**given["topics"][0], "error_code": code}]}
+        self._script.answers.append(given)
+        return self._script.answer(call)
+
+
+def told(drive: Any, cluster: Cluster, kind: str) -> Any:
+    probe = {"kind": kind, "name": f"{PREFIX}-story0-1", "creates": True}
+    return drive(WORKLOAD, "ask", cluster, value=probe)
+
+
+@pytest.mark.parametrize("kind", STORIES)
+def test_a_story_of_which_all_is_done(
+    drive: Any, script: Any, alive: ClientState, kind: str
+) -> None:
+    cluster = Cluster(script)
+    done = told(drive, cluster, kind)
+    assert (done.type, done.value["kind"]) == ("ok", kind)
+    asked = [call.api for call in cluster.calls]
+    assert asked[:4] == ["DescribeQuorum", *["BrokerHeartbeat"] * 3]
+    assert asked[4] == "CreateTopics"
+    assert len(asked) > 5
+
+
+def test_who_has_departed_says_nothing_for_a_while(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    told(drive, Cluster(script), "story-stranded")
+    first = phantoms_of(alive)[0]
+    assert first.quiet > 0
+    silent = first.quiet
+    cluster = Cluster(script)
+    drive(WORKLOAD, "beat", cluster, value="serve")
+    beaten = [c.body["broker_id"] for c in cluster.calls if c.api == "BrokerHeartbeat"]
+    assert beaten == [1001, 1002]
+    assert first.quiet == silent - 1
+    assert told(drive, Cluster(script), "story-turned").error == "too few brokers"
+
+
+def test_a_topic_of_an_earlier_story_goes_first(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    cluster = Cluster(script, CreateTopics=errors.TOPIC_ALREADY_EXISTS)
+    assert told(drive, cluster, "story-turned").type == "ok"
+    asked = [call.api for call in cluster.calls]
+    assert asked[4:7] == ["CreateTopics", "DeleteTopics", "CreateTopics"]
+
+
+def test_a_story_ends_with_the_step_that_failed(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    cluster = Cluster(script, CreateTopics=errors.INVALID_REQUEST)
+    done = told(drive, cluster, "story-partial")
+    assert (done.type, done.error) == ("fail", "invalid-request")
+    assert cluster.calls[-1].api == "CreateTopics"
+
+
+def test_stories_are_told_of_their_own_topics() -> None:
+    values = [story_of(7, thread, count, 64) for thread in range(4) for count in range(200)]
+    assert {value["kind"] for value in values} == set(STORIES)
+    assert all(value["name"].startswith(f"{PREFIX}-story") for value in values)
+    assert all(value["creates"] for value in values)

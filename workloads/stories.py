@@ -1,0 +1,200 @@
+"""Short stories of a topic on a client's own phantom brokers: several steps, one after the other.
+
+Some states of a partition take three or four requests in a row, by its leader, an operator and a
+broker that falls silent, and would hardly ever come about by draw. A story is a probe
+(:mod:`workloads.probes`) of more than one request; whether its answers, and what follows when it is
+over, are right is judged by the committed log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from harness.workload import Answer, Call, ClientState, Completion, Invocation
+from nodes.draw import draw_below
+from nodes.protocol import errors
+from workloads.controller import ask_controller, error_name, not_answered, refused_by_node
+from workloads.phantoms import NO_EPOCH, Phantom, beat, live, phantoms_of
+from workloads.probe_requests import PREFIX
+from workloads.proposals import ALTER_PARTITION_VERSION
+
+Body = dict[str, Any]
+Choose = Callable[..., int]
+Steps = Generator[Call, Answer, "Completion | None"]
+"""What a step or a story yields; it returns how it ended where it could not go on."""
+
+CREATE_TOPICS_VERSION: Final = 7
+DELETE_TOPICS_VERSION: Final = 6
+REASSIGN_VERSION: Final = 1
+ALTER_CONFIGS_VERSION: Final = 1
+TOPIC: Final = 2
+QUIET: Final = 14
+"""Heartbeats that a broker leaves out: long enough for what the controller does by itself."""
+
+
+class _Stage:
+    """One story: who plays, and the topic with its one partition."""
+
+    def __init__(self, client: ClientState, name: str, choose: Choose, timeout_ms: int) -> None:
+        self.client, self.name, self.choose = client, name, choose
+        self.timeout_ms = timeout_ms
+        self.topic_id = bytes(16)
+        self.epoch = 0
+        self.cast: list[Phantom] = []
+
+    def send(self, api: str, version: int, body: Body, items: str | None) -> Steps:
+        """Send a request; return how the story ends unless it was done."""
+        client = self.client
+        answer, node = yield from ask_controller(client, api, version, body, self.timeout_ms)
+        if answer.status != "ok":
+            return not_answered(answer, node, write=True)
+        self.answer = answer.body
+        code = int(answer.body.get("error_code", errors.NONE))
+        if code == errors.NONE and items is not None:
+            found = answer.body[items][0]
+            part = found.get("partitions", [found])[0]
+            code = int(part["error_code"])
+        if code != errors.NONE:
+            return refused_by_node(self.client, code, node, write=True)
+        return None
+
+    def create(self, replicas: list[Phantom]) -> Steps:
+        """Create the topic on ``replicas``, the first of which leads."""
+        topic = {
+            "name": self.name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [{"partition_index": 0, "broker_ids": [p.id for p in replicas]}],
+            "configs": [],
+        }
+        body = {"topics": [topic], "timeout_ms": self.timeout_ms, "validate_only": False}
+        ended = yield from self.send("CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
+        if ended is not None and ended.error == error_name(errors.TOPIC_ALREADY_EXISTS):
+            gone = {"topics": [{"name": self.name}], "timeout_ms": self.timeout_ms}
+            ended = yield from self.send("DeleteTopics", DELETE_TOPICS_VERSION, gone, "responses")
+            if ended is None:
+                ended = yield from self.send("CreateTopics", CREATE_TOPICS_VERSION, body, "topics")
+        if ended is None:
+            self.topic_id = bytes(self.answer["topics"][0]["topic_id"])
+        return ended
+
+    def move(self, target: list[Phantom] | None) -> Steps:
+        """Reassign the partition, or cancel that."""
+        wanted = None if target is None else [p.id for p in target]
+        part = {"partition_index": 0, "replicas": wanted}
+        body = {
+            "timeout_ms": self.timeout_ms,
+            "allow_replication_factor_change": True,
+            "topics": [{"name": self.name, "partitions": [part]}],
+        }
+        api = "AlterPartitionReassignments"
+        ended = yield from self.send(api, REASSIGN_VERSION, body, "responses")
+        if ended is None:
+            self.epoch += 1
+        return ended
+
+    def propose(self, isr: list[Phantom]) -> Steps:
+        """Let the first of the cast, who leads, propose an ISR."""
+        leader = self.cast[0]
+        part = {
+            "partition_index": 0,
+            "leader_epoch": 0,
+            "new_isr_with_epochs": [{"broker_id": p.id, "broker_epoch": p.epoch} for p in isr],
+            "leader_recovery_state": 0,
+            "partition_epoch": self.epoch,
+        }
+        body = {
+            "broker_id": leader.id,
+            "broker_epoch": leader.epoch,
+            "topics": [{"topic_id": self.topic_id, "partitions": [part]}],
+        }
+        ended = yield from self.send("AlterPartition", ALTER_PARTITION_VERSION, body, "topics")
+        if ended is None:
+            self.epoch += 1
+        return ended
+
+    def configure(self, setting: str, value: str) -> Steps:
+        """Set one of the topic's settings."""
+        config = {"name": setting, "config_operation": 0, "value": value}
+        resource = {"resource_type": TOPIC, "resource_name": self.name, "configs": [config]}
+        body = {"resources": [resource], "validate_only": False}
+        api = "IncrementalAlterConfigs"
+        return (yield from self.send(api, ALTER_CONFIGS_VERSION, body, "responses"))
+
+    def depart(self, phantom: Phantom) -> Steps:
+        """Let a broker be fenced, as it wants, and say nothing more for a while."""
+        how, seen = yield from beat(self.client, phantom, fence=True)
+        if how == "ok":
+            phantom.quiet = QUIET
+            return None
+        return Completion("info" if how == "info" else "fail", error=seen["error"])
+
+
+def _partial(stage: _Stage) -> Steps:
+    """A reassignment of which one new replica is in sync; then it is cancelled, ends, or becomes
+    another one."""
+    a, b, c = stage.cast
+    ended = yield from stage.create([a])
+    target = ([b, c], [a, b, c], [c, b])[stage.choose(3, "target")]
+    ended = ended or (yield from stage.move(target))
+    caught_up = stage.choose(4, "caught-up")
+    if ended is None and caught_up:
+        ended = yield from stage.propose([a, (b, b, c)[caught_up - 1]])
+    if ended is not None:
+        return ended
+    match stage.choose(5, "end"):
+        case 0 | 1:
+            return (yield from stage.move(None))
+        case 2:
+            return (yield from stage.propose([a, b, c]))
+        case 3:
+            return (yield from stage.move([[a], [b], [a, b]][stage.choose(3, "other")]))
+    return None
+
+
+def _turned(stage: _Stage) -> Steps:
+    """The replicas change their order: another should lead, and nobody asks for it."""
+    a, b, c = stage.cast
+    replicas = [a, b, c][: 2 + stage.choose(2, "factor")]
+    ended = yield from stage.create(replicas)
+    return ended or (yield from stage.move([*replicas[1:], a]))
+
+
+def _stranded(stage: _Stage) -> Steps:
+    """Nobody in sync is left, and only then a topic may lose records rather than have no leader."""
+    a, b, _ = stage.cast
+    ended = yield from stage.create([a, b])
+    ended = ended or (yield from stage.propose([a]))
+    ended = ended or (yield from stage.depart(a))
+    return ended or (yield from stage.configure("unclean.leader.election.enable", "true"))
+
+
+STORIES: Final[dict[str, Callable[[_Stage], Steps]]] = {
+    "story-partial": _partial,
+    "story-stranded": _stranded,
+    "story-turned": _turned,
+}
+
+
+def story_of(seed: int, thread: int, count: int, names: int) -> Body:
+    """Return the value of an ``ask`` that tells a story, of one of ``names`` topics."""
+    kinds = sorted(STORIES)
+    kind = kinds[draw_below(len(kinds), seed, "story", thread, count)]
+    return {"kind": kind, "name": f"{PREFIX}-story{thread}-{count % names}", "creates": True}
+
+
+def tell(probe: Body, client: ClientState, choose: Choose, timeout_ms: int) -> Invocation:
+    """Play a story; the completion is ``ok`` if all of its steps were done."""
+    stage = _Stage(client, probe["name"], choose, timeout_ms)
+    stage.cast = [p for p in phantoms_of(client) if p.epoch != NO_EPOCH and not p.quiet]
+    if len(stage.cast) < 3:
+        return Completion("fail", probe, error="too few brokers")
+    how, reports = yield from live(client, stage.cast)
+    if how != "ok" or any(report.get("fenced", True) for report in reports):
+        return Completion("info" if how == "info" else "fail", probe, error="a broker is fenced")
+    ended = yield from STORIES[probe["kind"]](stage)
+    if ended is None:
+        return Completion("ok", probe | {"codes": [error_name(errors.NONE)]})
+    ended.value = probe  # What was done before the step that failed is done.
+    return ended
