@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,17 @@ NETWORK = (
 """The modules of an agent by which it disturbs its host's network, those that others import
 first."""
 AGENT = (
-    *("node_process", "node_clock", "node_files", "node_disk", "node_squeeze"),
+    *("node_process", "node_date", "node_clock", "node_files", "node_disk", "node_squeeze"),
     *NETWORK,
     "node_agent",
 )
 """The modules an agent is made of, those that others import first."""
+
+
+def sources(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the full names of modules of this package, and what stands in their files."""
+    here = Path(__file__).parent
+    return [(f"{__package__}.{name}", (here / f"{name}.py").read_text()) for name in names]
 
 
 def open_module(remote: Remote, *names: str) -> paramiko.Channel:
@@ -45,9 +51,7 @@ def open_module(remote: Remote, *names: str) -> paramiko.Channel:
     They may import each other, earlier ones first, and otherwise the standard library only.
     Raises :class:`RemoteError`.
     """
-    here = Path(__file__).parent
-    modules = [(f"{__package__}.{name}", (here / f"{name}.py").read_text()) for name in names]
-    source = json.dumps([(__package__, ""), *modules]).encode()
+    source = json.dumps([(__package__, ""), *sources(names)]).encode()
     boot = _BOOT.format(size=len(source))
     channel = remote.open_channel(["/usr/bin/python3", "-E", "-s", "-c", boot])
     try:

@@ -13,6 +13,7 @@ import io
 import json
 import shlex
 import tarfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import invoke.exceptions
 from harness.agent import Agent
 from harness.archive import build_archive, digest
 from harness.clusters.cluster import Host
+from harness.clusters.state import control_boot_id
 from harness.environment import ClockSetting, Evidence
 from harness.kafka_client import KafkaClient
 from harness.node_settings import Settings, first_voters, properties, roles
@@ -57,6 +59,10 @@ class Deployment:
         self._libraries = libraries(**own)
         self.code_digest = digest(self.archive)
         self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
+        self.clock_means: dict[str, str] = {}
+        """By what means wall clocks are put wrong: ``date`` where a host has a kernel of its own,
+        and its clock to itself, else ``library``."""
+        self._control = control_boot_id()
         self.directories: dict[str, str] = {}
         """The directory id of each controller's present disk, in a dynamic quorum."""
 
@@ -116,8 +122,24 @@ class Deployment:
         """
         self.check_hosts()
         on_all(self.nodes, self._install)
+        if self.settings.own_clocks:
+            self._find_clock_means()
         if self.settings.dynamic:
             self.directories |= on_all(self.controllers, self._directory)
+
+    def _find_clock_means(self) -> None:
+        def ask(name: str) -> Evidence:
+            return self.agents[name].ask("clock_means", control=self._control)
+
+        told = on_all([name for name in self.nodes if self.hosts[name].clock == "machine"], ask)
+        boots = Counter(each["boot_id"] for each in told.values())
+        for name, each in told.items():
+            alone = boots[each["boot_id"]] == 1
+            self.clock_means[name] = each["means"] if alone else "library"
+
+    def right_clock(self, name: str) -> Evidence:
+        """Set the host's own clock right if it was put wrong."""
+        return self.agents[name].ask("right_date", control=self._control)
 
     def _directory(self, name: str) -> str:
         return str(self.agents[name].ask("directory", service=self.service)["directory"])
@@ -143,6 +165,7 @@ class Deployment:
         agent.ask("heal")
         agent.ask("heal_network")
         agent.ask("release", service=self.service)
+        self.right_clock(name)
         agent.ask("wipe", paths=[DATA, LOGS, f"{LOGS}/images"])
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())
@@ -262,6 +285,8 @@ class Deployment:
             wall_us=setting.wall_us,
             strobe_us=setting.strobe_us,
             rate_ppm=setting.rate_ppm,
+            means=self.clock_means.get(name, "library"),
+            control=self._control,
         )
 
     def read_clock(self, name: str) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from typing import Any
 from harness import node_disk, node_squeeze
 from harness.node_clock import create_clock, read_clock, right_clock, set_clock
 from harness.node_daemon import DaemonError
+from harness.node_date import clock_means, right_date
 from harness.node_files import disk_log_end, exchange, sums, told_log_end
 from harness.node_links import set_links
 from harness.node_names import set_names
@@ -402,7 +403,7 @@ ACTIONS = {
         clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
         resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
         sums, launch, exchange, log_ends, set_links, set_relay, set_names, network_means,
-        heal_network, settled,
+        heal_network, settled, clock_means, right_date,
     )
 } | node_disk.ACTIONS | node_squeeze.ACTIONS  # fmt: skip
 

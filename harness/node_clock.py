@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness import node_date
+
 COUNT = struct.Struct("<Q")
 SETTING = struct.Struct("<5q")
 PAIR = 2 * SETTING.size
@@ -116,11 +118,21 @@ def set_clock(request: dict[str, Any]) -> dict[str, Any]:
     """Set the clocks of a service as asked; its trace tells how they were until now."""
     service = request["service"]
     before = measured(service["trace"])
-    new, late = change(
-        service["clock"], request["wall_us"] * 1000, request["strobe_us"] * 1000,
-        request["rate_ppm"],
-    )  # fmt: skip
+    wall = request["wall_us"] * 1000
+    evidence: dict[str, Any] = {}
+    if request.get("means") == "date":
+        # What goes to and fro, and rates, are the library's; so is what is not asked of date.
+        by_date = 0 if request["strobe_us"] else wall
+        if by_date or node_date.base() is not None:
+            told = node_date.put_ahead(by_date, request["control"])
+            if "wall_ahead_us" in before:
+                # The kernel says by the same clock when the trace was written.
+                before["wall_ahead_us"] += told["ahead_before_us"]
+            evidence["machine"] = told
+            wall -= by_date
+    new, late = change(service["clock"], wall, request["strobe_us"] * 1000, request["rate_ppm"])
     return {
+        **evidence,
         "measured": before,
         "set": {name: request[name] for name in ("wall_us", "strobe_us", "rate_ppm")},
         "since_us": new.since // 1000,

@@ -73,6 +73,15 @@ def leave() -> None:
             path.rmdir()
 
 
+def squeeze_means(request: Request) -> Evidence:
+    """Tell by what means a node's CPU and memory are limited here, and why not at all."""
+    found = {controller: group(controller) for controller in ("cpu", "memory")}
+    leave()
+    means = {name: f"cgroup v{told[1]}" if told else None for name, told in found.items()}
+    why = {} if means["memory"] else {"memory": "there is no control group to be had for it"}
+    return {"means": means | {"cpu": means["cpu"] or "SIGSTOP"}, "why": why}
+
+
 def join(service: Request) -> None:
     """Put this process, which becomes the service, into the groups there are."""
     for controller in ("cpu", "memory") if service.get("squeezable") else ():
@@ -334,4 +343,4 @@ def release(request: Request) -> Evidence:
     return free_cpu(service) | free_memory(service) | free_files(service)
 
 
-ACTIONS = {action.__name__: action for action in (squeeze, release)}
+ACTIONS = {action.__name__: action for action in (squeeze, release, squeeze_means)}

@@ -236,7 +236,8 @@ class RemoteEnvironment:
         return self._links.disturb(wanted)
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
-        """Let the node's own clocks run as ``setting`` says; the host's are not touched.
+        """Let the node's own clocks run as ``setting`` says; the host's are not touched, unless it
+        is a machine of its own, whose wall clock nobody else goes by.
 
         The evidence tells how far ahead of the host's they were before: what the node wrote
         into its trace, held against when the kernel says that it was written. Refused
@@ -340,6 +341,7 @@ class RemoteEnvironment:
                 lambda: self._resume_if_paused(name),
                 lambda: self.disks.mend(name),
                 lambda: self.release(name),
+                lambda: self.deployment.right_clock(name),
                 lambda: self.deployment.start(name),
             ]
             for step in steps:

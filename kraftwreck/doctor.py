@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.agent import Agent
 from harness.clusters.cluster import Host
+from harness.clusters.state import control_boot_id
 from harness.remote import Remote, RemoteError, on_all
 
 ABOUT = {
@@ -14,6 +15,9 @@ ABOUT = {
     "packets": "slow, lossy, reordered, changed, throttled links",
     "messages": "single kinds of RPC, repeated requests",
     "names": "name servers that fail",
+    "cpu": "nodes with little CPU",
+    "memory": "nodes with little memory",
+    "clock": "wall clocks that jump",
 }
 """What each kind of means is for."""
 
@@ -29,7 +33,13 @@ def examine(hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
         remote = Remote(by_name[name])
         agent = Agent(remote)
         try:
-            return agent.ask("network_means")
+            told = agent.ask("network_means")
+            squeezes = agent.ask("squeeze_means")
+            clock = _clock(by_name[name], agent)
+            return {
+                "means": told["means"] | squeezes["means"] | clock["means"],
+                "why": told["why"] | squeezes["why"] | clock["why"],
+            }
         except RemoteError as error:
             return {"error": str(error)}
         finally:
@@ -37,6 +47,15 @@ def examine(hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
             remote.close()
 
     return dict(on_all(list(by_name), ask))
+
+
+def _clock(host: Host, agent: Agent) -> dict[str, Any]:
+    """Return by what means wall clocks jump: the host itself looks whose its clock is."""
+    means, why = "library", "the inventory does not say that this machine's clock may be set"
+    if host.clock == "machine":
+        told = agent.ask("clock_means", control=control_boot_id())
+        means, why = told["means"], told["why"]
+    return {"means": {"clock": means}, "why": {"clock by date": why} if why else {}}
 
 
 def lines(found: dict[str, dict[str, Any]]) -> list[str]:

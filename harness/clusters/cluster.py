@@ -37,7 +37,8 @@ class Host:
     a private key file, None to ask the user's agent and default keys. ``become`` is put
     before every command: empty for root, ``"sudo -n"`` otherwise. ``gateway`` is the directory of
     the cluster whose network the host is in, where none of this machine's leads there
-    (:mod:`harness.clusters.gateway`).
+    (:mod:`harness.clusters.gateway`). ``clock`` is ``"machine"`` where the machine's own wall clock
+    may be put wrong, if it turns out to have one for itself (:mod:`harness.node_date`).
     """
 
     name: str
@@ -50,6 +51,7 @@ class Host:
     become: str = ""
     ssh_address: str = ""
     gateway: Path | None = None
+    clock: str = ""
 
     @property
     def ssh_endpoint(self) -> tuple[str, int]:

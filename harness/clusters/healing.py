@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.agent import Agent
 from harness.clusters.cluster import Host
+from harness.clusters.state import control_boot_id
 from harness.remote import Remote, RemoteError, on_all
 from harness.service import CLOCK, DISK, SERVICE
 
@@ -63,6 +64,11 @@ def _clock(agent: Agent) -> dict[str, object]:
     return {"clock": "right again"} if agent.ask("right_clock", path=CLOCK)["wrong"] else {}
 
 
+def _date(agent: Agent) -> dict[str, object]:
+    wrong = agent.ask("right_date", control=control_boot_id())["wrong"]
+    return {"clock": "right again"} if wrong else {}
+
+
 def _disk(agent: Agent) -> dict[str, object]:
     disk = agent.ask("heal_disk", service=SERVICE, disk=DISK)["healed"]
     return {"disk": disk} if disk else {}
@@ -73,5 +79,5 @@ def _squeezes(agent: Agent) -> dict[str, object]:
     return {"released": released} if released else {}
 
 
-_STEPS = (_drops, _network, _process, _clock, _disk, _squeezes)
+_STEPS = (_drops, _network, _process, _clock, _date, _disk, _squeezes)
 """What is undone on a host; each is tried, whatever became of those before."""

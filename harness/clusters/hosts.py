@@ -11,6 +11,7 @@ Two forms. TOML, when the file's name ends in ``.toml``::
     key = "~/.ssh/id_ed25519"
     become = "sudo -n"
     ssh_address = "198.51.100.7"           # from here, when it is another one
+    clock = "machine"                      # its own clock may be put wrong, if it has one
     gateway = "/run/user/1000/kraftwreck/<cluster>"   # only of a plain user's namespace hosts
 
 or a line per host, with the same names for the rest::
@@ -35,7 +36,7 @@ from harness.clusters.cluster import ClusterError, Host
 from harness.clusters.healing import heal_hosts
 from harness.remote import Remote, RemoteError, on_all, parse_host_key
 
-_STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address", "gateway"}
+_STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address", "gateway", "clock"}
 _NUMBERS = {"port", "node_id"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _TARGET = re.compile(r"(?:(?P<user>[^@:\s]+)@)?(?P<ip>[^@:\s]+)(?::(?P<port>[0-9]+))?")
@@ -140,6 +141,8 @@ def _host(where: str, position: int, entry: dict[str, Any], base: Path) -> Host:
         parse_host_key(entry["hostkey"])
     except ValueError as error:
         raise _bad(where, f"{name}: {error}") from error
+    if entry.get("clock", "") not in ("", "machine"):
+        raise _bad(where, f'clock is {entry["clock"]!r}; it may be "machine", or not there')
     key = None
     if entry.get("key"):
         key = base / Path(entry["key"]).expanduser()
@@ -155,6 +158,7 @@ def _host(where: str, position: int, entry: dict[str, Any], base: Path) -> Host:
         key=key,
         become=entry.get("become", ""),
         ssh_address=address if address != entry["ip"] else "",
+        clock=entry.get("clock", ""),
         gateway=Path(entry["gateway"]) if entry.get("gateway") else None,
     )
 
@@ -183,7 +187,7 @@ def format_inventory(hosts: Sequence[Host]) -> str:
             fields["key"] = str(host.key.resolve())
         if host.gateway is not None:
             fields["gateway"] = str(host.gateway)
-        for key in ("become", "ssh_address"):
+        for key in ("become", "ssh_address", "clock"):
             if getattr(host, key):
                 fields[key] = getattr(host, key)
         lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import platform
 import shutil
 import signal
 import time
@@ -106,6 +107,19 @@ def state_root() -> Path:
 def boot_id() -> str:
     """Return the kernel's id of this boot: after another one, every process is another."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def control_boot_id() -> str:
+    """Return what tells this machine's kernel from all others, for hosts to compare with theirs.
+
+    Where there is no Linux, no host can have the same kernel.
+    """
+    try:
+        return boot_id()
+    except OSError:
+        system = platform.system()
+        # On a Linux that does not tell, nobody can know, and no host sets its clock.
+        return "" if system == "Linux" else f"this is {system}"
 
 
 @contextlib.contextmanager

@@ -112,6 +112,7 @@ class VagrantCluster:
             key=Path(settings["identityfile"][0]),
             become="" if user == "root" else "sudo -n",
             ssh_address=settings["hostname"],
+            clock="machine",
         )
 
     def _pin(self, name: str) -> dict[str, str]:

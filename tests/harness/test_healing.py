@@ -17,6 +17,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "status": {"running": True, "state": "T"},
     "resume": {"after": "S"},
     "right_clock": {"wrong": True},
+    "right_date": {"wrong": False},
     "heal_disk": {"healed": []},
     "release": {},
 }
