@@ -37,7 +37,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     ``reason`` says why the result is unknown. ``why`` says in plain words why there is no
     order, where the search is not what found it; ``placed`` is then the length of the
     longest legal order, of which ``order`` is the end, and ``window`` are the few calls that
-    no order can hold.
+    no order can hold. ``core`` are, where a search found that there is no order, the fewest
+    calls that have none whatever was before (``whole``: from the initial state), ``helpers``
+    writes that may have happened among them.
     """
 
     valid: Validity
@@ -49,6 +51,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     reason: str | None = None
     why: str | None = None
     placed: int | None = None
+    core: list[Call] = []
+    helpers: list[Call] = []
+    whole: bool = False
 
 
 class StoppedError(Exception):

@@ -53,6 +53,8 @@ def check(
         return _Search(model, calls, time_limit_s, max_steps, stop).run()
     begun = monotonic()
     found = _Search(model, calls, time_limit_s, _QUICK, stop).run(compiled=len(calls) > _LONG)
+    if found.valid is False and found.states:
+        return _narrowed(model, calls, found)
     if found.valid != "unknown" or found.reason != f"no decision after {_QUICK} configurations":
         return found
     return _compiled(model, calls, begun, time_limit_s, stop, memory)
@@ -79,7 +81,7 @@ def _compiled(
         return Outcome(valid="unknown", order=order, steps=search.steps, reason=result)
     if result:
         return Outcome(valid=True, order=order, steps=search.steps)
-    return Outcome(
+    outcome = Outcome(
         valid=False,
         order=order,
         stuck=items[int(search.positions[search.deepest])][0],
@@ -87,6 +89,22 @@ def _compiled(
         states=coded.names(search.states()),
         steps=search.steps,
     )
+    return _narrowed(model, calls, outcome)
+
+
+def _narrowed(model: Model, calls: Sequence[Call], outcome: Outcome) -> Outcome:
+    """Tell the smallest stretch that has no order, where it is found in time."""
+    from checkers.compiled_search import Coded
+    from checkers.narrowing import narrow
+
+    items = actions(model, calls)
+    stuck = next(at for at, (call, _) in enumerate(items) if call is outcome.stuck)
+    stretch = narrow(Coded(model, items).problem, stuck)
+    if stretch is not None:
+        outcome.core = [items[at][0] for at in stretch.core]
+        outcome.helpers = [items[at][0] for at in stretch.helpers]
+        outcome.whole = stretch.whole
+    return outcome
 
 
 def _allowed(state: Hashable, need: Hashable) -> bool:

@@ -175,7 +175,10 @@ def _thawed(state: Any) -> Any:
 
 
 def _proof(outcome: Outcome) -> list[Call]:
+    """Return the calls to be shown: the smallest stretch, else those open when it got stuck."""
     stuck = [] if outcome.stuck is None else [outcome.stuck]
+    if outcome.core:
+        return [*outcome.core, *outcome.helpers, *stuck]
     return [*outcome.window, *stuck]
 
 
@@ -201,8 +204,25 @@ def explain(key: str, outcome: Outcome) -> str:
     )
     if others:
         names = "; ".join(describe(call) for call in others[:_SHOWN])
-        return f"{text}, and no order of the calls open at that moment ({names}) helps."
-    return f"{text}, and no other call was open at that moment."
+        text = f"{text}, and no order of the calls open at that moment ({names}) helps."
+    else:
+        text = f"{text}, and no other call was open at that moment."
+    return f"{text} {_stretch(outcome)}".rstrip()
+
+
+def _stretch(outcome: Outcome) -> str:
+    """Name the fewest calls that have no order."""
+    if not outcome.core:
+        return ""
+    before = "From the initial value" if outcome.whole else "Whatever the value was before"
+    names = "; ".join(describe(call) for call in outcome.core[:_SHOWN])
+    more = "; …" if len(outcome.core) > _SHOWN else ""
+    helpers = "; ".join(describe(call) for call in outcome.helpers[:_SHOWN])
+    others = ""
+    if helpers:
+        rest = "; …" if len(outcome.helpers) > _SHOWN else ""
+        others = f", with or without {helpers}{rest}"
+    return f"{before}, no order holds these: {names}{more}{others}."
 
 
 def describe(call: Call) -> str:

@@ -37,6 +37,7 @@ def search(
     """
     from checkers import search_kernel as kernel
     from checkers.compiled_search import MAX_OPEN, CompiledSearch, Problem
+    from checkers.narrowing import narrow
 
     kind, value = operations.kind, operations.value
     need = np.where(kind == READ, value, np.where(kind == CAS, operations.expected, kernel.ANY))
@@ -66,8 +67,9 @@ def search(
                 f"key {operations.keys[0]}: the order found proves nothing: {doubt}"
             )
         return Outcome(valid=True, order=starts.tolist(), steps=found.steps)
-    (stuck,) = calls(operations.start[found.positions[[found.deepest]]])
-    return Outcome(
+    at = int(found.positions[found.deepest])
+    (stuck,) = calls(operations.start[[at]])
+    outcome = Outcome(
         valid=False,
         order=starts.tolist(),
         stuck=stuck,
@@ -75,6 +77,12 @@ def search(
         states=name(found.states()),
         steps=found.steps,
     )
+    stretch = narrow(problem, at)
+    if stretch is not None:
+        outcome.core = calls(operations.start[stretch.core])
+        outcome.helpers = calls(operations.start[stretch.helpers]) if stretch.helpers else []
+        outcome.whole = stretch.whole
+    return outcome
 
 
 def unproven(operations: Operations, order: Ints) -> str | None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+NARROW = "tests/checkers/test_narrowing.py"
 LOGS = "tests/checkers/logs"
 JEPSEN, ZONES = "tests/checkers/jepsen", "tests/checkers/zones"
 MACHINES, SEARCH = "tests/checkers/machines", "tests/checkers/test_compiled_search.py"
@@ -93,6 +94,9 @@ FAULTS: list[Fault] = [
     ("search_kernel.py", "and group_level[member] <= level", "", SEARCH),
     ("search_kernel.py", "better = False", "better = True", SEARCH),
     ("search_kernel.py", "next_mask = mask ^ bit", "next_mask = mask", SEARCH),
+    ("narrowing.py", "initial = problem.states", "initial = problem.initial", NARROW),
+    ("narrowing.py", "reaches = (problem.end < 0) | (problem.end >= open_from)",
+     "reaches = problem.end >= open_from", NARROW),
     ("linearizability.py", "count < available\n", "True\n", PLAIN),
     ("models.py", "if call.type == FAIL:\n            continue", "if False:\n            continue",
      PLAIN),
