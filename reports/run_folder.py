@@ -19,6 +19,7 @@ from histories.parquet import read_history_parquet, read_parquet
 from histories.reading import TRACE_SCHEMA, HistoryError, from_table
 from histories.trace import TraceEvent
 from histories.verdict import Verdict
+from reports.long_traces import is_long, thinned
 
 T = TypeVar("T")
 
@@ -99,11 +100,15 @@ def _read_traces(run: Run) -> None:
     files = sorted(run.folder.glob("nodes/*/trace.jsonl"))
     table = run.folder / "trace.parquet"
     events: list[TraceEvent] = []
+    if is_long(table):
+        events, note = thinned(table)
+        run.notes.append(note)
+        files = []
     for path in files:
         notes: list[str] = []
         events += read_lines(path, TraceEvent, notes)
         run.notes += [f"nodes/{path.parent.name}/{note}" for note in notes]
-    if not files and table.exists():
+    if not files and not events and table.exists():
         events = from_table(read_parquet(table, TRACE_SCHEMA), TraceEvent)
     if not events:
         run.notes.append("There are no node traces, so node states cannot be shown.")
