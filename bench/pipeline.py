@@ -10,7 +10,10 @@ resident sets (shared pages count once for each).
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -21,7 +24,7 @@ from typing import Any
 
 import duckdb
 
-from bench.pipeline_store import make_run, rows
+from bench.pipeline_store import CHECKERS, make_run, rows
 from pipeline.analysis import analyze_store
 from pipeline.gold import files, read
 from pipeline.session import session
@@ -67,8 +70,33 @@ def _tree() -> list[Path]:
     return found
 
 
+_CPUACCT = Path("/sys/fs/cgroup/cpuacct")
+_GROUP = _CPUACCT / f"kraftwreck-bench-{os.getpid()}"
+
+
+def _enter_group() -> None:
+    """Let the kernel count all processes from here on, those that end unnoticed, too."""
+    try:
+        _GROUP.mkdir()
+        (_GROUP / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as error:
+        print(f"CPU seconds miss what ends unnoticed: {error}", file=sys.stderr)
+
+
+def _leave_group() -> None:
+    with contextlib.suppress(OSError):
+        for pid in (_GROUP / "cgroup.procs").read_text().split():
+            (_CPUACCT / "cgroup.procs").write_text(pid)
+        _GROUP.rmdir()
+
+
 def cpu_s() -> float:
-    """Return the CPU seconds of this process, all it started, and those that ended."""
+    """Return the CPU seconds of this process, all it started, and those that ended.
+
+    Without a group of the kernel's, what Spark's daemon does not wait for is missing.
+    """
+    with contextlib.suppress(OSError):
+        return int((_GROUP / "cpuacct.usage").read_text()) / 1e9
     total = 0
     for folder in _tree():
         try:
@@ -83,26 +111,38 @@ class Memory:
     """Samples the resident memory of all processes until it is stopped."""
 
     def __init__(self) -> None:
-        self.peak = 0
+        self.peak = 0.0
+        self.who: dict[str, float] = {}
+        """At the peak, GiB by program: driver, java, workers."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
         while not self._stop.wait(0.25):
-            total = 0
+            sizes: dict[str, float] = {}
             for folder in _tree():
                 try:
-                    total += int((folder / "statm").read_text().split()[1])
+                    pages = int((folder / "statm").read_text().split()[1])
+                    name = (folder / "comm").read_text().strip()
                 except OSError:
                     continue
-            self.peak = max(self.peak, total * _PAGE)
+                own = folder.name == str(os.getpid())
+                name = "driver" if own else "workers" if name.startswith("python") else name
+                sizes[name] = sizes.get(name, 0.0) + pages * _PAGE / (1 << 30)
+            if sum(sizes.values()) > self.peak:
+                self.peak, self.who = sum(sizes.values()), sizes
 
     def stop(self) -> float:
         """Return the peak in GiB."""
         self._stop.set()
         self._thread.join()
-        return self.peak / (1 << 30)
+        return self.peak
+
+    def told(self) -> str:
+        """Return the peak and who had how much of it."""
+        parts = sorted(self.who.items(), key=lambda part: -part[1])
+        return f"{self.peak:.2f} GiB ({', '.join(f'{name} {size:.2f}' for name, size in parts)})"
 
 
 class Phases:
@@ -160,8 +200,13 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--incremental", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--checkers", default=",".join(CHECKERS))
+    parser.add_argument("--limit-gib", type=float, help="Fail when it takes more memory.")
+    parser.add_argument("--in", dest="folder", help="Where the store is made [default: /tmp].")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-") as folder:
+    _enter_group()
+    atexit.register(_leave_group)
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-bench-", dir=asked.folder) as folder:
         store = Path(folder)
         _timed("make", lambda: _make(store, asked))
         print(f"{asked.runs} runs: {rows(store)} rows of histories, traces", flush=True)
@@ -170,25 +215,32 @@ def main() -> None:
             spark.range(1000).selectExpr("sum(id)").collect()
             print(f"spark up: {cpu_s() - begun[0]:.1f} CPU-s", flush=True)
             _analyze(store, spark)
-            print(f"peak memory of all processes: {memory.stop():.2f} GiB", flush=True)
+            memory.stop()
+            print(f"peak memory of all processes: {memory.told()}", flush=True)
             if asked.incremental:
-                make_run(store, asked.runs, asked.operations, asked.events, seed=asked.seed)
+                _make(store, asked, first=asked.runs, runs=1)
                 _analyze(store, spark)
                 _analyze(store, spark)
         found, cpu, wall = _duckdb(store)
         print(f"duckdb, same aggregates: {cpu:.2f} CPU-s, {wall:.2f} s", flush=True)
         _same(store, found)
         print("results agree", flush=True)
+    if asked.limit_gib is not None and memory.peak > asked.limit_gib:
+        sys.exit(f"FAILED: more than {asked.limit_gib:g} GiB: {memory.told()}")
 
 
-def _make(store: Path, asked: argparse.Namespace) -> None:
-    for number in range(asked.runs):
-        make_run(store, number, asked.operations, asked.events, seed=asked.seed)
+def _make(store: Path, asked: argparse.Namespace, first: int = 0, runs: int = 0) -> None:
+    checkers = tuple(asked.checkers.split(","))
+    for number in range(first, first + (runs or asked.runs)):
+        make_run(store, number, asked.operations, asked.events, seed=asked.seed, checkers=checkers)
 
 
 def _analyze(store: Path, spark: Any) -> None:
     phases = Phases()
     _timed("analyze", lambda: analyze_store(lambda: spark, store, watch=phases))
+    verdicts = read(store, "verdicts").group_by(["checker", "valid"]).aggregate([("run", "count")])
+    told = sorted(f"{row['checker']} {row['valid']}" for row in verdicts.to_pylist())
+    print(f"  verdicts: {', '.join(told)}; load {os.getloadavg()[0]:.1f}", flush=True)
     for name, (cpu, wall) in phases.taken.items():
         print(f"  {name}: {cpu:.1f} CPU-s, {wall:.1f} s", flush=True)
 

@@ -26,7 +26,15 @@ _KINDS = np.array(["commit", "high-watermark", "append", "fetch", "state"])
 _FAULTS = ("partition", "kill", "pause")
 
 
-def make_run(store: Path, number: int, operations: int, events: int, *, seed: int = 1) -> Path:
+def make_run(
+    store: Path,
+    number: int,
+    operations: int,
+    events: int,
+    *,
+    seed: int = 1,
+    checkers: tuple[str, ...] = CHECKERS,
+) -> Path:
     """Write run ``number``; return its folder."""
     folder = (
         store
@@ -36,7 +44,7 @@ def make_run(store: Path, number: int, operations: int, events: int, *, seed: in
     folder.mkdir(parents=True)
     test: dict[str, Any] = {
         "system": "kraft", "workload": "register", "model": "cas-register", "seed": number,
-        "faults": list(_FAULTS), "cluster": "sim", "simulated": True, "checkers": CHECKERS,
+        "faults": list(_FAULTS), "cluster": "sim", "simulated": True, "checkers": checkers,
         "nodes": [f"n{n + 1}" for n in range(NODES)], "concurrency": 10,
         "clock": {f"n{n + 1}": {"offset_us": 1_000_000 * n} for n in range(NODES)},
     }  # fmt: skip

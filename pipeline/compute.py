@@ -84,13 +84,16 @@ def compute(
     done.frames = {
         **frames,
         "leaders": leaders(open_table(spark, "silver/trace", done.silver["trace"])),
-        "keys": _keys(spark, good),
         **told,
     }
     facts = _facts(written)
     verdicts = told["verdicts"].toArrow().to_pylist()
+    counting = findings.where(F.col("table") == judging.COUNTING).select("run", "error")
+    how = {row["run"]: row["error"] for row in counting.toArrow().to_pylist()}
     first = told["anomalies"].where("number = 0").select("run", "checker", "type")
     rows = _runs(good, facts, by_run, verdicts, first.toArrow().to_pylist())
+    for each in rows:
+        each["coverage"] = how.get(each["run"])
     done.tables = {
         "runs": pa.Table.from_pylist(rows, schema=GOLD["runs"]),
         "recoveries": pa.Table.from_pylist(_recoveries(good, facts), schema=GOLD["recoveries"]),
@@ -128,23 +131,6 @@ def _judge(spark: SparkSession, folders: list[Path]) -> DataFrame:
         return spark.createDataFrame([], judging.FINDINGS).cache()
     frame = _frame(spark, rows, judging.RUNS)
     return frame.mapInArrow(judging.findings, judging.FINDINGS).cache()
-
-
-def _keys(spark: SparkSession, good: dict[str, tuple[Path, Row, Row]]) -> DataFrame:
-    rows: list[tuple[str, ...]] = [
-        (run, str(folder), str(file))
-        for run, (folder, test, _) in good.items()
-        if "linearizable" in (test.get("checkers") or ())
-        for table, file in silver.sources(folder)
-        if table == "operations"
-    ]
-    if not rows:
-        return spark.createDataFrame([], judging.KEYS).select(*GOLD["keys"].names)
-    found = _frame(spark, rows, judging.RUNS).mapInArrow(judging.keys, judging.KEYS)
-    # The exchange keeps the tasks apart from the few files that are written of them.
-    found = found.repartition(spark.sparkContext.defaultParallelism)
-    # What cannot be judged by key the checker of the whole run has told.
-    return found.where("error is null").select(*GOLD["keys"].names)
 
 
 def _by_run(by_second: DataFrame, operations: DataFrame) -> dict[str, Row]:

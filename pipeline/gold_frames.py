@@ -99,7 +99,9 @@ def leaders(trace: DataFrame) -> DataFrame:
 def of_findings(findings: DataFrame) -> dict[str, DataFrame]:
     """Return the tables that follow from what the checkers told (``judging.FINDINGS``)."""
     anomalies = findings.where("table = 'anomalies'")
+    keys = findings.where("table = 'keys'").withColumn("operations", F.col("count"))
     return {
+        "keys": keys.select(*GOLD["keys"].names),
         "verdicts": findings.where("table = 'verdicts'").select(*GOLD["verdicts"].names),
         "anomalies": anomalies.select(*GOLD["anomalies"].names),
         "lost_commits": anomalies.where("checker = 'committed'").select(

@@ -1,27 +1,22 @@
-"""The checkers as Spark's Python workers run them: the same functions as in any process.
-
-``findings`` judges whole runs, ``keys`` the keys of a run's history by themselves.
-"""
+"""The checkers as Spark's Python workers run them: the same functions as in any process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from checkers.calls import Call, pair
-from checkers.linearizable import check_keys, explain, model_of, operations_of
+from checkers.linearizable import explain, model_of, verdicts_of
 from checkers.registry import check
 from checkers.run_data import RunData
 from checkers.stored_events import StoredEvents
-from histories.operation import Op
-from histories.parquet import read_parquet
-from histories.reading import HISTORY_SCHEMA, from_table, read_history
 from histories.verdict import Anomaly, Validity
 from nemesis.coverage import Coverage, coverage
+from pipeline.apart import Died, Tell, apart
 from pipeline.runs import read_test, recorded_verdict
 from pipeline.silver import one_line
 
@@ -33,7 +28,7 @@ RUNS = "run string, folder string, file string"
 FINDINGS = (
     "run string, table string, checker string, valid string, anomalies long, error string, "
     "source string, number long, type string, explanation string, operations array<long>, "
-    "counter string, item string"
+    "counter string, item string, key string, model string, count long"
 )
 _FINDINGS = pa.schema(
     [
@@ -50,62 +45,95 @@ _FINDINGS = pa.schema(
         ("operations", pa.list_(pa.int64())),
         ("counter", pa.string()),
         ("item", pa.string()),
-    ]
-)
-KEYS = (
-    "run string, key string, model string, valid string, operations long, explanation string, "
-    "error string"
-)
-_KEYS = pa.schema(
-    [
-        ("run", pa.string()),
         ("key", pa.string()),
         ("model", pa.string()),
-        ("valid", pa.string()),
-        ("operations", pa.int64()),
-        ("explanation", pa.string()),
-        ("error", pa.string()),
+        ("count", pa.int64()),
     ]
 )
 _COUNTERS = ("follows", "overlaps", "struck", "cuts", "directed", "steps", "marks")
+MOST_DEATHS = 3
+"""After so many processes that were killed a run is not judged any further."""
+COUNTING, RECORDED, COUNTED = "counting", "recorded", "counted"
+"""Table, and name among the checkers, of how it is known what a run reached."""
 REFUSED = "refused"
 """Table of a run that its checkers could not even begin to read."""
 
 
 def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``verdicts``, ``anomalies`` and ``coverage`` of each run."""
+    """Yield the rows of ``verdicts``, ``anomalies``, ``keys`` and ``coverage`` of each run."""
     for row in _rows(batches):
         try:
-            rows = judged(Path(row["folder"]))
+            rows = survived(Path(row["folder"]))
         except Exception as error:
             rows = [{"table": REFUSED, "error": one_line(error, row["folder"])}]
         rows = [{"run": row["run"], **each} for each in rows]
         yield pa.RecordBatch.from_pylist(rows, schema=_FINDINGS)
 
 
-def judged(folder: Path) -> list[Row]:
+def survived(folder: Path) -> list[Row]:
+    """Return what :func:`judged` does, in a process of its own.
+
+    What kills that process (there is no memory left, compiled code crashes) is told in the
+    verdict of the checker that was at work; the others are run once more without it. Raises
+    :class:`~pipeline.apart.Died` where it was none of them.
+    """
+    dead: dict[str, str] = {}
+    for _ in range(MOST_DEATHS):
+        try:
+            found: list[Row] = apart(lambda tell: judged(folder, dead, tell))
+            return found
+        except Died as died:
+            if not died.at or died.at in dead:
+                raise
+            dead[died.at] = f"{died} while it ran"
+    names = read_test(folder).get("checkers") or ["stats"]
+    left = f"not run: judging this run was killed {MOST_DEATHS} times"
+    dead |= {name: left for name in [*names, COUNTING] if name not in dead}
+    return judged(folder, dead)
+
+
+def judged(
+    folder: Path, dead: Mapping[str, str] = MappingProxyType({}), tell: Tell = lambda where: None
+) -> list[Row]:
     """Return what checkers and counters say of the run in ``folder``.
 
     A checker of ``results.json`` that only a whole process can run (it runs the nodes again,
-    or sat in the simulator) keeps the verdict it had there.
+    or sat in the simulator) keeps the verdict it had there. Those in ``dead`` are not run:
+    they are unknown, for the reason there. ``tell`` hears what is about to be run.
     """
     data = RunData.from_folder(folder)
-    verdict = check(data, data.test.get("checkers") or ["stats"])
+    names = data.test.get("checkers") or ["stats"]
+    verdict = check(data, _announced([name for name in names if name not in dead], tell))
     rows: list[Row] = []
     for name, result in verdict.checkers.items():
         rows += _told(name, "computed", WORDS[result.valid], result.error, result.anomalies)
+    linearizable = verdict.checkers.get("linearizable")
+    if linearizable is not None and "keys" in linearizable.stats:
+        # What cannot be judged by key the checker of the whole run has told.
+        rows += _keys(data)
+    for name in names:
+        if name in dead:
+            rows += _told(name, "computed", WORDS["unknown"], dead[name], [])
     for name, told in recorded_verdict(folder).items():
-        if name not in verdict.checkers:
+        if name not in verdict.checkers and name not in dead:
             anomalies = msgspec.convert(told.get("anomalies") or [], list[Anomaly])
             valid = WORDS[told.get("valid", "unknown")]
             rows += _told(name, "recorded", valid, told.get("error"), anomalies)
-    reached = _reached(folder, data)
+    tell(COUNTING)
+    reached, how = _reached(folder, data, dead.get(COUNTING))
+    rows.append({"table": COUNTING, "error": how})
     for counter in _COUNTERS:
         rows += [
             {"table": "coverage", "counter": counter, "item": item}
             for item in sorted(getattr(reached, counter))
         ]
     return rows
+
+
+def _announced(names: Iterable[str], tell: Tell) -> Iterator[str]:
+    for name in names:
+        tell(name)
+        yield name
 
 
 def _told(
@@ -129,58 +157,42 @@ def _told(
     ]
 
 
-def _reached(folder: Path, data: RunData) -> Coverage:
-    """Return what the run reached, as it was counted, or counted now.
+def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, str]:
+    """Return what the run reached, as it was counted, or counted now, and which of the two.
 
-    What is wrong with it costs no verdict: then nothing was reached. A trace that is too long
-    to be sorted as objects is not counted.
+    What is wrong with it costs no verdict: then nothing is known to be reached, and why is
+    told instead. A trace that is too long to be sorted as objects is not counted.
     """
     path = folder / "coverage.json"
     try:
         if path.exists():
-            return msgspec.json.decode(path.read_bytes(), type=Coverage)
+            return msgspec.json.decode(path.read_bytes(), type=Coverage), RECORDED
+        if dead is not None:
+            return Coverage(), f"not counted: {dead}"
         if isinstance(data.events, StoredEvents):
-            return Coverage()
-        return coverage(data.events, data.faults, data.test, ordered=False)
-    except Exception:
-        return Coverage()
+            many = f"the trace has {len(data.events)} events, too many to be sorted in memory"
+            return Coverage(), f"not counted: {many}"
+        return coverage(data.events, data.faults, data.test, ordered=False), COUNTED
+    except Exception as error:
+        return Coverage(), f"not counted: {one_line(error, path.name)}"
 
 
-def keys(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield one row per key: is its history linearizable, and if not, why.
-
-    A history that cannot be judged by key has one row, with the error.
-    """
-    for row in _rows(batches):
-        folder, file = Path(row["folder"]), Path(row["file"])
-        try:
-            found = _by_key(folder, file)
-        except Exception as error:
-            found = [{"error": one_line(error, row["file"])}]
-        found = [{"run": row["run"], **each} for each in found]
-        yield pa.RecordBatch.from_pylist(found, schema=_KEYS)
-
-
-def _by_key(folder: Path, file: Path) -> list[Row]:
-    model = model_of(read_test(folder))
+def _keys(data: RunData) -> list[Row]:
+    """Return one row per key: is its history linearizable, and if not, why."""
+    model = model_of(data.test)
     return [
         {
+            "table": "keys",
             "key": verdict.key,
             "model": model.name,
             "valid": WORDS[verdict.outcome.valid],
-            "operations": verdict.count,
+            "count": verdict.count,
             "explanation": explain(verdict.key, verdict.outcome)
             if verdict.outcome.valid is False
             else verdict.outcome.reason,
         }
-        for verdict in check_keys(model, operations_of(calls_of(folder, file)))
+        for verdict in verdicts_of(data)
     ]
-
-
-def calls_of(folder: Path, file: Path) -> list[Call]:
-    """Return the operations in one shard of a history, or in all of it (``folder`` itself)."""
-    table = read_history(folder) if file == folder else read_parquet(file, HISTORY_SCHEMA)
-    return pair(from_table(table.sort_by("index"), Op))
 
 
 def _rows(batches: Batches) -> Iterator[dict[str, str]]:

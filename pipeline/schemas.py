@@ -164,6 +164,11 @@ PER_RUN: dict[str, pa.Schema] = {
             "p50_ms": ("real", "median latency of operations that ended ok"),
             "p99_ms": ("real", "its 99th percentile"),
             "recovered_s": ("real", "how long the healed cluster took to agree on a leader"),
+            "coverage": (
+                "text",
+                "how it is known what it reached: recorded (coverage.json) or counted (by this "
+                "analysis); else why it is not",
+            ),
             "interrupted": ("flag", "Ctrl-C or SIGTERM ended it early"),
             "harness_errors": ("texts", "what went wrong in the harness"),
         },

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("histories", "nodes", "checkers", "harness", "nemesis", "pipeline")
 """Packages that executors on other machines need."""
 
+ATTEMPTS = 3
+"""How often a task is tried on a local master, as on any other."""
 _LEFT_BEHIND_S = 3600
 _LOG_SETTINGS = """\
 rootLogger.level = error
@@ -117,6 +120,10 @@ def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSessio
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         }
+    if re.fullmatch(r"local(\[[^],]+\])?", master):
+        # By itself a local master gives up at the first worker that is killed.
+        cores = master[6:-1] or "1"
+        master = f"local[{cores},{ATTEMPTS}]"
     builder = SparkSession.builder.master(master).appName("kraftwreck")
     for name, value in settings.items():
         builder = builder.config(name, value)

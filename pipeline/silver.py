@@ -29,6 +29,7 @@ from histories.reading import (
     read_trace,
     to_text,
 )
+from pipeline.apart import apart
 from pipeline.runs import read_test, run_id
 from pipeline.schemas import SILVER
 from pipeline.windows import fault_windows, first_served, joined, name_windows
@@ -50,6 +51,8 @@ _WRITTEN = pa.schema(
 )
 _BATCH = 1 << 17
 _SECOND = 1_000_000_000
+APART = 4 << 20
+"""From so many bytes on a file is read in a process of its own: it may be killed for its memory."""
 _LARGE = 32 << 20
 """From so many bytes of history on, every shard of a run is a task of its own."""
 
@@ -73,13 +76,28 @@ def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         for row in batch.to_pylist():
             told = {"run": row["run"], "table": row["table"], "file": row["out"]}
             try:
-                rows, facts = _WRITERS[row["table"]](
-                    Path(row["folder"]), Path(row["file"]), Path(row["out"])
-                )
+                rows, facts = _write_one(row)
                 told |= {"rows": rows, "facts": msgspec.json.encode(facts).decode()}
             except Exception as error:
                 told["error"] = one_line(error, row["file"])
             yield pa.RecordBatch.from_pylist([told], schema=_WRITTEN)
+
+
+def _write_one(row: dict[str, str]) -> tuple[int, Facts]:
+    folder, file, out = (Path(row[name]) for name in ("folder", "file", "out"))
+    write_table = _WRITERS[row["table"]]
+    if size_of(file) < APART:
+        return write_table(folder, file, out)
+    rows, facts = apart(lambda _: write_table(folder, file, out))
+    return rows, facts
+
+
+def size_of(file: Path) -> int:
+    """Return the bytes of a file, of the files in a folder of shards, or of a run's records."""
+    if file.is_file():
+        return file.stat().st_size
+    found = [*file.glob("*.parquet"), *file.glob("*.jsonl"), *file.glob("nodes/*/trace.jsonl")]
+    return sum(path.stat().st_size for path in found)
 
 
 def one_line(error: BaseException, where: str) -> str:

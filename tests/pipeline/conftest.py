@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,8 +89,35 @@ def night(store: Path, name: str, lines: list[dict[str, Any]]) -> None:
     (folder / "night.json").write_bytes(msgspec.json.encode(told))
 
 
+KILLER = """
+import os, signal
+def check(run):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 @pytest.fixture(scope="session")
-def analyzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Analyzed]:
+def killer_checker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Offer the checker ``killer``, as a package does, to this process's workers."""
+    place = tmp_path_factory.mktemp("killer")
+    (place / "killer_checker.py").write_text(KILLER)
+    facts = place / "killer_checker-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: killer-checker\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(
+        "[kraftwreck.checkers]\nkiller = killer_checker:check\n"
+    )
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(place), *filter(None, [before])])
+    yield
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(scope="session")
+def analyzed(tmp_path_factory: pytest.TempPathFactory, killer_checker: None) -> Iterator[Analyzed]:
     """Analyze one run as ``run`` does, then the whole store; one Spark session for all."""
     store = tmp_path_factory.mktemp("store")
     first = simulate(store, "register", 11)

@@ -149,6 +149,26 @@ def test_an_analysis_that_is_killed_is_finished_by_the_next(
     assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
 
 
+def test_a_checker_whose_process_is_killed_stops_no_analysis(
+    analyzed: Any, analyze: Any, copy: Any
+) -> None:
+    store = copy("deadly", "register", "bad")
+    deadly = store / "/".join(analyzed.runs["register"].parts[-2:])
+    test = json.loads((deadly / "test.json").read_text())
+    write_json(deadly / "test.json", {**test, "checkers": ["stats", "killer", "epochs"]})
+    (deadly / "coverage.json").write_text("{torn")
+    summary = analyze(store)
+    assert (summary["runs"], summary["skipped"]) == (2, [])
+    runs = {row["run"]: row for row in read(store, "runs").to_pylist()}
+    assert all(row["operations"] > 0 for row in runs.values())
+    dead = runs["/".join(deadly.parts[-2:])]
+    assert dead["coverage"].startswith("not counted: coverage.json: ")
+    verdicts = [row for row in read(store, "verdicts").to_pylist() if row["run"] == dead["run"]]
+    told = {row["checker"]: (row["valid"], row["error"]) for row in verdicts}
+    assert told["killer"] == ("unknown", "killed (SIGKILL: out of memory?) while it ran")
+    assert told["stats"][0] == "true"
+
+
 def test_duckdb_opens_all_tables(analyzed: Any) -> None:
     folder = analyzed.store / "analysis"
     with duckdb.connect() as db:
