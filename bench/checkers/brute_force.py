@@ -41,7 +41,8 @@ from histories.operation import Op
 from histories.reading import HISTORY_SCHEMA, to_table
 
 History = list[Op]
-_BATCH = 1000
+_BATCH = 500
+_TURN_S = 10.0
 Verdicts = Callable[[Sequence[History]], list[Any]]
 
 
@@ -293,7 +294,7 @@ def hold(family: Family, seed: int, first: int, count: int) -> tuple[int, list[t
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--nice", type=click.IntRange(0, 19), default=19, show_default=True)
 def main(seconds: float, names: tuple[str, ...], state: Path, seed: int, nice: int) -> None:
-    """Go on for some seconds, family by family in turn; print the counts of all calls."""
+    """Go on for some seconds, ten for each family in turn; print the counts of all calls."""
     os.nice(max(0, nice - os.nice(0)))
     counts: dict[str, dict[str, int]] = {}
     if state.is_file():
@@ -302,20 +303,20 @@ def main(seconds: float, names: tuple[str, ...], state: Path, seed: int, nice: i
     deadline = monotonic() + seconds
     while monotonic() < deadline:
         for name in names or FAMILIES:
-            if monotonic() > deadline:
-                break
             mine = counts.setdefault(
                 f"{name}, seed {seed}", {"histories": 0, "illegal": 0, "differ": 0}
             )
-            wrong, differing = hold(FAMILIES[name], seed, mine["histories"], _BATCH)
-            mine["histories"] += _BATCH
-            mine["illegal"] += wrong
-            mine["differ"] += len(differing)
-            for said, true, history in differing:
-                with (state.parent / f"{state.stem}.differ.jsonl").open("ab") as file:
-                    row = {"family": name, "ours": said, "true": true, "history": history}
-                    file.write(msgspec.json.encode(row) + b"\n")
-            state.write_bytes(msgspec.json.encode(counts))
+            until = min(deadline, monotonic() + _TURN_S)
+            while monotonic() < until:
+                wrong, differing = hold(FAMILIES[name], seed, mine["histories"], _BATCH)
+                mine["histories"] += _BATCH
+                mine["illegal"] += wrong
+                mine["differ"] += len(differing)
+                for said, true, history in differing:
+                    with (state.parent / f"{state.stem}.differ.jsonl").open("ab") as file:
+                        row = {"family": name, "ours": said, "true": true, "history": history}
+                        file.write(msgspec.json.encode(row) + b"\n")
+                state.write_bytes(msgspec.json.encode(counts))
     for name, mine in counts.items():
         click.echo(f"{name}: {mine}")
     click.echo(f"all: {sum(mine['histories'] for mine in counts.values()):,}")
