@@ -58,6 +58,9 @@ class Capture:
         self.dropped = 0
         self.batches: dict[bytes, None] = {}
         """Batches of the log that were written anywhere, where somebody kept them all."""
+        self.headers: dict[tuple[int, int, bytes], int] = {}
+        """The first batches of snapshots that were made or fetched anywhere, by name (end offset,
+        epoch), with the first node that had each: most files are removed before a run ends."""
         self._limit = limit
         self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
         self._topics: dict[bytes, Any] = {}

@@ -45,6 +45,9 @@ CLIENT_WAIT = 10 * SECOND
 CHANGE_LIMIT = 60 * SECOND
 """How long after the last heal voter changes may take."""
 
+SERVICE_LIMIT = 45 * SECOND
+"""How long brokers may take to come back into service: sessions of those before them must end."""
+
 FINAL_LIMIT = 60 * SECOND
 FINAL = "final"
 
@@ -185,6 +188,11 @@ def _wind_down(
     world.run(world.now + CLIENT_WAIT, stop=lambda: clients.idle)
     clients.abandon()
     _recover(world, watch)
+    if watch.service.missing():
+        deadline = world.now + SERVICE_LIMIT
+        while watch.service.missing() and world.now < deadline:
+            world.run(min(world.now + SECOND // 4, deadline))
+        watch.service.judge(SERVICE_LIMIT // SECOND)
     clients.run_final(final)
     world.run(world.now + FINAL_LIMIT, stop=lambda: clients.idle)
     clients.abandon()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from checkers.capture import Capture
-from nodes.consensus.effects import AppendLog, Reply, ResponseReceived
+from nodes.consensus.effects import AppendLog, FinishSnapshot, Reply, ResponseReceived
 from nodes.consensus.kraft.messages import FetchResponse
+from nodes.log.batch import BatchError, parse_header
 from simulation.host import ClientCall, Host
 from simulation.network import ApiMessage, Rpc
 from simulation.world import World
@@ -16,8 +18,8 @@ def listen(world: World) -> Capture:
     """Return what will hold the messages of ``world``.
 
     Each request is kept with its answer, at the moment the answer is given; answers to Fetch
-    once more as the asker hears of them. Batches are kept as they reach a disk: the whole log is
-    known then, whatever is cleaned later.
+    once more as the asker hears of them. Batches, and the headers of snapshots, are kept as they
+    reach a disk: the whole log is known then, whatever is cleaned later.
     """
     capture = Capture()
 
@@ -40,8 +42,17 @@ def listen(world: World) -> Capture:
         capture.api(now, -1, host.id, call.api, call.body, body, sent)
 
     def on_disk(host: Host, effect: object) -> None:
-        if isinstance(effect, AppendLog):
+        kind = type(effect)
+        if kind is AppendLog:
+            assert isinstance(effect, AppendLog)
             capture.batches[effect.batch] = None
+        elif kind is FinishSnapshot:
+            assert isinstance(effect, FinishSnapshot)
+            name = effect.end_offset, effect.epoch
+            content = host.disk.parts.get(name, b"")
+            with suppress(BatchError):  # A damaged one is judged elsewhere.
+                first = bytes(content[: parse_header(content).length])
+                capture.headers.setdefault((*name, first), host.id)
 
     world.on_disk.append(on_disk)
     world.wires.on_client_reply.append(on_client_reply)

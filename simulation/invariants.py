@@ -27,6 +27,7 @@ from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
 from simulation.network import Rpc
+from simulation.service_watch import ServiceWatch
 from simulation.snapshot_watch import SnapshotWatch
 from simulation.storm_watch import StormWatch
 from simulation.voter_watch import VoterWatch
@@ -61,6 +62,7 @@ class Invariants:
         self.snapshots = SnapshotWatch(world, self.failures, self.logs)
         self.storms = StormWatch(world, self.failures)
         self.answers = AnswerWatch(world, self.failures)
+        self.service = ServiceWatch(world, self.failures)
         self._world = world
         self._check_quorum = fetch_timeout_ms * 1500
         self._leaders: dict[int, TraceEvent] = {}

@@ -11,7 +11,14 @@ from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
 from checkers.invariants.report import Report
 from checkers.replay import Replay
-from nodes.log.snapshots import parse_snapshot_name
+from nodes.log.batch import BatchError
+from nodes.log.snapshots import (
+    SnapshotCorruptError,
+    SnapshotHeader,
+    parse_snapshot_name,
+    read_header,
+)
+from nodes.protocol.codec import ProtocolError
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -27,6 +34,7 @@ def check(evidence: Evidence, report: Report) -> None:
     replayed = Controller.of(evidence).replay
     _contents(evidence, report, replayed, snapshots)
     _names(evidence, report, replayed, snapshots)
+    _headers(evidence, report, replayed)
     _starts(evidence, report)
     _fetched(evidence, report)
 
@@ -82,24 +90,46 @@ def _names(evidence: Evidence, report: Report, replayed: Replay, snapshots: list
                 f"{snapshot.where}: snapshot {snapshot.id} names offset {end}, where {held} in the "
                 "committed log.",
             )
-        _voters(report, replayed, snapshot, complete=evidence.log.whole)
+        if snapshot.header is not None and evidence.log.whole:
+            _voters(report, replayed, snapshot.id, snapshot.header, snapshot.where)
 
 
-def _voters(report: Report, replayed: Replay, snapshot: Snapshot, *, complete: bool) -> None:
-    """The header names the voters in force at the end (KIP-853)."""
-    if snapshot.header is None or not complete:
+def _headers(evidence: Evidence, report: Report, replayed: Replay) -> None:
+    """I20 of snapshots that may be gone by now: the voters they named."""
+    capture = evidence.run.capture
+    if capture is None or not evidence.log.whole:
         return
-    voters = [found for offset, found in replayed.voters if offset < snapshot.id[0]]
-    levels = [level for offset, level in replayed.levels if offset < snapshot.id[0]]
+    for (end, epoch, first), node in capture.headers.items():
+        try:
+            header = read_header(first)
+        except (SnapshotCorruptError, BatchError, ProtocolError):
+            continue  # Damaged on its way: nobody takes it.
+        if end > 0:
+            report.held("I20")
+            _voters(report, replayed, (end, epoch), header, f"{evidence.name(node)}'s disk")
+
+
+def _voters(
+    report: Report, replayed: Replay, name: tuple[int, int], header: SnapshotHeader, where: str
+) -> None:
+    """The header names the voters in force at the end, and kraft.version (KIP-853)."""
+    voters = [found for offset, found in replayed.voters if offset < name[0]]
+    levels = [level for offset, level in replayed.levels if offset < name[0]]
+    if header.kraft_version and not levels and replayed.levels:
+        report.broken(
+            "I20",
+            f"{where}: snapshot {name} tells kraft.version {header.kraft_version}, which no record "
+            "before its end does.",
+        )
     if not voters or not levels or levels[-1] < 1:
         return
-    told = snapshot.header.voters
+    told = header.voters
     wanted = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in voters[-1]}
     found = {(v["voter_id"], bytes(v["voter_directory_id"])) for v in told or ()}
     if wanted != found:
         report.broken(
             "I20",
-            f"{snapshot.where}: snapshot {snapshot.id} names the voters "
+            f"{where}: snapshot {name} names the voters "
             f"{sorted(voter for voter, _ in found)}; in force were "
             f"{sorted(voter for voter, _ in wanted)}.",
         )

@@ -161,6 +161,26 @@ def test_i20_a_snapshot_that_forgot_the_voters(quorum: Any, make_run: Callable[.
     assert broken(make_run(None, quorum, images=without)) == {"I20"}
 
 
+@pytest.mark.parametrize("ids", [(1, 2, 3), (1, 2)], ids=["in force there", "of a later record"])
+def test_i20_a_snapshot_that_is_gone_by_now_named_its_voters(
+    quorum: Any, capture: Any, make_run: Callable[..., Any], ids: tuple[int, ...]
+) -> None:
+    quorum.elect("n1", 1)
+    quorum.copy("n1", "n2", "n3")
+    quorum.commit("n1", "n2", "n3")
+    quorum.write_control(
+        encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1}),
+        encode_control(KRAFT_VOTERS, {"version": 0, "voters": voter_records(1, 2, 3)}),
+    )
+    quorum.write_control(
+        encode_control(KRAFT_VOTERS, {"version": 0, "voters": voter_records(1, 2)})
+    )
+    first = header_batch(1, 5, 7, 1, voter_records(*ids))
+    capture.headers[3, 1, first] = 1
+    wrong = "I20" in broken(make_run(None, quorum, capture=capture))
+    assert wrong is (len(ids) == 2)
+
+
 def test_i21_a_log_that_begins_after_all_snapshots(
     topics: Any, state: Any, make_run: Callable[..., Any]
 ) -> None:

@@ -198,6 +198,21 @@ def test_f2_who_lives_answers(run: Watched, age_s: int) -> None:
     assert run.found == (["F2"] if age_s == 8 else [])
 
 
+def test_f3_brokers_come_into_service(run: Watched) -> None:
+    run.host(3).listener = "PLAINTEXT"
+    assert run.watch.service.missing() == ["n3 (silent)"]
+    for state in ("starting", "recovery"):
+        run.trace(3, "broker", detail={"state": state, "broker_epoch": 5})
+    run.watch.service.judge(45)
+    assert run.found == ["F3"]
+    run.trace(3, "broker", detail={"state": "running", "broker_epoch": 5})
+    assert run.watch.service.missing() == []
+    run.watch.service.judge(45)
+    assert run.found == ["F3"]
+    run.host(3).life += 1
+    assert run.watch.service.missing() == ["n3 (silent)"], "a new process is not there yet"
+
+
 def test_f2_a_broker_may_look_for_a_controller_as_long_as_its_client_waits(run: Watched) -> None:
     call = ClientCall(0, 1, 1, 1, "AlterConfigs", 2, {}, "PLAINTEXT", sent=0)
     run.host(1).listener = "PLAINTEXT"
