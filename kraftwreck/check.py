@@ -21,6 +21,7 @@ from histories.events import FORMATS
 from histories.reading import HistoryError
 from histories.source import HistoryFile
 from histories.verdict import Validity, merge_valid
+from histories.without_pandas import leave_pandas_out
 
 BAD_ARGUMENTS, FAILED = 254, 255
 EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
@@ -116,6 +117,8 @@ def cli(
     proofs: list[dict[str, Any]] | None = None if witness is None else []
     if master is not None and witness is not None:
         raise click.UsageError("--witness is for histories judged without --master")
+    if master is None:
+        leave_pandas_out()
     verdicts: list[Validity] = []
     spread: list[dict[str, Any]] | None = None
     for number, path in enumerate(histories):

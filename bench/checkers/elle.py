@@ -35,6 +35,8 @@ begun = time.perf_counter()
 from pathlib import Path
 from checkers.elle import check_transactions
 from checkers.elle.files import read_history_file
+from histories.without_pandas import leave_pandas_out
+leave_pandas_out()
 found = check_transactions(read_history_file(Path(sys.argv[1])), sys.argv[2])
 usage = resource.getrusage(resource.RUSAGE_SELF)
 print(found.valid, found.stats["elle"].get("anomaly-types", []), sep="|")

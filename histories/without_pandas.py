@@ -1,0 +1,39 @@
+"""Arrow without pandas.
+
+Arrow imports pandas, where it is installed, when it is first given a list: a second and a half
+of a CPU, more than the check of a million operations takes. Spark's client needs pandas; whoever
+only reads histories does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+import pyarrow as pa
+
+
+class _Refusing(MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
+        """Raise ImportError for pandas."""
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is left out", name=name)
+
+
+def leave_pandas_out() -> None:
+    """Let Arrow find, once and for all in this process, that there is no pandas.
+
+    Does nothing where pandas is imported already. Other modules may import it later on.
+    """
+    if "pandas" in sys.modules:
+        return
+    refusing = _Refusing()
+    sys.meta_path.insert(0, refusing)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(refusing)
