@@ -13,7 +13,6 @@ import socket
 from pathlib import Path
 
 SOCKET = "gateway.sock"
-_PATIENCE_S = 10.0
 
 
 def listen(directory: Path, name: str = SOCKET) -> socket.socket:
@@ -59,7 +58,7 @@ def dial(address: tuple[str, int], timeout_s: float, gateway: Path | None = None
     """
     if gateway is None:
         return socket.create_connection(address, timeout=timeout_s)
-    with reach(gateway, SOCKET, _PATIENCE_S) as client:
+    with reach(gateway, SOCKET, timeout_s) as client:
         _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
     if not descriptors:
         raise ConnectionRefusedError("the hosts' network is gone")

@@ -17,6 +17,7 @@ from harness.options import RunOptions
 from harness.remote_environment import RemoteEnvironment
 from harness.service import CODE
 from histories.reading import read_faults
+from nemesis.inject import Injector
 from systems.kraft import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
@@ -92,6 +93,20 @@ def lead(up: KraftDeployment, leaders: dict[int, int]) -> int:
     return int(answer.body["topics"][0]["error_code"])
 
 
+def stopped_by_roles(env: RemoteEnvironment) -> dict[str, str]:
+    """Pause the leader and the busiest broker; return what each host's kernel says of its node."""
+    pids = {node: env.deployment.status(node)["pid"] for node in env.nodes}
+    injector = Injector(env, time.monotonic_ns)
+    pause = fault(0, "roles-pause", "leader-and-busiest", 1)
+    assert injector.start(0, pause).targets == ["n1", "n3"]
+    found = {}
+    for node, pid in pids.items():
+        status = env.deployment.remotes[node].run(["cat", f"/proc/{pid}/stat"]).text
+        found[node] = status.rpartition(")")[2].split()[0].replace("R", "S")
+    assert injector.stop(0).error is None
+    return found
+
+
 def test_versions_run_together_and_roles_are_known(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +134,8 @@ def test_versions_run_together_and_roles_are_known(
         assert code("n1") == code("n3") == before
         assert lead(up, {0: 3, 1: 3, 2: 2}) == 0
         wait_until(lambda: env.busiest_broker() == "n3")
+        assert stopped_by_roles(env) == {"n1": "T", "n2": "S", "n3": "T"}
+        up.ready(PATIENCE_S)
         env.stop("n2")
         env.upgrade("n2")
         env.start("n2")

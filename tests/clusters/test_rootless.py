@@ -30,7 +30,7 @@ PROJECT = PROJECT_TREE.parent
 PYTHON = PROJECT / ".venv/bin/python"
 NOBODY = 65534
 FAULTS = ("partition", "kill", "pause", "clock")
-TIME_S = 9
+TIME_S = 7
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """What a plain user of Debian looks for programs in: not where nft is."""
 
@@ -93,10 +93,14 @@ def plain() -> Iterator[PlainUser]:
     (home / "run").mkdir(mode=0o700)
     os.chown(home / "run", uid, gid)
     try:
-        process = user.start("cluster", "doctor", "--json")
+        try:
+            process = user.start("cluster", "doctor", "--json")
+        except PermissionError as error:
+            pytest.skip(f"a plain user cannot enter this checkout: {error}")
         out, err = process.communicate(timeout=120)
-        if process.returncode != 0:
-            pytest.skip(f"a plain user can have no namespaces here: {err.strip()[-300:]}")
+        if "a plain user's namespaces are refused here" in err:
+            pytest.skip(err.strip())
+        assert process.returncode == 0, err
         (home / "doctor.json").write_text(out)
         yield user
     finally:
