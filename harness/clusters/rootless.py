@@ -25,6 +25,12 @@ USER = "kraftwreck"
 """The name that the user has on hosts."""
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _PROBE_TIMEOUT_S = 30.0
+_FORBIDDING = {
+    "kernel/apparmor_restrict_unprivileged_userns": "1",
+    "kernel/unprivileged_userns_clone": "0",
+    "user/max_user_namespaces": "0",
+}
+"""Settings of the machine by which plain users can have no such namespaces."""
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -110,13 +116,10 @@ def _try() -> dict[str, Any]:
 
 def _hint() -> str:
     """Return which setting of the machine forbids it, if one is known to."""
-    for setting, wanted in (
-        ("kernel/apparmor_restrict_unprivileged_userns", "0"),
-        ("kernel/unprivileged_userns_clone", "1"),
-    ):
+    for setting, forbids in _FORBIDDING.items():
         try:
-            if Path("/proc/sys", setting).read_text().strip() != wanted:
-                return f" (sysctl {setting.replace('/', '.')} is not {wanted})"
+            if Path("/proc/sys", setting).read_text().strip() == forbids:
+                return f" (sysctl {setting.replace('/', '.')} is {forbids})"
         except OSError:
             continue
     return ""

@@ -45,12 +45,12 @@ class PlainUser:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command of ours as this user."""
-        return self.python("-m", "kraftwreck", *words)
+        return self.program(str(PYTHON), "-m", "kraftwreck", *words)
 
-    def python(self, *words: str) -> subprocess.Popen[str]:
-        """Start our Python as this user."""
+    def program(self, *argv: str) -> subprocess.Popen[str]:
+        """Start a program as this user."""
         return subprocess.Popen(
-            [str(PYTHON), *words],
+            argv,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -216,7 +216,7 @@ def test_a_plain_user_gets_no_right_over_the_machine(plain: PlainUser) -> None:
             "touch /etc/own /var/lib/own": 0,
         }
         # The machine's clock would stay as it is even if somebody could set it.
-        process = plain.python("-c", script, str(PROJECT), inventory, *commands)
+        process = plain.program(str(PYTHON), "-c", script, str(PROJECT), inventory, *commands)
         out, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
         assert json.loads(out) == list(commands.values())
@@ -236,6 +236,24 @@ def test_what_cannot_be_had_is_told_and_refused_in_one_line(plain: PlainUser) ->
     (line,) = [line for line in err.splitlines() if "roles-slow" in line]
     assert "cannot be had on these hosts" in line
     assert "/dev/net/tun" in line
+
+
+FORBIDDEN = """
+echo 0 > /proc/sys/user/max_user_namespaces
+exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"
+"""
+
+
+def test_a_kernel_that_forbids_it_is_one_line_that_says_what_to_change(plain: PlainUser) -> None:
+    """In a namespace of its own the plain user is one who may have no further ones."""
+    alone = ["unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c", FORBIDDEN, "sh"]
+    process = plain.program(*alone, str(PYTHON), "-m", "kraftwreck", "cluster", "up")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 254
+    assert err == (
+        "kraftwreck: a plain user's namespaces are refused here: unshare: No space left on device"
+        " (sysctl user.max_user_namespaces is 0)\n"
+    )
 
 
 def test_a_killed_control_process_takes_everything_with_it(plain: PlainUser) -> None:
