@@ -156,7 +156,7 @@ def _streamed(file: TypedFile) -> tuple[KeyVerdict, Order] | None:
         outcome = Outcome(valid=True, order=[])
         return KeyVerdict(key="null", count=passed.operations, outcome=outcome), order
     kind, places = passed.fault
-    table = with_schema(file.table().slice(0, passed.events))
+    table = with_schema(file.head(passed.events))
     process = table.column("process").to_numpy()
     window = []
     for begun in places:

@@ -58,6 +58,16 @@ class TypedFile:
         except (OSError, pa.ArrowException) as error:
             raise _refused(self.path, error) from error
 
+    def head(self, events: int) -> pa.Table:
+        """Return the first events as they stand in the file, or a few more."""
+        batches: list[pa.RecordBatch] = []
+        for batch in self.batches():
+            batches.append(batch)
+            events -= len(batch)
+            if events <= 0:
+                break
+        return pa.Table.from_batches(batches)
+
 
 def typed_file(source: Source) -> TypedFile | None:
     """Return ``source`` if it is a file of one log with a column of offsets.
