@@ -16,12 +16,16 @@ from checkers.stored_events import StoredEvents
 from checkers.trace_positions import Positions
 from histories.trace import TraceEvent
 
+INJECTED = "a defect that was put in"
+"""What the error of an operation says that the simulator let fail."""
+
 
 class TracePass(Positions):
     """The facts of a whole trace; ``findings`` holds what broke an invariant."""
 
     def __init__(self, nodes: Sequence[str], *, ordered: bool) -> None:
         super().__init__(nodes, ordered=ordered)
+        self.failed_operations = 0
         self._kinds = {
             "append": self._append,
             "commit": self._commit,
@@ -306,6 +310,18 @@ class TracePass(Positions):
     def _controller_error(
         self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]
     ) -> None:
+        error, failed_in = str(detail.get("error")), detail.get("epoch")
+        if failed_in is not None:
+            self.failed_operations += 1
+            if event.state == "leader" and event.epoch == failed_in:
+                self.findings.add(
+                    "C24",
+                    f"{track.name} could not carry out {detail.get('api')} ({error}), and goes on "
+                    f"leading epoch {failed_in}.",
+                    [event],
+                )
+            if INJECTED in error:
+                return  # It was put in: what follows is judged, not that it failed.
         self.findings.add(
             "controller-error",
             f"{track.name} failed to carry out {detail.get('api')}: {detail.get('error')}.",

@@ -19,6 +19,7 @@ from harness.options import BROKER, CONTROLLER, DYNAMIC, RunOptions, repeat_comm
 from harness.simulated_capture import listen
 from harness.simulated_clients import VirtualClients
 from harness.simulated_cluster import SimulatedCluster
+from harness.simulated_defects import plant
 from harness.simulated_environment import SimulatedEnvironment
 from harness.simulated_schedule import InjectorFactory, PlannedFaults
 from harness.simulated_upgrade import Upgrade
@@ -119,6 +120,7 @@ def simulate(
         env = SimulatedEnvironment(world, cluster)
         if knobs.upgrade:
             Upgrade(world, knobs.upgrade)
+        plant(world, cluster.controllers, seed, knobs.defects, limit)
         planned = PlannedFaults(
             world, env, injector(env, lambda: world.now * 1000), schedule, limit
         )

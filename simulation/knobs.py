@@ -30,6 +30,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     ``power_loss`` is the chance, in percent, that a kill also loses what was not flushed.
     With ``wire`` quorum RPCs pass through the bytes of the protocol; ``flip`` is the chance,
     in per mille, that an answer with records arrives with a damaged byte.
+    ``defects`` is how many operations of the controller fail as if its code were wrong.
     ``slow_disk`` is the id of a node whose fsync takes ``slow_factor`` times longer, 0 for
     none. ``segment_bytes`` is the size of the log's files.
 
@@ -52,6 +53,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     retransmit_max: int = 1_000_000
     wire: bool = False
     flip: int = 0
+    defects: int = 0
     mono_spread: int = 10_000_000_000
     wall_spread: int = 2_000_000
     segment_bytes: int = 1 << 30
@@ -142,6 +144,7 @@ def draw_knobs(
         retransmit_max=_pick([50_000, 1_000_000], seed, "retransmit-max"),
         wire=draw_below(6, seed, "knob", "wire") == 0,
         flip=_pick([0, 0, 0, 0, 0, 0, 5, 30, 100], seed, "flip"),
+        defects=_pick([0, 0, 0, 0, 1, 3], seed, "defects"),
         segment_bytes=_pick([1 << 30, 1, 1_000, 4_000], seed, "segment-bytes"),
         dynamic=dynamic,
         first_voters=_pick([nodes, nodes, fewest], seed, "first-voters") if dynamic else nodes,

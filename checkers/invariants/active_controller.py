@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.invariants.evidence import Evidence
+from checkers.invariants.evidence import NO_TRACE, Evidence
 from checkers.invariants.report import Report
 from checkers.invariants.standing import LEADER, STEP_NS, Standing
 from nodes.protocol import errors
@@ -55,6 +55,12 @@ def check(evidence: Evidence, report: Report) -> None:
                 f"{(message.time - message.sent) / 1e9:.2f} s after it was asked; all the while it "
                 f"was the active controller of epoch {stood[0].epoch}.",
             )
+
+
+def check_failed(evidence: Evidence, report: Report) -> None:
+    """C24 was judged with the trace: count what was there to judge."""
+    report.unseen("C24", "no operation failed" if evidence.trace.count else NO_TRACE)
+    report.held("C24", evidence.trace.failed_operations)
 
 
 def _refuses(api: str, answer: dict[str, Any]) -> bool:

@@ -139,4 +139,11 @@ ANSWERS = (
         "T4 T6",
         (broker_life.check,),
     ),
+    Invariant(
+        "C24",
+        "FailedControllerYields",
+        "A controller that an operation fails for a reason nobody foresaw gives up its lead.",
+        "T4",
+        (active_controller.check_failed,),
+    ),
 )

@@ -86,6 +86,21 @@ def test_i24_a_broker_has_applied_what_it_tells(
     assert broken(make_run(None, cluster, capture=capture)) == ({"I24"} if ahead else set())
 
 
+@pytest.mark.parametrize("yields", [True, False])
+@pytest.mark.parametrize("injected", [True, False])
+def test_c24_who_fails_gives_up_its_lead(
+    quorum: Any, make_run: MakeRun, yields: bool, injected: bool
+) -> None:
+    quorum.one_epoch()
+    if yields:
+        quorum.event("n1", "state", {"from": "leader"}, state="resigned", leader=-1)
+    error = "RuntimeError('a defect that was put in')" if injected else "KeyError('x')"
+    quorum.event("n1", "controller-error", {"api": "x", "error": error, "epoch": 1})
+    wanted = set() if yields else {"C24"}
+    run = make_run(None, quorum, images=[])
+    assert broken(run) == wanted | (set() if injected else {"controller-error"})
+
+
 @pytest.mark.parametrize(
     ("claimed", "resigns", "right"),
     [(True, False, False), (False, False, True), (True, True, True)],

@@ -272,7 +272,7 @@ def test_what_the_controller_could_not_do(quorum: Any, make_run: Callable[..., A
     quorum.one_epoch()
     detail = {"api": "CreateTopics", "error": "KeyError: 'x'", "epoch": 1}
     quorum.event("n1", "controller-error", detail)
-    assert broken(make_run(None, quorum)) == {"controller-error"}
+    assert broken(make_run(None, quorum)) == {"controller-error", "C24"}, "and it still leads"
 
 
 def test_i18_a_leader_that_outlives_its_successor(

@@ -32,7 +32,7 @@ def test_every_id_of_kraft_is_listed_once() -> None:
         "L11",
         "L12",
         "C15",
-        *(f"C{n}" for n in range(17, 24)),
+        *(f"C{n}" for n in range(17, 25)),
     ]
     assert ids == wanted
     assert all(invariant.statement.endswith(".") for invariant in TABLE)
