@@ -43,6 +43,9 @@ class _Node:
     levels: list[tuple[int, int]] = field(default_factory=list)
     """(offset, kraft.version) of what its log holds above ``base``, the level before that."""
     base: int | None = None
+    end: int = 0
+    untold: bool = False
+    """Whether it may hold records that no trace tells of: who writes may die before it says so."""
     offset: int | None = None
     due: tuple[str, int] | None = None
     cause: TraceEvent | None = None
@@ -123,15 +126,18 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
     elif kind in ("truncate", "start"):
         while node.levels and node.levels[-1][0] >= event.leo:
             node.levels.pop()
-        if kind == "start" and event.leo == 0:
-            node.base = None  # Another disk, perhaps.
+        if kind == "start":
+            node.untold |= event.leo > node.end
+        if node.untold or event.leo == 0:  # That may be another disk.
+            node.levels.clear()
+            node.base = None
     elif kind == "install":
         node.levels.clear()
-        node.base = None
+        node.base, node.untold = None, False
     elif kind == "voters":
         told = event.detail["kraft_version"]
         if not node.levels and node.base is None:
-            node.base = told
+            node.base, node.end = told, event.leo
             return
         level = node.levels[-1][1] if node.levels else node.base
         if told != level:
@@ -141,6 +147,7 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
                 f"{level}.",
                 [event],
             )
+    node.end = event.leo
 
 
 def _told(report: Report, node: _Node, event: TraceEvent) -> None:

@@ -112,6 +112,24 @@ def test_i31_kraft_version_is_cut_with_the_log(
     assert ("I31" in broken(make_run(None, quorum, capture=capture))) is keeps
 
 
+def test_i31_who_dies_before_it_tells_what_it_has_written_is_not_judged_by_that(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n2", [1, 2, 3], -1, level=0)
+    base = quorum._end("n1")
+    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
+    upgrade = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
+    quorum.store("n1", upgrade, "leader")
+    quorum.logs["n2"].append(upgrade)  # and is killed
+    quorum.start("n2")
+    told(quorum, "n2", [1, 2, 3], base + 1)
+    quorum.event("n2", "truncate", {"from": base + 2, "to": base}, leo=base)
+    quorum.logs["n2"].pop()
+    told(quorum, "n2", [1, 2, 3], -1, level=0)
+    assert "I31" not in broken(make_run(None, quorum, capture=capture))
+
+
 def fetched(capture: Capture, quorum: Any, voter: int) -> None:
     request = FetchRequest("c", voter, directory(voter), 500, 1 << 20, 1, 0, 0, -1)
     answer = FetchResponse(0, 0, 1, 1, 1, 0, -1, -1, -1, -1, b"")
