@@ -72,7 +72,7 @@ def decide(
     pairs = pair_rows(table)
     every = read_operations(table, pairs, initial=initial, cas=cas)
     keys = _used(every)
-    operations = needed(every)
+    operations = kept = needed(every)
     searched = repeated(operations)
     if len(searched):
         operations = operations.where(~np.isin(operations.key, searched))
@@ -88,7 +88,7 @@ def decide(
         count = int((every.key == key).sum())
         verdicts.append(KeyVerdict(key=every.keys[int(key)], count=count, outcome=outcome))
     if len(searched):
-        verdicts += _searched(model, every, searched, calls, deadline, stop)
+        verdicts += _searched(model, (every, kept), searched, calls, deadline, stop)
 
     def order() -> list[int]:
         valid = ~np.isin(operations.key, wrong)
@@ -105,18 +105,23 @@ def decide(
 
 def _searched(
     model: Model,
-    every: Operations,
+    both: tuple[Operations, Operations],
     searched: Ints,
     calls: _Calls,
     deadline: float,
     stop: Callable[[], bool] | None,
 ) -> list[KeyVerdict]:
-    """Judge the keys some value of which was written twice."""
-    if len(searched) < len(every.keys):
-        every = every.where(np.isin(every.key, searched))
+    """Judge the keys some value of which was written twice.
+
+    ``both`` are all operations, and those that an order needs.
+    """
+    if len(searched) < len(both[0].keys):
+        every, needed_ones = (some.where(np.isin(some.key, searched)) for some in both)
+    else:
+        every, needed_ones = both
     groups = _by_key(every, searched)
     compiled = is_compiled(len(every))
-    kept = _by_key(needed(every), searched) if compiled else {}
+    kept = _by_key(needed_ones, searched) if compiled else {}
     verdicts = []
     for key, mine in groups.items():
         left = max(deadline - monotonic(), 0.1)
