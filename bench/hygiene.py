@@ -1,20 +1,21 @@
 """What stays when the control process is killed with -9 amid every fault there is: nothing.
 
-    sudo .venv/bin/python bench/hygiene.py [--points 200] [--first 0] [--results FILE.jsonl]
+    sudo .venv/bin/python bench/hygiene.py [--points 200] [--first 0] [--results FILE] [--plain]
 
 Every point is one ``kraftwreck run`` with all fault families, by a seed that lets each of them
 strike within the first seconds, killed with -9 at a moment that is drawn from the point's number:
 during the set-up, amid the faults, or while they are undone; then whatever the machine
-has is compared with what it had before. There are three ways back:
+has is compared with what it had before. There are three ways back, and with ``--plain`` one:
 
 ``alone``  namespace hosts of the run's own: they must be gone without anybody's help;
 ``heal``   hosts brought up by hand (``-c hosts:FILE``): ``kraftwreck cluster heal``, and all that a
            host has is compared, but for the nodes, which go on;
-``next``   likewise, but the next run on them, without faults, is what cleans up.
+``next``   likewise, but the next run on them, without faults, is what cleans up;
+``plain``  as ``alone``, but all of it is done by a user without any right.
 
 A point runs in network, mount and process namespaces of its own with an empty ``/tmp`` (so this
 checkout must be elsewhere): all there is can be compared, and nobody else's doings count.
-``FILE.jsonl`` gets a line per point; points that are there already are not run again. Prints a
+``FILE`` gets a line per point; points that are there already are not run again. Prints a
 table; exits with 1 if anything was left.
 """
 
@@ -46,6 +47,10 @@ from nodes.draw import draw_below
 
 ROOT = Path(__file__).resolve().parents[1]
 WAYS = ("alone", "heal", "next")
+PLAIN = "plain"
+NOBODY = 65534
+NEVER_PLAIN = frozenset({"roles-slow"})
+"""Families that a plain user's hosts may not have."""
 NODES = ("n1", "n2", "n3", "n4", "n5")
 BROKERS = 2
 SOON_S = 9.0
@@ -55,7 +60,7 @@ TOLERANCE_S = 0.05
 TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one, of the point's own
 RUNTIME = TEMPORARY / "runtime"
 STORE = TEMPORARY / "store"
-JAVA = f"hsperfdata_{getpass.getuser()}"
+JAVA = {f"hsperfdata_{getpass.getuser()}", "hsperfdata_nobody"}
 State = dict[str, list[str]]
 
 
@@ -104,7 +109,7 @@ def _files(folder: Path) -> Iterator[str]:
     for here, folders, files in os.walk(folder):
         # Java keeps a directory for each user in /tmp for good.
         folders[:] = [
-            name for name in folders if name not in ("nodes", JAVA) and Path(here, name) != STORE
+            name for name in folders if name not in {"nodes", *JAVA} and Path(here, name) != STORE
         ]
         yield from (str(Path(here, name)) for name in (*folders, *files))
 
@@ -184,10 +189,11 @@ def kraftwreck(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
-def plan(number: int) -> dict[str, Any]:
+def plan(number: int, plain: bool) -> dict[str, Any]:
     """Return what a point is: all of it drawn by its number."""
-    way = WAYS[number % len(WAYS)]
-    names = tuple(name for name in families() if way == "alone" or name != "host")
+    way = PLAIN if plain else WAYS[number % len(WAYS)]
+    never = {"alone": frozenset(), PLAIN: NEVER_PLAIN}.get(way, frozenset({"host"}))
+    names = tuple(name for name in families() if name not in never)
     # One run in four ends by itself, unless it is killed first.
     seconds, longest = ((12, 24_000), (60, 12_000))[draw_below(4, number, "length") > 0]
     set_up = draw_below(5, number, "set-up") == 0
@@ -213,17 +219,17 @@ def seed_of(names: Sequence[str], seconds: float, number: int) -> int:
     raise AssertionError("there is no end of seeds")
 
 
-def carry_out(number: int) -> dict[str, Any]:
+def carry_out(number: int, plain: bool) -> dict[str, Any]:
     """Run one point; return what it was and what was left. Needs a machine of its own."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(TEMPORARY)], check=True)
     RUNTIME.mkdir()
     os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)
-    point = plan(number)
+    point = plan(number, plain)
     if not point["spark"]:
         os.environ["JAVA_HOME"] = "/nonexistent"
     where, hosts = "netns", []
-    if point["way"] != "alone":
+    if point["way"] not in ("alone", PLAIN):
         up = kraftwreck("cluster", "up", "--nodes", "5", "--json")
         inventory = Path(json.loads(up.stdout)["inventory"])
         where, hosts = f"hosts:{inventory}", load_inventory(inventory)
@@ -231,6 +237,11 @@ def carry_out(number: int) -> dict[str, Any]:
         # The directory of all clusters, and its lock, stay.
         (RUNTIME / "kraftwreck").mkdir(mode=0o700)
         (RUNTIME / "kraftwreck/.lock").touch()
+    if plain:
+        STORE.mkdir()
+        for path in (STORE, RUNTIME, *RUNTIME.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+        os.environ |= {"LOGNAME": "nobody", "HOME": str(STORE)}
     return point | _measured(point, where, hosts)
 
 
@@ -300,7 +311,16 @@ def _kill(point: dict[str, Any], where: str, clusters: set[str]) -> tuple[str, s
         *("--nodes", "3", "--brokers", "2", "--quorum", "dynamic", "--store", str(STORE)),
     ]
     with (TEMPORARY / "said").open("w+") as said:
-        run = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
+        plain = point["way"] == PLAIN
+        run = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+            user=NOBODY if plain else None,
+            group=NOBODY if plain else None,
+            extra_groups=[] if plain else None,
+        )
         kill_at = time.monotonic() + point["moment_ms"] / 1000
         waits = point["since"] == "ready"
         while run.poll() is None and (waits or time.monotonic() < kill_at):
@@ -330,16 +350,17 @@ def _seen() -> list[str]:
 # --- all points -----------------------------------------------------------------------------
 
 
-def run_point(number: int) -> dict[str, Any]:
+def run_point(number: int, plain: bool) -> dict[str, Any]:
     """Run one point on a machine of its own; one that cannot be run is told of as what is left."""
     own = ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--mount-proc"]
     command = [*own, "--kill-child", sys.executable, __file__, "--one", str(number)]
+    command += ["--plain"] if plain else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         why = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        result = {**plan(number), "killed": "failed", "faults_seen": [], "left": [why]}
+        result = {**plan(number, plain), "killed": "failed", "faults_seen": [], "left": [why]}
     return result
 
 
@@ -347,8 +368,10 @@ def table(results: list[dict[str, Any]]) -> str:
     """Return the results as a Markdown table, a row per way back."""
     lines = ["| way back | points | killed | of them during faults | fault families in force "
              "until then | left anything |", "|---|---|---|---|---|---|"]  # fmt: skip
-    for way in WAYS:
+    for way in (*WAYS, PLAIN):
         rows = [row for row in results if row["way"] == way]
+        if not rows:
+            continue
         killed = [row for row in rows if row["killed"] == "killed"]
         kinds = {kind for row in killed for kind in row["faults_seen"]}
         struck = sum(bool(row["faults_seen"]) for row in killed)
@@ -362,25 +385,27 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--results", type=Path, default=ROOT / "build/hygiene.jsonl")
+    parser.add_argument("--plain", action="store_true", help="by a user without any right")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if ROOT.is_relative_to(TEMPORARY):
         print(f"hygiene: {ROOT} is in {TEMPORARY}, which points have empty", file=sys.stderr)
         return 254
     if options.one is not None:
-        print(json.dumps(carry_out(options.one)))
+        print(json.dumps(carry_out(options.one, options.plain)))
         return 0
     known: dict[int, dict[str, Any]] = {}
     if options.results.exists():
         rows = [json.loads(line) for line in options.results.read_text().splitlines()]
-        known = {row["point"]: row for row in rows if row["killed"] != "failed"}
+        mine = [row for row in rows if (row["way"] == PLAIN) == options.plain]
+        known = {row["point"]: row for row in mine if row["killed"] != "failed"}
     options.results.parent.mkdir(parents=True, exist_ok=True)
     numbers = range(options.first, options.first + options.points)
     with options.results.open("a") as results:
         for number in numbers:
             if number in known:
                 continue
-            row = known[number] = run_point(number)
+            row = known[number] = run_point(number, options.plain)
             results.write(json.dumps(row) + "\n")
             results.flush()
             what = "; ".join(row["left"])[:400] or "nothing left"

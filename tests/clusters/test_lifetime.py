@@ -254,10 +254,13 @@ class TestRefusals:
         fake = tmp_path / "unshare"
         fake.write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
         fake.chmod(0o755)
+        monkeypatch.setattr(rootless, "needed", lambda: False)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         assert "namespaces are refused here: unshare failed" in self.reason()
 
-    def test_a_mount_refused_on_the_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_mount_refused_on_the_way(
+        self, netns_possible: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Real refusal: the supervisor runs without the capability to mount."""
         bounded = ["setpriv", "--bounding-set", "-sys_admin", sys.executable]
         wrapper = Path(states.state_root()).parent / "python-without-mount"
