@@ -247,7 +247,8 @@ def _elect(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> R
     if odd and choose(4, "odd"):
         which, number = odd[choose(len(odd), "which")]
         topic = {"topic": which, "partitions": [number]}
-    body = {"election_type": kind, "topic_partitions": [topic], "timeout_ms": timeout_ms}
+    wanted = None if choose(5, "all") == 0 else [topic]
+    body = {"election_type": kind, "topic_partitions": wanted, "timeout_ms": timeout_ms}
     return "ElectLeaders", 2, body
 
 

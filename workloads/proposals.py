@@ -30,7 +30,8 @@ ELECT_LEADERS_VERSION: Final = 2
 TIMEOUT_MS: Final = 3000
 MOST_GUESSES: Final = 10
 
-HONEST: Final = ("expand", "expand", "one-more", "shrink", "alone", "same")
+HONEST: Final = ("expand", "expand", "one-more", "shrink", "alone", "same", "recovering")
+"""``recovering`` says of a leader that is alone that it has yet to recover: right of few."""
 WRONG: Final = (
     "stale-leader-epoch",
     "stale-partition-epoch",
@@ -153,6 +154,7 @@ def _proposal(
         "broker_epoch": broker_epoch,
         "leader_epoch": sent_epoch,
         "base": base,
+        "recovery": int(how == "recovering"),
         "members": [[i, epochs.get(i, NO_EPOCH)] for i in members],
     }
 
@@ -169,7 +171,7 @@ def _members(
             if missing:
                 place = draw_below(len(missing), client.seed, "in", client.thread, client.calls)
                 isr.append(missing[place])
-        case "alone":
+        case "alone" | "recovering":
             return [leader]
         case "shrink":
             others = [i for i in isr if i != leader]
@@ -229,7 +231,7 @@ def _body(proposal: dict[str, Any]) -> dict[str, Any]:
         "new_isr_with_epochs": [
             {"broker_id": i, "broker_epoch": epoch} for i, epoch in proposal["members"]
         ],
-        "leader_recovery_state": 0,
+        "leader_recovery_state": proposal["recovery"],
         "partition_epoch": proposal["base"],
     }
     topic = {"topic_id": bytes.fromhex(proposal["id"]), "partitions": [partition]}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from checkers.answers import effects, reads, refusals
+from checkers.answers import effects, elections, reads, refusals
 from checkers.answers.exchanges import Commits, Exchange
 from checkers.answers.state import State, StateHistory
 from checkers.clocks import slowest
@@ -213,9 +213,14 @@ class _Judge:
 
     def _elect(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
-        if answer.get("error_code") != errors.NONE or body["topic_partitions"] is None:
+        if answer.get("error_code") != errors.NONE:
             return
         kind = body["election_type"]
+        if body["topic_partitions"] is None:
+            for name, number in elections.left_out(State(self._history, exchange.low), exchange):
+                codes = partial(elections.untold, name=name, number=number, kind=kind)
+                what = f"election of all without {name}-{number}"
+                self._judge(exchange, what, errors.ELECTION_NOT_NEEDED, codes)
         for result in answer["replica_election_results"]:
             name = result["topic"]
             for part in result["partition_result"]:

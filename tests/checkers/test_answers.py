@@ -274,3 +274,26 @@ def test_c19_who_is_told_to_go_leads_nothing(
     tell(capture, cluster, "BrokerHeartbeat", body, told, since=since)
     found = [a.explanation for a in check(make_run(None, cluster, capture=capture)).anomalies]
     assert any("and leads" in text for text in found) == leads, found
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_c18_an_election_of_all_leaves_nobody_out(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], told: bool
+) -> None:
+    cluster.write(records.topic(), records.partition([1, 2], leader=2))
+    since = cluster.time
+    cluster.write(records.change(isr=[1, 2], leader=1))
+    body = {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000}
+    parts = [{"partition_id": 0, "error_code": 0}] if told else []
+    answer = {"error_code": 0,
+              "replica_election_results": [{"topic": "t", "partition_result": parts}]}  # fmt: skip
+    tell(capture, cluster, "ElectLeaders", body, answer, since=since)
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+    # Another one, of a time at which the partition had its preferred leader already, is right.
+    early = Capture()
+    cluster.write(records.change(isr=[1, 2], leader=2))
+    since = cluster.time
+    cluster.time += 1
+    tell(early, cluster, "ElectLeaders", body, {**answer, "replica_election_results": []},
+         since=since)  # fmt: skip
+    assert broken(make_run(None, cluster, capture=early)) == {"C18"}

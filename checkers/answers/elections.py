@@ -1,0 +1,31 @@
+"""ElectLeaders of all partitions: which of them the answer leaves out, and what that says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from checkers.answers import refusals
+from checkers.answers.exchanges import Exchange
+from checkers.answers.state import State
+from nodes.protocol import errors
+
+
+def left_out(first: State, exchange: Exchange) -> Iterator[tuple[str, int]]:
+    """Yield the partitions (topic, number) of the state ``first`` that the answer does not tell."""
+    told = {
+        (result["topic"], part["partition_id"])
+        for result in exchange.answer["replica_election_results"]
+        for part in result["partition_result"]
+    }
+    for name in first.topics():
+        for number in range(len(first.partitions(first.topic(name) or b""))):
+            if (name, number) not in told:
+                yield name, number
+
+
+def untold(state: State, name: str, number: int, kind: int) -> set[int] | None:
+    """Return the codes of a partition that is not told: it should need no election, or be gone."""
+    codes = refusals.elect(state, name, number, kind)
+    if codes is not None and errors.UNKNOWN_TOPIC_OR_PARTITION in codes:
+        return {errors.ELECTION_NOT_NEEDED}
+    return codes
