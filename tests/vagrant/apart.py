@@ -35,6 +35,7 @@ class Apart:
         self.group = f"{GROUP}-{os.getpid()}"
         self._log = directory / "dockerd.log"
         self._outer: subprocess.Popen[bytes] | None = None
+        self._held: list[int] = []
         self.init = 0
         """Process id, out here, of the first process in there."""
 
@@ -117,8 +118,15 @@ class Apart:
         return family
 
     def namespaces(self) -> set[str]:
-        """The network namespaces of all that runs in there."""
-        return networks(self._family())
+        """The network namespaces of all that runs in there.
+
+        They are held from now on: the kernel gives the number of one that is gone to the next.
+        """
+        family = self._family()
+        for pid in family:
+            with contextlib.suppress(OSError):
+                self._held.append(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        return networks(family)
 
     def stop(self) -> None:
         """End all that runs in there and remove its control groups."""
