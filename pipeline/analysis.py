@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -37,6 +36,7 @@ from pipeline.nights import read_night
 from pipeline.rewrite import without
 from pipeline.runs import fingerprint, run_id
 from pipeline.schemas import GOLD, PER_RUN, SILVER
+from pipeline.scratch import scratch
 from pipeline.summaries import of_store, of_tables
 
 
@@ -51,8 +51,8 @@ def analyze_run(spark: SparkSession, folder: Path) -> dict[str, Any]:
     """
     begun = monotonic()
     folder = folder.resolve()
-    with tempfile.TemporaryDirectory(prefix="kraftwreck-silver-") as scratch:
-        done = compute(spark, [folder], lambda table: Path(scratch) / table)
+    with scratch("silver") as place:
+        done = compute(spark, [folder], lambda table: place / table)
         try:
             if done.refused:
                 raise PipelineError(f"no run can be read: {done.refused[run_id(folder)]}")

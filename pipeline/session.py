@@ -14,7 +14,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from pipeline.java import PipelineError, java_version
+from pipeline.scratch import scratch
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("histories", "nodes", "checkers", "harness", "nemesis", "pipeline")
@@ -75,16 +75,18 @@ def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSe
     elif local and small and _writable(archive.parent):
         making = archive.with_suffix(f".{os.getpid()}.tmp")
         options.append(f"-XX:ArchiveClassesAtExit={making}")
-    with tempfile.TemporaryDirectory(prefix="kraftwreck-spark-") as scratch:
-        options.append(f"-Dlog4j2.configurationFile={_log_settings(Path(scratch))}")
+    with scratch("spark") as place:
+        options.append(f"-Dlog4j2.configurationFile={_log_settings(place)}")
+        # What Java makes for itself goes with the rest, even if its JVM is killed.
+        options.append(f"-Djava.io.tmpdir={place}")
         _environment(local)
         try:
-            spark = _build(master, Path(scratch), " ".join(options), local and small)
+            spark = _build(master, place, " ".join(options), local and small)
         except Exception as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise PipelineError(f"Spark did not start on {master}: {first}") from error
         if not local:
-            spark.sparkContext.addPyFile(str(_zip(Path(scratch))))
+            spark.sparkContext.addPyFile(str(_zip(place)))
         try:
             yield spark
         finally:
