@@ -193,7 +193,7 @@ def explain(key: str, outcome: Outcome) -> str:
     what = f"{describe(stuck)} cannot be explained"
     if not outcome.states:
         return f"{where}{what}: nobody ever wrote what it needs."
-    others = [call for call in outcome.window if call is not stuck]
+    others = [call for call in outcome.window if call.start != stuck.start]
     states = ", ".join(
         msgspec.json.encode(_thawed(s), enc_hook=list).decode() for s in outcome.states[:_SHOWN]
     )

@@ -19,8 +19,9 @@ import numpy as np
 from checkers import search_kernel as kernel
 from checkers.compiled_search import MAX_OPEN, CompiledSearch, Ints, Problem
 
-SECONDS = 2.0
-_MEMORY = 1 << 26
+SECONDS = 10.0
+_MEMORY = 1 << 24
+"""Bytes for each search, the bound that counts: it does not depend on what else a machine does."""
 _FEW = 48
 """Up to so many operations are let go of one by one."""
 
@@ -41,14 +42,17 @@ def narrow(problem: Problem, stuck: int, seconds: float = SECONDS) -> Stretch | 
 
     None where none was found in time.
     """
-    return _Narrowing(problem, stuck, monotonic() + seconds).run()
+    narrowing = _Narrowing(problem, stuck, seconds)
+    return narrowing.run() if seconds > 0 else None
 
 
 class _Narrowing:
-    def __init__(self, problem: Problem, stuck: int, deadline: float) -> None:
+    def __init__(self, problem: Problem, stuck: int, seconds: float) -> None:
         self._problem = problem
         self._stuck = stuck
-        self._deadline = deadline
+        self._seconds = seconds
+        # From the end of the first search on, which may have compiled code to load.
+        self._deadline: float | None = None
         moment = int(problem.end[stuck])
         self._certain = (problem.end >= 0) & (problem.end <= moment)
         self._there = problem.start <= moment
@@ -90,8 +94,8 @@ class _Narrowing:
     def _impossible(self, core: Any, whole: bool, open_from: int | None = None) -> bool:
         """Say whether certainly no order holds ``core``."""
         problem = self._problem
-        left = self._deadline - monotonic()
-        if left <= 0:
+        until = self._deadline or monotonic() + 10 * self._seconds
+        if monotonic() >= until:
             return False
         if open_from is None:
             open_from = int(problem.start[core].min())
@@ -113,7 +117,9 @@ class _Narrowing:
         )
         if search.max_open > MAX_OPEN:
             return False
-        return search.run(self._deadline, None, left) is False
+        impossible = search.run(until, None, self._seconds) is False
+        self._deadline = self._deadline or monotonic() + self._seconds
+        return impossible
 
     def _helpers(self, core: Any, open_from: int) -> Ints:
         """Return the writes left open whose values somebody may need."""

@@ -11,6 +11,7 @@ import checkers.search_kernel  # noqa: F401  # then columns are searched whateve
 from bench.checkers.random_histories import one_register, registers
 from checkers.calls import by_key, pair
 from checkers.linearizability import check
+from checkers.linearizable import explain
 from checkers.models import Register
 from checkers.witness import verify
 from checkers.zones import searched
@@ -55,6 +56,7 @@ def test_it_agrees_with_the_search_over_calls() -> None:
         assert found.states == expected.states
         assert found.order == expected.order
         assert found.window == expected.window
+        assert explain("x", found) == explain("x", expected)
     assert min(seen.values()) > 10, seen
 
 
