@@ -24,6 +24,9 @@ _PARTS = {
 }
 """Where answers without an error of their own have the errors of their parts."""
 
+_OF_NODES = frozenset(("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot"))
+"""Most of all messages, which controllers do not answer."""
+
 
 def check(evidence: Evidence, report: Report) -> None:
     """Judge NOT_CONTROLLER by where its giver stood."""
@@ -35,7 +38,8 @@ def check(evidence: Evidence, report: Report) -> None:
         if at is not None:
             claims[claim.node, claim.epoch] = at
     failed = {e.node for e in evidence.run.events if e.kind == "controller-error"}
-    for message in evidence.run.capture.messages:
+    asked = (m for api, of in evidence.messages.items() if api not in _OF_NODES for m in of)
+    for message in asked:
         answer = message.response
         if message.sent < 0 or not isinstance(answer, dict) or not _refuses(message.api, answer):
             continue

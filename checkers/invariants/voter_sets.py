@@ -29,6 +29,9 @@ Records = dict[tuple[int, int], tuple[int, Set]]
 Levels = dict[tuple[int, int], tuple[int, int]]
 """(offset, kraft.version), likewise."""
 
+UNKNOWN = "0" * 32
+"""The directory of a voter whose disk nobody has told."""
+
 NO_CHANGE = "no change of the voters in this run"
 STEP_NS = 1_000_000
 """What is traced and what is answered in one step may differ in time by this much."""
@@ -103,6 +106,7 @@ def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Leve
         kind = event.kind
         _leveled(report, node, event, levels)
         if kind == "voters":
+            _known(report, event)
             _told(report, node, event)
         elif node.due is not None:
             _silent(report, node, event)
@@ -113,6 +117,18 @@ def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Leve
                 node.known = entry[1]
         elif kind == "truncate" and (node.offset or 0) >= event.detail["to"]:
             node.due, node.cause = ("cut", event.detail["to"]), event
+
+
+def _known(report: Report, event: TraceEvent) -> None:
+    """I27: with kraft.version 1 every voter's disk is known; a set without one matches any."""
+    strangers = [int(i) for i, directory in event.detail["voters"] if directory == UNKNOWN]
+    if strangers and event.detail["kraft_version"] >= 1:
+        report.broken(
+            "I27",
+            f"{event.node} counts by kraft.version {event.detail['kraft_version']}, and knows no "
+            f"disk of voters {strangers}.",
+            [event],
+        )
 
 
 def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> None:

@@ -130,6 +130,18 @@ def test_i31_who_dies_before_it_tells_what_it_has_written_is_not_judged_by_that(
     assert "I31" not in broken(make_run(None, quorum, capture=capture))
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_i27_with_kraft_version_1_every_disk_is_known(
+    quorum: Any, make_run: Callable[..., Any], level: int
+) -> None:
+    quorum.one_epoch()
+    change(quorum, [1, 2, 3], says=[1, 2, 3])
+    voters = [[1, directory(1).hex()], [2, "0" * 32]]
+    detail = {"voters": voters, "offset": -1, "kraft_version": level}
+    quorum.event("n2", "voters", detail)
+    assert ("I27" in broken(make_run(None, quorum))) is (level == 1)
+
+
 def fetched(capture: Capture, quorum: Any, voter: int) -> None:
     request = FetchRequest("c", voter, directory(voter), 500, 1 << 20, 1, 0, 0, -1)
     answer = FetchResponse(0, 0, 1, 1, 1, 0, -1, -1, -1, -1, b"")

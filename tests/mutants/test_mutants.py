@@ -54,7 +54,7 @@ def test_an_entry_says_what_where_from_and_what_notices(mutant: Mutant) -> None:
     assert mutant.note
     assert mutant.breaks
     for broken in mutant.breaks:
-        assert re.fullmatch(r"[ICDL]\d+|committed|linearizable", broken)
+        assert re.fullmatch(r"[ICDLF]\d+|committed|linearizable", broken)
 
 
 def changed_files(tree: Path) -> list[Path]:
