@@ -114,7 +114,10 @@ def start(request: Request) -> Evidence:
     deadline = began + request["wait_s"]
     while not port_open(ip, port):
         if service_pid(service) is None:
-            raise RefusedError(f"the service ended at once: {last_line(service['log'])}")
+            if started:
+                raise RefusedError(f"the service ended at once: {last_line(service['log'])}")
+            # It was on its way out when we came, of a disk that failed until now.
+            pid, started = spawn(service), True
         if time.monotonic() > deadline:
             raise RefusedError(f"port {ip}:{port} is not open after {request['wait_s']:g} s")
         time.sleep(0.005)
