@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pipeline.schemas import GOLD, SILVER
 
 _QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+_TOGETHER = "quantiles"
 _WORDS = {"string": "string", "int64": "long", "double": "double", "bool": "boolean",
           "list<item: string>": "array<string>", "list<item: int64>": "array<long>",
           "timestamp[us, tz=UTC]": "timestamp"}  # fmt: skip
@@ -38,14 +39,16 @@ def of_operations(operations: DataFrame) -> dict[str, DataFrame]:
     by_second = operations.groupBy("run", "second", "f").agg(
         F.count("*").alias("invoked"), *map(_ended, ("ok", "fail", "info")), *_latency()
     )
-    by_second = by_second.cache()
+    by_second = _apart(by_second).cache()
     return {
         "by second": by_second,
         "rates": by_second.select("run", "second", "f", "invoked", "ok", "fail", "info"),
         "latency": by_second.where("count > 0").select(*GOLD["latency"].names),
-        "latency_by_fault": operations.where("latency_ms is not null")
-        .groupBy("run", "fault_window", "f")
-        .agg(*_latency()),
+        "latency_by_fault": _apart(
+            operations.where("latency_ms is not null")
+            .groupBy("run", "fault_window", "f")
+            .agg(*_latency())
+        ).select(*GOLD["latency_by_fault"].names),
         "availability": _availability(operations),
     }
 
@@ -55,9 +58,17 @@ def _ended(how: str) -> Any:
 
 
 def _latency() -> list[Any]:
-    # Exact: a quantile that is only near cannot be compared between two runs.
-    exact = [F.percentile("latency_ms", at).alias(name) for name, at in _QUANTILES.items()]
-    return [F.count("latency_ms").alias("count"), *exact, F.max("latency_ms").alias("max_ms")]
+    # Exact: a quantile that is only near cannot be compared between two runs. Asked for one by one,
+    # each would collect all values for itself.
+    exact = F.percentile("latency_ms", list(_QUANTILES.values())).alias(_TOGETHER)
+    return [F.count("latency_ms").alias("count"), exact, F.max("latency_ms").alias("max_ms")]
+
+
+def _apart(frame: DataFrame) -> DataFrame:
+    """Give each quantile of :func:`_latency` its column."""
+    for place, name in enumerate(_QUANTILES):
+        frame = frame.withColumn(name, F.col(_TOGETHER)[place])
+    return frame.drop(_TOGETHER)
 
 
 def _availability(operations: DataFrame) -> DataFrame:
