@@ -31,19 +31,21 @@ class PartitionRules:
         self._touched: set[PartitionKey] = set()
         self._leaderless: set[PartitionKey] = set()
         self._unfenced = False
+        self._fenced = False
 
     def begin(self, model: MetadataModel) -> None:
         """The replay goes on from ``model``."""
         self._touched.clear()
-        self._unfenced = False
+        self._unfenced = self._fenced = False
         self._leaderless = {k for k, p in model.partitions.items() if p.leader == NO_LEADER}
         for (topic_id, number), partition in model.partitions.items():
             self.states[topic_id, number, partition.partition_epoch] = partition
 
     def broker_changed(self, step: Step) -> None:
-        """A broker that is back may lead again."""
+        """A broker that is back may lead again; one that goes leaves what it led to others."""
         assert step.change is not None
         old, new = step.change.old, step.change.new
+        self._fenced |= old is not None and old.active and (new is None or not new.active)
         self._unfenced |= new is not None and new.active and (old is None or not old.active)
 
     def topic_changed(self, step: Step) -> None:
@@ -230,8 +232,9 @@ class PartitionRules:
         suspects = self._leaderless & self._touched
         if self._unfenced:
             suspects = set(self._leaderless)
+        moved = self._unfenced or self._fenced
         self._touched.clear()
-        self._unfenced = False
+        self._unfenced = self._fenced = False
         if not suspects or not model.brokers or count >= LARGEST_BATCH:
             return
         for key in sorted(suspects):
@@ -241,6 +244,8 @@ class PartitionRules:
             candidates = partition.isr
             if not candidates and model.elr_enabled():
                 candidates = partition.elr
+            if moved and model.config(key[0], "unclean.leader.election.enable") == "true":
+                candidates = partition.replicas  # Rather any than none, when brokers come or go.
             able = [b for b in candidates if _acceptable(model, partition, b)]
             if able:
                 self._report.broken(

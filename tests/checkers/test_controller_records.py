@@ -141,6 +141,16 @@ def test_c4_nobody_leads_although_somebody_could(
     assert broken(make_run(None, cluster)) == {"C4"}
 
 
+@pytest.mark.parametrize("loose", [True, False])
+def test_c4_where_records_may_be_lost_anybody_leads_rather_than_nobody(
+    cluster: Any, records: Any, make_run: Callable[..., Any], loose: bool
+) -> None:
+    cluster.write(records.config("t", "unclean.leader.election.enable", str(loose).lower()))
+    cluster.write(records.change(isr=[1]))
+    cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    assert broken(make_run(None, cluster)) == ({"C4"} if loose else set())
+
+
 def test_c4_nobody_is_elected_when_the_last_member_is_back(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
@@ -184,9 +194,9 @@ def test_c6_an_unclean_leader(cluster: Any, records: Any, make_run: Callable[...
 def test_c6_an_unclean_leader_that_is_allowed(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
-    cluster.write(records.config("t", "unclean.leader.election.enable", "true"))
     cluster.write(records.change(isr=[1]))
     cluster.write(records.change(leader=-1), records.fence(1, cluster.epochs[1], 1))
+    cluster.write(records.config("t", "unclean.leader.election.enable", "true"))
     cluster.write(records.change(isr=[2], leader=2, leader_recovery_state=1))
     assert broken(make_run(None, cluster)) == set()
 
