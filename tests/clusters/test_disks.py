@@ -266,8 +266,8 @@ def test_a_whole_run_with_bad_disks_is_valid_and_replays(
 ) -> None:
     schedule = [
         fault(1, "disk", "slow-leader", 3, draw=1),
-        fault(2, "storage", "torn", 1, draw=2),
-        fault(5, "disk", "error", 2, draw=failing("write")),
+        fault(2, "storage", "torn", 1, "n3", draw=2),
+        fault(5, "disk", "error", 2, "n2", draw=failing("write")),
         fault(6, "kill", "leader", 1, draw=4),
         fault(8, "disk", "flip", 2, draw=5),
         fault(11, "storage", "readonly-leader", 2, draw=6),
