@@ -406,3 +406,16 @@ def fault(
 @pytest.fixture
 def make_fault() -> Callable[..., list[FaultEvent]]:
     return fault
+
+
+@pytest.fixture
+def cluster(quorum: Any, records: Any) -> Any:
+    """n1 leads epoch 1; brokers 1, 2 and 3 are registered, unfenced and hold partition t-0."""
+    quorum.one_epoch()
+    quorum.epochs = {}
+    for broker in (1, 2, 3):
+        epoch = quorum.epochs[broker] = quorum._end("n1")
+        quorum.write(records.register(broker, epoch))
+        quorum.write(records.fence(broker, epoch, -1))
+    quorum.write(records.topic(), records.partition([1, 2, 3]))
+    return quorum

@@ -11,19 +11,6 @@ from checkers.invariants import check
 from checkers.run_data import RunData
 
 
-@pytest.fixture
-def cluster(quorum: Any, records: Any) -> Any:
-    """n1 leads epoch 1; brokers 1, 2 and 3 are registered, unfenced and hold partition t-0."""
-    quorum.one_epoch()
-    quorum.epochs = {}
-    for broker in (1, 2, 3):
-        epoch = quorum.epochs[broker] = quorum._end("n1")
-        quorum.write(records.register(broker, epoch))
-        quorum.write(records.fence(broker, epoch, -1))
-    quorum.write(records.topic(), records.partition([1, 2, 3]))
-    return quorum
-
-
 def broken(run: RunData) -> set[str]:
     return {anomaly.type for anomaly in check(run).anomalies}
 
@@ -340,83 +327,6 @@ def test_what_a_transaction_took_back_never_was(
     assert broken(make_run(None, cluster)) == set()
 
 
-def test_c14_a_reassignment_that_ends_too_early(
-    cluster: Any, records: Any, make_run: Callable[..., Any]
-) -> None:
-    epoch = cluster._end("n1")
-    cluster.write(records.register(4, epoch))
-    cluster.write(records.fence(4, epoch, -1))
-    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
-    cluster.write(
-        records.change(
-            replicas=[1, 2, 4], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
-        )
-    )
-    assert broken(make_run(None, cluster)) == {"C14"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "verdict"), [([1, 2], set()), ([1, 3], {"C14"})], ids=["these", "others"]
-)
-def test_c14_a_second_reassignment_may_end_with_fewer_replicas(
-    cluster: Any,
-    records: Any,
-    history: Any,
-    make_run: Callable[..., Any],
-    asked: list[int],
-    verdict: set[str],
-) -> None:
-    epoch = cluster._end("n1")
-    cluster.write(records.register(4, epoch))
-    cluster.write(records.fence(4, epoch, -1))
-    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
-    history.did(0, "reassign", saw={"partition": 0, "replicas": asked}, key="t")
-    cluster.write(
-        records.change(
-            replicas=[1, 2], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
-        )
-    )
-    assert broken(make_run(history, cluster)) == verdict
-
-
-@pytest.mark.parametrize(
-    ("probe", "kind", "verdict"),
-    [
-        ({"kind": "configs", "name": "x", "creates": False}, "info", {"C14"}),
-        ({"kind": "reassign", "name": "x", "creates": False}, "info", set()),
-        ({"kind": "story-partial", "name": "x", "creates": True}, "info", {"C14"}),
-        ({"kind": "story-partial", "name": "t", "creates": True}, "info", set()),
-    ],
-)
-def test_c14_only_a_probe_that_may_have_moved_the_partition_excuses_its_end(
-    cluster: Any,
-    records: Any,
-    history: Any,
-    make_run: Callable[..., Any],
-    probe: Any,
-    kind: str,
-    verdict: set[str],
-) -> None:
-    epoch = cluster._end("n1")
-    cluster.write(records.register(4, epoch))
-    cluster.write(records.fence(4, epoch, -1))
-    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
-    history.did(0, "ask", probe, kind=kind)
-    cluster.write(
-        records.change(
-            replicas=[1, 2], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
-        )
-    )
-    assert broken(make_run(history, cluster)) == verdict
-
-
-def test_c14_a_replica_that_nobody_added(
-    cluster: Any, records: Any, make_run: Callable[..., Any]
-) -> None:
-    cluster.write(records.change(replicas=[1, 2, 3, 4]))
-    assert broken(make_run(None, cluster)) == {"C14"}
-
-
 def test_i23_a_record_that_contradicts_the_state(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
@@ -433,26 +343,3 @@ def test_i23_bytes_that_are_no_record(
 ) -> None:
     cluster.write(b"\x01\x7f\x00rubbish")
     assert broken(make_run(None, cluster)) == {"I23"}
-
-
-@pytest.mark.parametrize(("times", "verdict"), [(1, {"C14"}), (2, set())], ids=["once", "twice"])
-def test_c14_a_second_reassignment_takes_the_added_for_old_ones(
-    cluster: Any,
-    records: Any,
-    history: Any,
-    make_run: Callable[..., Any],
-    times: int,
-    verdict: set[str],
-) -> None:
-    epoch = cluster._end("n1")
-    cluster.write(records.register(4, epoch))
-    cluster.write(records.fence(4, epoch, -1))
-    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
-    for _ in range(times):
-        history.did(0, "reassign", saw={"partition": 0, "replicas": [1, 2, 4]}, key="t")
-    cluster.write(
-        records.change(
-            replicas=[1, 2, 4], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
-        )
-    )
-    assert broken(make_run(history, cluster)) == verdict

@@ -1,0 +1,115 @@
+"""What partitions' reassignments must keep (C14): a log that does, and one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.invariants import check
+from checkers.run_data import RunData
+
+
+def broken(run: RunData) -> set[str]:
+    return {anomaly.type for anomaly in check(run).anomalies}
+
+
+def test_c14_a_reassignment_that_ends_too_early(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    cluster.write(
+        records.change(
+            replicas=[1, 2, 4], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(None, cluster)) == {"C14"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"), [([1, 2], set()), ([1, 3], {"C14"})], ids=["these", "others"]
+)
+def test_c14_a_second_reassignment_may_end_with_fewer_replicas(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    asked: list[int],
+    verdict: set[str],
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    history.did(0, "reassign", saw={"partition": 0, "replicas": asked}, key="t")
+    cluster.write(
+        records.change(
+            replicas=[1, 2], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(history, cluster)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("probe", "kind", "verdict"),
+    [
+        ({"kind": "configs", "name": "x", "creates": False}, "info", {"C14"}),
+        ({"kind": "reassign", "name": "x", "creates": False}, "info", set()),
+        ({"kind": "story-partial", "name": "x", "creates": True}, "info", {"C14"}),
+        ({"kind": "story-partial", "name": "t", "creates": True}, "info", set()),
+    ],
+)
+def test_c14_only_a_probe_that_may_have_moved_the_partition_excuses_its_end(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    probe: Any,
+    kind: str,
+    verdict: set[str],
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    history.did(0, "ask", probe, kind=kind)
+    cluster.write(
+        records.change(
+            replicas=[1, 2], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(history, cluster)) == verdict
+
+
+def test_c14_a_replica_that_nobody_added(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.change(replicas=[1, 2, 3, 4]))
+    assert broken(make_run(None, cluster)) == {"C14"}
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1, {"C14"}), (2, set())], ids=["once", "twice"])
+def test_c14_a_second_reassignment_takes_the_added_for_old_ones(
+    cluster: Any,
+    records: Any,
+    history: Any,
+    make_run: Callable[..., Any],
+    times: int,
+    verdict: set[str],
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    cluster.write(records.change(replicas=[1, 2, 4, 3], adding_replicas=[4], removing_replicas=[3]))
+    for _ in range(times):
+        history.did(0, "reassign", saw={"partition": 0, "replicas": [1, 2, 4]}, key="t")
+    cluster.write(
+        records.change(
+            replicas=[1, 2, 4], isr=[1, 2], leader=1, adding_replicas=[], removing_replicas=[]
+        )
+    )
+    assert broken(make_run(history, cluster)) == verdict
