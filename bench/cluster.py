@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.agent import Agent
 from harness.clusters.netns import NetnsCluster
-from harness.remote import Remote, on_all
+from harness.remote.agent import Agent
+from harness.remote.session import Remote, on_all
 
 
 def measure(nodes: int) -> dict[str, float]:

@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness.clusters.cluster import Host
 from harness.clusters.hosts import load_inventory
-from harness.remote import Remote
+from harness.remote.session import Remote
 from nemesis import generator
 from nemesis.registry import families
 from nodes.draw import draw_below

@@ -22,7 +22,7 @@ from multiprocessing import get_context
 
 import click
 
-from harness.simulated import simulate
+from harness.simulated.run import simulate
 from kraftwreck.campaign import ALL, BY_SEED, Campaign, Tested, judge, make_injector, run_seed
 from workloads.registry import find, workloads
 

@@ -1,7 +1,7 @@
 """All that ``kraftwreck check`` can hold a history against, by name.
 
-A model here judges a whole history file. Those of :mod:`checkers.models` (states and
-transitions) are judged by a search for a linearization, Jepsen's other checkers by a pass
+A model here judges a whole history file. Those of :mod:`checkers.linearizability.models` (states
+and transitions) are judged by a search for a linearization, Jepsen's other checkers by a pass
 over the events (:mod:`checkers.jepsen`), transactions by their dependency graph
 (:mod:`checkers.elle`).
 """
@@ -41,7 +41,7 @@ from checkers.judging import (
     judge_searched,
     judge_transactions,
 )
-from checkers.models import MODELS
+from checkers.linearizability.models import MODELS
 
 __all__ = ["CATALOGUE", "HistoryModel", "Report", "Settings", "find", "options_of"]
 

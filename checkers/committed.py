@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from checkers import topics
-from checkers.disk_log import StoredLog, disk_logs
-from checkers.disk_pass import disk_pass
 from checkers.epochs import missing_traces
-from checkers.run_data import FINAL, RunData
-from checkers.trace_pass import TracePass, trace_pass
+from checkers.recorded.disk_log import StoredLog, disk_logs
+from checkers.recorded.disk_pass import disk_pass
+from checkers.recorded.run_data import FINAL, RunData
+from checkers.recorded.trace_pass import TracePass, trace_pass
 from histories.verdict import CheckerResult
 
 _KINDS = frozenset({"I8", "I9", "I10", "I11", "I14"})

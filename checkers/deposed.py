@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from checkers.calls import Call
-from checkers.clocks import after, node_clocks, pauses, slowest
-from checkers.run_data import RunData
-from checkers.trace_pass import TracePass
+from checkers.recorded.clocks import after, node_clocks, pauses, slowest
+from checkers.recorded.run_data import RunData
+from checkers.recorded.trace_pass import TracePass
 from histories.operation import OK
 from histories.trace import TraceEvent
 

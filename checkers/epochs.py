@@ -7,10 +7,10 @@ from the LeaderChange records in disk images.
 from __future__ import annotations
 
 from checkers.deposed import Claim, bound_ns, claims, stale_leaders
-from checkers.disk_log import disk_logs
 from checkers.findings import Findings
-from checkers.run_data import RunData
-from checkers.trace_pass import TracePass, trace_pass
+from checkers.recorded.disk_log import disk_logs
+from checkers.recorded.run_data import RunData
+from checkers.recorded.trace_pass import TracePass, trace_pass
 from histories.trace import TraceEvent
 from histories.verdict import CheckerResult
 

@@ -10,8 +10,8 @@ import msgspec
 from checkers.calls import pair
 from checkers.jepsen import clock_offsets, log_files
 from checkers.jepsen.judgement import Judgement
-from checkers.linearizable import TIME_LIMIT_S, check_keys, merge
-from checkers.models import Model, Register
+from checkers.linearizability.keyed import TIME_LIMIT_S, check_keys, merge
+from checkers.linearizability.models import Model, Register
 from histories.events import Event, read_records
 from histories.reading import HistoryError
 from histories.source import HistoryFile, Source

@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from checkers.calls import Call
-from checkers.clocks import fastest
 from checkers.findings import Findings
-from checkers.run_data import RunData
+from checkers.recorded.clocks import fastest
+from checkers.recorded.run_data import RunData
 from histories.operation import OK
 from histories.verdict import CheckerResult
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from checkers.calls import Call
 from checkers.findings import Findings
-from checkers.run_data import RunData
-from checkers.trace_pass import trace_pass
+from checkers.recorded.run_data import RunData
+from checkers.recorded.trace_pass import trace_pass
 from histories.fault import FaultEvent
 from histories.operation import OK
 from histories.verdict import CheckerResult

@@ -10,12 +10,12 @@ from checkers import (
     conformance,
     epochs,
     invariants,
-    linearizable,
     partitions,
     recovery,
     stats,
 )
-from checkers.run_data import RunData
+from checkers.linearizability import keyed as linearizable
+from checkers.recorded.run_data import RunData
 from histories.verdict import CheckerResult, Verdict
 
 Checker = Callable[[RunData], CheckerResult]

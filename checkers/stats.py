@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from checkers.calls import Call
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from histories.operation import FAIL, INFO, OK
 from histories.verdict import CheckerResult
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from checkers.calls import OPEN, Call
 from checkers.findings import Findings
-from checkers.linearizability import Outcome
-from checkers.linearizability import check as search
-from checkers.linearizable import describe
-from checkers.models import MODELS
+from checkers.linearizability.decide import Outcome
+from checkers.linearizability.decide import check as search
+from checkers.linearizability.keyed import describe
+from checkers.linearizability.models import MODELS
 from histories.operation import FAIL, OK
 
 TIME_LIMIT_S = 60.0

@@ -1,7 +1,7 @@
 """What faults can do to a cluster, on any kind of host.
 
-Implemented once over SSH (``harness.remote_environment``) and once over the simulator
-(``harness.simulated``); fault families in ``nemesis`` are written against this only.
+Implemented once over SSH (``harness.remote.environment``) and once over the simulator
+(``harness.simulated.run``); fault families in ``nemesis`` are written against this only.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from harness.interpreter import Client, Interpreter
 from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
 from harness.recorder import Recorder
-from harness.remote import RemoteError
+from harness.remote.session import RemoteError
 from harness.run_errors import Trouble, merge
 from harness.system import Deployed, Disturbed, Followed, Housed, System
 from harness.workload import ClientState, Workload, owed

@@ -16,8 +16,8 @@ import msgspec
 from checkers.registry import check
 from harness.environment import Environment
 from harness.options import RunOptions
-from harness.simulated import SimResult, simulate
-from harness.simulated_store import save
+from harness.simulated.run import SimResult, simulate
+from harness.simulated.store import save
 from harness.workload import Workload
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
@@ -257,7 +257,7 @@ def run_schedule(
     Whatever is drawn is drawn from ``options.seed``: equal arguments give equal runs, with
     ``knobs`` and ``schedule`` from a run folder the very run that is in it. With ``eager``
     the test ends at the first failure the simulator sees, and only that is judged. ``only``
-    are the operations that clients begin, as in :func:`~harness.simulated.simulate`. With
+    are the operations that clients begin, as in :func:`~harness.simulated.run.simulate`. With
     ``cover`` it is counted what the run reached.
     """
     gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.

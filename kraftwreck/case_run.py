@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from checkers.registry import check
-from harness.simulated import SimResult, simulate
+from harness.simulated.run import SimResult, simulate
 from histories.trace import TraceEvent
 from histories.verdict import Anomaly, Verdict
 from kraftwreck.campaign import SIMULATOR, judge, make_injector

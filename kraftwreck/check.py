@@ -15,8 +15,8 @@ from checkers.elle.binding import MODELS as TRANSACTIONS
 from checkers.elle.binding import ElleError, ElleMissingError
 from checkers.elle.models import UnknownModelError
 from checkers.elle.transactions import TransactionError
-from checkers.linearizable import TIME_LIMIT_S
-from checkers.models import ModelError
+from checkers.linearizability.keyed import TIME_LIMIT_S
+from checkers.linearizability.models import ModelError
 from histories.events import FORMATS
 from histories.reading import HistoryError
 from histories.source import HistoryFile

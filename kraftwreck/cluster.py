@@ -17,7 +17,7 @@ from harness.clusters.cluster import Cluster, ClusterError, Host
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster
 from harness.clusters.state import State
 from harness.clusters.vagrant import VagrantCluster
-from harness.remote import RemoteError
+from harness.remote.session import RemoteError
 
 P = ParamSpec("P")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.agent import Agent
 from harness.clusters.cluster import Host
 from harness.clusters.state import control_boot_id
-from harness.remote import Remote, RemoteError, on_all
+from harness.remote.agent import Agent
+from harness.remote.session import Remote, RemoteError, on_all
 
 ABOUT = {
     "drops": "partitions",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from checkers.recorded.run_data import RunData
 from checkers.registry import check
-from checkers.run_data import RunData
 from histories.reading import HistoryError
 from histories.store import StoreError, write_json
 from histories.verdict import Anomaly, CheckerResult, Validity, Verdict

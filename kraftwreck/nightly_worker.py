@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from harness.options import OptionError
-from harness.simulated_store import save
+from harness.simulated.store import save
 from histories.verdict import Verdict
 from kraftwreck.campaign import Campaign, run_schedule
 from kraftwreck.case_run import cpu_limit, roles_of, run_case

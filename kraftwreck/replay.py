@@ -20,11 +20,11 @@ import msgspec
 
 import nodes
 from harness.archive import PROJECT_TREE, build_archive, digest
-from harness.deployment import SUMS
 from harness.options import OptionError, RunOptions
 from harness.patched_nodes import patch_of, patched_tree
-from harness.simulated import simulate
-from harness.simulated_store import load, read_test
+from harness.remote.deployment import SUMS
+from harness.simulated.run import simulate
+from harness.simulated.store import load, read_test
 from histories.verdict import Anomaly, CheckerResult, Validity
 from kraftwreck.campaign import make_injector
 from kraftwreck.hunt import environment

@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 
 from harness.archive import PROJECT_TREE
-from harness.clockwork import ClockworkError, library
 from harness.clusters.cluster import Cluster, ClusterError, ClusterUnavailable
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster, lacking
 from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_command
 from harness.patched_nodes import patch_of, patched_tree
+from harness.remote.preloads import ClockworkError, library
 from harness.run import Outcome, TestRun
 from histories.store import StoreError
 from histories.verdict import CheckerResult, Verdict

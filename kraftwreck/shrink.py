@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from harness.options import DYNAMIC, OptionError
-from harness.simulated_store import load, options_of, read_test
+from harness.simulated.store import load, options_of, read_test
 from histories.fault import Fault
 from kraftwreck.campaign import EVERYTHING
 from kraftwreck.case_run import run_case

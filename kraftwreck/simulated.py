@@ -17,8 +17,8 @@ import msgspec
 from harness.archive import PROJECT_TREE
 from harness.options import RunOptions, repeat_command
 from harness.run import Outcome
-from harness.simulated import simulate
-from harness.simulated_store import options_of, save
+from harness.simulated.run import simulate
+from harness.simulated.store import options_of, save
 from kraftwreck.campaign import plan_faults
 from nemesis.inject import Injector
 from workloads.registry import find

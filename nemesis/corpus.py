@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from harness.options import OptionError, RunOptions
-from harness.simulated_store import options_of
+from harness.simulated.store import options_of
 from histories.fault import Fault
 from nemesis.coverage import Counts, Coverage
 from nemesis.coverage import load as load_coverage

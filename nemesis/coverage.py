@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from checkers.clocks import NodeClock, node_clocks
+from checkers.recorded.clocks import NodeClock, node_clocks
 from harness.options import BROKER, OptionError
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent

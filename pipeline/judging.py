@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from checkers.linearizable import explain, model_of, verdicts_of
+from checkers.linearizability.keyed import explain, model_of, verdicts_of
+from checkers.recorded.run_data import RunData
+from checkers.recorded.stored_events import StoredEvents
 from checkers.registry import check
-from checkers.run_data import RunData
-from checkers.stored_events import StoredEvents
 from histories.verdict import Anomaly, Validity
 from nemesis.coverage import Coverage, coverage
 from pipeline.apart import Died, Tell, apart

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.clocks import NodeClock, node_clocks
+from checkers.recorded.clocks import NodeClock, node_clocks
 from checkers.zones.operations import TYPES, pair_rows
 from histories.parquet import read_parquet
 from histories.reading import (

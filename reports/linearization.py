@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from checkers.calls import Call, HistoryShapeError, by_key, pair
+from checkers.linearizability.models import MODELS, ModelError, actions, after, allowed, thaw
 from checkers.machines.models import MACHINES
-from checkers.models import MODELS, ModelError, actions, after, allowed, thaw
 from histories.operation import FAIL, OK, Op
 from histories.verdict import Anomaly, CheckerResult
 

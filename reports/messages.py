@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from checkers.capture import INPUTS, asker_of
-from harness.simulated_messages import facts
+from checkers.recorded.capture import INPUTS, asker_of
+from harness.simulated.messages import facts
 from histories.trace import TraceEvent
 from nodes.consensus.effects import RequestReceived, ResponseReceived
 from nodes.server.plain import from_plain

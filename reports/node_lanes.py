@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.clocks import NodeClock, node_clocks
+from checkers.recorded.clocks import NodeClock, node_clocks
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent
 

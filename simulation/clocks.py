@@ -104,7 +104,7 @@ class Clock:
         return reading + (time - at) * (last - reading) // (end - at)
 
     def told(self) -> dict[str, Any]:
-        """Return what ``test.json`` says of the clock: see ``checkers.clocks``."""
+        """Return what ``test.json`` says of the clock: see ``checkers.recorded.clocks``."""
         if not self.samples:
             return {"offset_us": self.mono_offset}
         at, reading = self.samples[0]

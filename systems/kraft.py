@@ -10,14 +10,14 @@ from typing import Any
 
 from harness.archive import build_archive, digest
 from harness.clusters.cluster import Host, Machines
-from harness.deployment import Deployment
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.kafka_client import KafkaClient
-from harness.node_settings import Settings
 from harness.options import CONTROLLER, DYNAMIC, RunOptions
-from harness.remote import RemoteError, on_all
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import RemoteError, on_all
+from harness.remote.settings import Settings
 from harness.run_errors import Trouble
 from harness.system import Deployed, Seen
 

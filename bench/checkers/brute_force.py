@@ -27,7 +27,8 @@ from bench.checkers import judges, naive_cycles
 from bench.checkers.random_histories import machine, one_register, transactions
 from checkers.calls import pair
 from checkers.elle import check_transactions
-from checkers.linearizability import check as search
+from checkers.linearizability.decide import check as search
+from checkers.linearizability.models import MODELS, Register
 from checkers.logs import stream
 from checkers.logs.decide import AmbiguousError
 from checkers.logs.decide import decide as decide_log
@@ -35,7 +36,6 @@ from checkers.logs.linearizable import judge_calls
 from checkers.logs.operations import from_columns
 from checkers.machines import fifo
 from checkers.machines.linearizable import check_calls
-from checkers.models import MODELS, Register
 from checkers.zones.registers import decide
 from histories.operation import Op
 from histories.reading import HISTORY_SCHEMA, to_table
@@ -62,7 +62,7 @@ def _register_truth(history: History) -> bool:
 
 def _keyed(histories: Sequence[History]) -> list[Any]:
     """Judge many histories at once, compiled: each is a key of one table."""
-    import checkers.search_kernel  # noqa: F401  # from then on columns are searched
+    import checkers.linearizability.search_kernel  # noqa: F401  # from then on columns are searched
 
     rows: History = []
     for number, history in enumerate(histories):

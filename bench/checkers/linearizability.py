@@ -1,6 +1,6 @@
 """How fast histories of registers and logs are decided, from the file to the verdict.
 
-    python -m bench.checkers.linearizability [ROUNDS] [FOLDER]
+    python -m bench.checkers.linearizability.decide [ROUNDS] [FOLDER]
 
 Every line is a process of its own: median seconds (wall, and CPU of both cores) from the
 start of reading to the verdict, without starting Python and its imports, and the greatest
@@ -35,7 +35,8 @@ from pathlib import Path
 from checkers.catalogue import Settings, find
 from histories.source import HistoryFile
 from histories.without_pandas import leave_pandas_out
-import checkers.zones.registers, checkers.logs.linearizable, checkers.compiled_search
+import checkers.zones.registers, checkers.logs.linearizable
+import checkers.linearizability.compiled_search
 leave_pandas_out()
 for _ in range(int(sys.argv[3]) + 1):
     wall, cpu = time.perf_counter(), time.process_time()

@@ -13,7 +13,7 @@ from checkers.answers.config_values import altered
 from checkers.answers.exchanges import Exchange
 from checkers.answers.placement import fault
 from checkers.answers.state import TOPIC, State, StateHistory, Versions
-from checkers.metadata_model import Broker, Partition
+from checkers.recorded.metadata_model import Broker, Partition
 
 Body = dict[str, Any]
 PREFERRED = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from checkers.answers.state import StateHistory
-from checkers.metadata_model import Broker, Partition
+from checkers.recorded.metadata_model import Broker, Partition
 from nodes.metadata import image_values
 from nodes.metadata.image_digest import MODULUS, hash_of
 

@@ -12,7 +12,7 @@ from typing import Any
 from checkers.answers.config_values import RULES
 from checkers.answers.refusals import LOST, NO_ID, is_legal_name, resource
 from checkers.answers.state import BROKER, TOPIC, State
-from checkers.metadata_model import Broker, Partition
+from checkers.recorded.metadata_model import Broker, Partition
 from nodes.protocol import errors
 
 Body = dict[str, Any]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from checkers.answers.config_values import altered, is_legal
 from checkers.answers.state import BROKER, TOPIC, State
-from checkers.metadata_model import NO_LEADER, Partition
+from checkers.recorded.metadata_model import NO_LEADER, Partition
 from nodes.protocol import errors
 
 Body = dict[str, Any]

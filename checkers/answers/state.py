@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from checkers.metadata_model import Broker, MetadataModel, Partition, PartitionKey
-from checkers.replay import Step
+from checkers.recorded.metadata_model import Broker, MetadataModel, Partition, PartitionKey
+from checkers.recorded.replay import Step
 
 T = TypeVar("T")
 TOPIC: Final = 2

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from checkers.conformance.quorum_model import QuorumModel
 from checkers.conformance.replica_model import ReplicaModel
 from checkers.findings import Findings
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from histories.trace import TraceEvent
 from histories.verdict import CheckerResult
 

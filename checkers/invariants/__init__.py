@@ -13,7 +13,7 @@ from checkers.epochs import missing_traces
 from checkers.invariants.evidence import Evidence
 from checkers.invariants.report import Report
 from checkers.invariants.table import GROUPS, TABLE
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from histories.verdict import CheckerResult
 
 CONTROLLER_ERROR = "controller-error"

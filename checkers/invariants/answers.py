@@ -13,11 +13,11 @@ from typing import Any
 from checkers.answers import effects, elections, reads, refusals
 from checkers.answers.exchanges import Commits, Exchange
 from checkers.answers.state import State, StateHistory
-from checkers.clocks import slowest
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
 from checkers.invariants.sessions import session_ns
+from checkers.recorded.clocks import slowest
 from histories.message import Message
 from nodes.protocol import errors
 

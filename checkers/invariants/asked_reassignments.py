@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from histories.operation import FAIL, INFO, OK
 
 MANY = 1 << 30

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from checkers.answers.state import StateHistory
-from checkers.committed_log import Segment
-from checkers.disk_log import StoredBatch
 from checkers.invariants.broker_rules import BrokerRules
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.partition_rules import PartitionRules
 from checkers.invariants.report import Report
 from checkers.invariants.topic_rules import TopicRules
-from checkers.metadata_model import Fields, MetadataModel
-from checkers.replay import Replay, Step, replay
+from checkers.recorded.committed_log import Segment
+from checkers.recorded.disk_log import StoredBatch
+from checkers.recorded.metadata_model import Fields, MetadataModel
+from checkers.recorded.replay import Replay, Step, replay
 
 BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
 """The ids that the replay judges, alone or with captured messages."""

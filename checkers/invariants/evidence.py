@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from checkers.clocks import after, node_clocks, pauses
-from checkers.committed_log import CommittedLog, committed_log
-from checkers.disk_pass import DiskPass, disk_pass
-from checkers.run_data import RunData
-from checkers.trace_pass import TracePass, trace_pass
+from checkers.recorded.clocks import after, node_clocks, pauses
+from checkers.recorded.committed_log import CommittedLog, committed_log
+from checkers.recorded.disk_pass import DiskPass, disk_pass
+from checkers.recorded.run_data import RunData
+from checkers.recorded.trace_pass import TracePass, trace_pass
 from histories.message import Message
 from histories.trace import TraceEvent
 

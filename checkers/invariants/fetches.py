@@ -10,7 +10,7 @@ from typing import Any
 
 from checkers.invariants.evidence import NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
-from checkers.log_chain import START, BatchId, LogChain
+from checkers.recorded.log_chain import START, BatchId, LogChain
 from histories.message import Message
 
 

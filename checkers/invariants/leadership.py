@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from checkers.deposed import slack_ns, stale_leaders, timeout_ns
-from checkers.disk_log import disk_logs
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
-from checkers.log_chain import Election
+from checkers.recorded.disk_log import disk_logs
+from checkers.recorded.log_chain import Election
 from histories.message import Message
 
 SLACK_NS = 1_000_000_000

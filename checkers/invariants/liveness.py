@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
-from checkers.node_track import NodeTrack
+from checkers.recorded.node_track import NodeTrack
 from checkers.recovery import BOUND_NS, last_heal
 from histories.trace import TraceEvent
 

@@ -3,13 +3,13 @@ C7 ElrDisjoint and C14 ReassignmentSane, as every change record must keep them."
 
 from __future__ import annotations
 
-from checkers.disk_log import StoredBatch
 from checkers.invariants.asked_reassignments import AskedReassignments
 from checkers.invariants.broker_rules import LARGEST_BATCH
 from checkers.invariants.report import Report
-from checkers.metadata_model import NO_LEADER, MetadataModel, Partition, PartitionKey
-from checkers.replay import Step
-from checkers.run_data import RunData
+from checkers.recorded.disk_log import StoredBatch
+from checkers.recorded.metadata_model import NO_LEADER, MetadataModel, Partition, PartitionKey
+from checkers.recorded.replay import Step
+from checkers.recorded.run_data import RunData
 from nodes.log.uuids import LOST
 
 SAME_LEADER = -2

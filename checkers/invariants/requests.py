@@ -9,7 +9,7 @@ from typing import Any
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, Evidence
 from checkers.invariants.report import Report
-from checkers.log_chain import Committed
+from checkers.recorded.log_chain import Committed
 from histories.message import Message
 
 LATE_NS = 5_000_000_000

@@ -7,9 +7,9 @@ whoever lags would begin anew with each snapshot and never catch up.
 
 from __future__ import annotations
 
-from checkers.clocks import slowest
 from checkers.invariants.evidence import NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
+from checkers.recorded.clocks import slowest
 from histories.trace import TraceEvent
 from nodes.protocol import errors
 

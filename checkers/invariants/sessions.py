@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from checkers.clocks import slowest
 from checkers.invariants.broker_rules import HOLE
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
 from checkers.invariants.report import Report
+from checkers.recorded.clocks import slowest
 from histories.message import Message
 from histories.operation import OK
 from histories.trace import TraceEvent

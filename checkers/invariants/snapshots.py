@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.committed_log import Snapshot
-from checkers.disk_log import disk_logs
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
 from checkers.invariants.report import Report
-from checkers.replay import Replay
+from checkers.recorded.committed_log import Snapshot
+from checkers.recorded.disk_log import disk_logs
+from checkers.recorded.replay import Replay
 from nodes.log.batch import BatchError
 from nodes.log.snapshots import (
     SnapshotCorruptError,

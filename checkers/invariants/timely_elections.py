@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from checkers.answers.exchanges import Commits
 from checkers.answers.refusals import is_online
 from checkers.answers.state import State, StateHistory
-from checkers.clocks import slowest
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, Evidence
 from checkers.invariants.report import Report
 from checkers.invariants.sessions import append_ns, reigns
-from checkers.metadata_model import NO_LEADER, Partition, PartitionKey
+from checkers.recorded.clocks import slowest
+from checkers.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
 
 REBALANCE = "leader_imbalance_check_interval_seconds"
 UNCLEAN = "unclean_leader_election_interval_ms"

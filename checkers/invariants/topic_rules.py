@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkers.invariants.report import Report
-from checkers.replay import Step
+from checkers.recorded.replay import Step
 
 
 class TopicRules:

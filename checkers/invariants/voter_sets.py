@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkers.answers.exchanges import Commits
-from checkers.committed_log import DECODING, control_records
-from checkers.disk_log import StoredBatch, disk_logs, read_batches
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
+from checkers.recorded.committed_log import DECODING, control_records
+from checkers.recorded.disk_log import StoredBatch, disk_logs, read_batches
 from histories.trace import TraceEvent
 from nodes.log.batch import BatchError
 from nodes.protocol import errors

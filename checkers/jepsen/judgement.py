@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from checkers.models import freeze, thaw
+from checkers.linearizability.models import freeze, thaw
 from histories.events import Event
 from histories.verdict import Anomaly, Validity
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.jepsen.judgement import Judgement, Options, name, unknown
-from checkers.models import freeze
+from checkers.linearizability.models import freeze
 from histories.events import Event
 from histories.verdict import Anomaly
 

@@ -26,7 +26,7 @@ from checkers.jepsen.judgement import (
     some,
     unknown,
 )
-from checkers.models import freeze
+from checkers.linearizability.models import freeze
 from histories.events import Event
 from histories.verdict import Anomaly
 

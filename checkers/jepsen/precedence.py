@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from checkers.jepsen.judgement import Judgement, Options, members, plain_list, some
-from checkers.models import freeze
+from checkers.linearizability.models import freeze
 from histories.events import Event
 from histories.verdict import Anomaly
 

@@ -25,7 +25,7 @@ from checkers.jepsen.judgement import (
     quantiles,
     some,
 )
-from checkers.models import freeze, thaw
+from checkers.linearizability.models import freeze, thaw
 from histories.events import Event
 from histories.verdict import Anomaly, Validity
 

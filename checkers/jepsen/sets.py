@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from checkers.jepsen.judgement import Judgement, Options, interval_text, members, some, unknown
-from checkers.models import freeze
+from checkers.linearizability.models import freeze
 from histories.events import Event
 from histories.verdict import Anomaly
 

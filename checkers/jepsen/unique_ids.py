@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from checkers.jepsen.judgement import Judgement, Options, counted, in_order, some
-from checkers.models import freeze, thaw
+from checkers.linearizability.models import freeze, thaw
 from histories.events import Event
 from histories.verdict import Anomaly
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.calls import Call, by_key, known, pair
-from checkers.linearizability import Outcome
-from checkers.linearizable import KeyVerdict, describe
+from checkers.linearizability.decide import Outcome
+from checkers.linearizability.keyed import KeyVerdict, describe
 from checkers.logs import stream
 from checkers.logs.decide import AmbiguousError, Verdict, decide
 from checkers.logs.operations import LogOperations, from_calls, from_columns
@@ -47,7 +47,7 @@ Order = Callable[[], list[int]]
 def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Order]]:
     """Return for every key the verdict, and what makes the order that proves it.
 
-    Raises :class:`~checkers.models.ModelError`.
+    Raises :class:`~checkers.linearizability.models.ModelError`.
     """
     deadline = monotonic() + time_limit_s
     file = typed_file(source)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.calls import Call
-from checkers.models import ModelError, freeze
+from checkers.linearizability.models import ModelError, freeze
 from checkers.zones.operations import Ints, pair_rows
 from histories.operation import FAIL, OK
 
@@ -62,7 +62,7 @@ class _Rows:
 def from_calls(calls: Sequence[Call]) -> LogOperations:
     """Take calls apart. ``call`` numbers are the calls' ``start``.
 
-    Raises :class:`~checkers.models.ModelError` for values of another shape.
+    Raises :class:`~checkers.linearizability.models.ModelError` for values of another shape.
     """
     rows = _Rows()
     codes: dict[Hashable, int] = {}
@@ -166,7 +166,7 @@ def from_columns(table: pa.Table) -> LogOperations:
     """Take a table with whole-number columns ``value`` and ``offset`` apart.
 
     ``call`` numbers are rows of invocations. Raises
-    :class:`~checkers.models.ModelError` for other operations than append and read.
+    :class:`~checkers.linearizability.models.ModelError` for other operations than append and read.
     """
     pairs = pair_rows(table)
     f = pc.index_in(table.column("f"), pa.array(["append", "read"])).to_numpy()[pairs.begun]

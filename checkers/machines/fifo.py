@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from checkers.calls import OPEN, Call
-from checkers.models import ModelError, freeze
-from checkers.witness import misplaced
+from checkers.linearizability.models import ModelError, freeze
+from checkers.linearizability.witness import misplaced
 from histories.operation import FAIL, OK
 
 _STAYS = OPEN + 1
@@ -92,7 +92,7 @@ class _Value:
 def decide(calls: Sequence[Call]) -> Decision | None:
     """Decide a history of ``enqueue`` and ``dequeue``; None where sorting does not.
 
-    Raises :class:`~checkers.models.ModelError` for other operations.
+    Raises :class:`~checkers.linearizability.models.ModelError` for other operations.
     """
     puts: dict[Hashable, Call] = {}
     takes: dict[Hashable, Call] = {}

@@ -11,12 +11,12 @@ from time import monotonic
 from typing import Any
 
 from checkers.calls import Call, by_key, known
-from checkers.linearizability import Outcome
-from checkers.linearizable import KeyVerdict, describe
+from checkers.linearizability.decide import Outcome
+from checkers.linearizability.keyed import KeyVerdict, describe
+from checkers.linearizability.models import freeze
 from checkers.machines import fifo
 from checkers.machines.models import MACHINES, Machine
 from checkers.machines.search import check
-from checkers.models import freeze
 from histories.operation import FAIL, INFO, OK
 
 _LOOKED_S = 10.0
@@ -26,7 +26,10 @@ _LOOKED_S = 10.0
 def check_calls(
     name: str, options: dict[str, Any], calls: Iterable[Call], time_limit_s: float
 ) -> list[KeyVerdict]:
-    """Return the verdict of every key. Raises :class:`~checkers.models.ModelError`."""
+    """Return the verdict of every key.
+
+    Raises :class:`~checkers.linearizability.models.ModelError`.
+    """
     machine = MACHINES[name](options)
     deadline = monotonic() + time_limit_s
     verdicts = []

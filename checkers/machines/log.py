@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from checkers.calls import Call
+from checkers.linearizability.models import ModelError, freeze
 from checkers.machines.models import Operation
-from checkers.models import ModelError, freeze
 from histories.operation import OK
 
 

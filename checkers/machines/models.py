@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from checkers.calls import Call
-from checkers.models import ModelError, freeze
+from checkers.linearizability.models import ModelError, freeze
 from histories.operation import OK
 
 

@@ -1,7 +1,7 @@
 """The search for an order of operations of any machine.
 
-The walk of :mod:`checkers.level_walk`, with the reductions of :mod:`checkers.linearizability`,
-over a machine's steps. Steps are memoised.
+The walk of :mod:`checkers.linearizability.level_walk`, with the reductions of
+:mod:`checkers.linearizability.decide`, over a machine's steps. Steps are memoised.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from time import monotonic
 
 from checkers.calls import Call
-from checkers.level_walk import Bounds, Configuration, Link, Outcome, Walk, one_more
+from checkers.linearizability.level_walk import Bounds, Configuration, Link, Outcome, Walk, one_more
+from checkers.linearizability.witness import misplaced
 from checkers.machines.models import Machine, Operation
-from checkers.witness import misplaced
 from histories.operation import FAIL, OK
 
 
@@ -24,7 +24,7 @@ def check(
     max_steps: int = 2_000_000,
     stop: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Search for a legal order of ``calls``; see :func:`checkers.linearizability.check`."""
+    """Search for a legal order of ``calls``; see :func:`checkers.linearizability.decide.check`."""
     bounds = Bounds(monotonic() + time_limit_s, time_limit_s, max_steps, stop)
     return _Search(machine, calls, bounds).run()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkers.calls import OPEN, Call, HistoryShapeError
-from checkers.models import ModelError, freeze
+from checkers.linearizability.models import ModelError, freeze
 from histories.operation import INFO
 from histories.reading import from_text
 
@@ -168,7 +168,8 @@ def read_operations(
 ) -> Operations:
     """Return the operations of ``table`` that constrain the order.
 
-    Raises :class:`~checkers.models.ModelError` for what is no operation of a register.
+    Raises :class:`~checkers.linearizability.models.ModelError` for what is no operation
+    of a register.
     """
     kind = codes_in(table.column("f").take(pa.array(pairs.begun)), FS)
     allowed = kind >= 0 if cas else (kind == READ) | (kind == WRITE)

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.calls import Call
-from checkers.linearizability import Outcome
-from checkers.linearizability import check as search
-from checkers.linearizable import KeyVerdict, describe
-from checkers.models import Model, freeze, thaw
+from checkers.linearizability.decide import Outcome
+from checkers.linearizability.decide import check as search
+from checkers.linearizability.keyed import KeyVerdict, describe
+from checkers.linearizability.models import Model, freeze, thaw
 from checkers.zones.decide import gather, judge, needed, order_of, repeated
 from checkers.zones.operations import (
     Ints,
@@ -66,7 +66,7 @@ def decide(
     """Decide a table of :data:`~histories.reading.HISTORY_SCHEMA`, ordered by index.
 
     Raises :class:`~checkers.calls.HistoryShapeError` and
-    :class:`~checkers.models.ModelError`.
+    :class:`~checkers.linearizability.models.ModelError`.
     """
     deadline = monotonic() + time_limit_s
     pairs = pair_rows(table)

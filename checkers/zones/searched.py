@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from checkers.calls import Call
-from checkers.linearizability import MEMORY, Outcome
+from checkers.linearizability.decide import MEMORY, Outcome
 from checkers.zones.operations import CAS, READ, Ints, Operations
 
 _MANY = 20_000
@@ -19,7 +19,7 @@ _MANY = 20_000
 
 def is_compiled(operations: int) -> bool:
     """Say whether so many operations are searched by compiled code at once."""
-    return operations > _MANY or "checkers.search_kernel" in sys.modules
+    return operations > _MANY or "checkers.linearizability.search_kernel" in sys.modules
 
 
 def search(
@@ -35,9 +35,9 @@ def search(
     operations that began at some positions, ``name`` tells what values are called by operations
     that have them. An order is verified before it counts.
     """
-    from checkers import search_kernel as kernel
-    from checkers.compiled_search import MAX_OPEN, CompiledSearch, Problem
-    from checkers.narrowing import narrow
+    from checkers.linearizability import search_kernel as kernel
+    from checkers.linearizability.compiled_search import MAX_OPEN, CompiledSearch, Problem
+    from checkers.linearizability.narrowing import narrow
 
     kind, value = operations.kind, operations.value
     need = np.where(kind == READ, value, np.where(kind == CAS, operations.expected, kernel.ANY))

@@ -38,7 +38,7 @@ class Host:
     before every command: empty for root, ``"sudo -n"`` otherwise. ``gateway`` is the directory of
     the cluster whose network the host is in, where none of this machine's leads there
     (:mod:`harness.clusters.gateway`). ``clock`` is ``"machine"`` where the machine's own wall clock
-    may be put wrong, if it turns out to have one for itself (:mod:`harness.node_date`).
+    may be put wrong, if it turns out to have one for itself (:mod:`harness.on_host.date`).
     """
 
     name: str

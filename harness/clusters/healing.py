@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.agent import Agent
 from harness.clusters.cluster import Host
 from harness.clusters.state import control_boot_id
-from harness.remote import Remote, RemoteError, on_all
-from harness.service import CLOCK, DISK, SERVICE
+from harness.remote.agent import Agent
+from harness.remote.service import CLOCK, DISK, SERVICE
+from harness.remote.session import Remote, RemoteError, on_all
 
 SETTLE_S = 5.0
 """How long healing waits for what others still do to a host; a run that lives is not waited for."""

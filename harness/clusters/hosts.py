@@ -34,7 +34,7 @@ from typing import Any
 
 from harness.clusters.cluster import ClusterError, Host
 from harness.clusters.healing import heal_hosts
-from harness.remote import Remote, RemoteError, on_all, parse_host_key
+from harness.remote.session import Remote, RemoteError, on_all, parse_host_key
 
 _STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address", "gateway", "clock"}
 _NUMBERS = {"port", "node_id"}

@@ -38,8 +38,8 @@ def lacking(spec: str) -> dict[str, str]:
     """Return the kinds of means that hosts of ``spec`` will not have, and why, in one line each.
 
     Of namespace hosts that is known before they are up; of others nothing is. ``drops``,
-    ``packets``, ``messages`` and ``names`` are those of :func:`harness.node_network.network_means`,
-    ``memory`` is a control group that limits memory.
+    ``packets``, ``messages`` and ``names`` are those of
+    :func:`harness.on_host.network.network_means`, ``memory`` is a control group that limits memory.
     """
     found: dict[str, str] = {}
     if spec != "netns":

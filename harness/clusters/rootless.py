@@ -60,7 +60,7 @@ def enter(flags: int) -> None:
 
 def examine() -> dict[str, Any]:
     """Return what a plain user's hosts can do here: ``refused`` is one line, "" when there can be
-    some; ``means`` and ``why`` are those of :func:`harness.node_network.network_means`."""
+    some; ``means`` and ``why`` are those of :func:`harness.on_host.network.network_means`."""
     return dict(_examine(os.geteuid()))
 
 
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def _try() -> dict[str, Any]:
-    from harness.node_network import network_means
+    from harness.on_host.network import network_means
 
     try:
         kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)

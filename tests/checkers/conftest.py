@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.capture import Capture
-from checkers.run_data import DiskImage, RunData
+from checkers.recorded.capture import Capture
+from checkers.recorded.run_data import DiskImage, RunData
 from histories.fault import FaultEvent
 from histories.operation import Op, OpType
 from histories.trace import TraceEvent

@@ -10,11 +10,11 @@ import pytest
 from checkers.answers.image_digest import digests
 from checkers.answers.placement import fault
 from checkers.answers.state import State, StateHistory
-from checkers.capture import Capture
 from checkers.invariants import check
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
-from checkers.run_data import RunData
+from checkers.recorded.capture import Capture
+from checkers.recorded.run_data import RunData
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.capture import Capture
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.capture import Capture
+from checkers.recorded.run_data import RunData
 
 MakeRun = Callable[..., Any]
 SECOND = 1_000_000_000

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.capture import Capture
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.capture import Capture
+from checkers.recorded.run_data import RunData
 from nodes.log.batch import encode_batch
 
 TOPIC = bytes(15) + b"\x99"

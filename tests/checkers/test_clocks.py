@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import pytest
 
-from checkers.clocks import NodeClock, after, fastest, node_clocks, pauses, slowest
 from checkers.deposed import bound_ns, slack_ns
+from checkers.recorded.clocks import NodeClock, after, fastest, node_clocks, pauses, slowest
 from histories.fault import FaultEvent
 
 PHASES: Final[tuple[tuple[Literal["start", "stop"], int], ...]] = (("start", 5), ("stop", 9))

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers import compiled_search
 from checkers.calls import Call, pair
-from checkers.compiled_search import Coded, CompiledSearch
-from checkers.linearizability import _Search, check
-from checkers.models import MODELS, Register, actions
-from checkers.witness import verify
+from checkers.linearizability import compiled_search
+from checkers.linearizability.compiled_search import Coded, CompiledSearch
+from checkers.linearizability.decide import _Search, check
+from checkers.linearizability.models import MODELS, Register, actions
+from checkers.linearizability.witness import verify
 from histories.operation import Op
 
 CAS = Register("cas-register")

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from checkers.conformance import check_events
+from checkers.recorded.run_data import RunData
 from checkers.registry import CHECKERS
-from checkers.run_data import RunData
 from histories.trace import TraceEvent
 
 DISK = {1: "a" * 32, 2: "b" * 32, 3: "c" * 32}

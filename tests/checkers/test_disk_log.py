@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.disk_log import read_logs
-from checkers.run_data import DiskImage, share
+from checkers.recorded.disk_log import read_logs
+from checkers.recorded.run_data import DiskImage, share
 from nodes.log.batch import encode_batch
 
 

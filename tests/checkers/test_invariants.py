@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from histories.reading import TRACE_SCHEMA, from_table, to_table
 from histories.trace import TraceEvent
 

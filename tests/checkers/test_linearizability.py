@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.calls import HistoryShapeError, pair
-from checkers.linearizability import check
-from checkers.linearizable import check as check_run
-from checkers.linearizable import check_calls
-from checkers.models import MODELS, Model, ModelError, after, allowed
-from checkers.witness import verify
+from checkers.linearizability.decide import check
+from checkers.linearizability.keyed import check as check_run
+from checkers.linearizability.keyed import check_calls
+from checkers.linearizability.models import MODELS, Model, ModelError, after, allowed
+from checkers.linearizability.witness import verify
 from histories.convert import load
 from histories.operation import Op, OpType
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 
 L = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
 

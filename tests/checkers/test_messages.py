@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from checkers.capture import Capture, read_messages
-from checkers.clocks import NodeClock
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.capture import Capture, read_messages
+from checkers.recorded.clocks import NodeClock
+from checkers.recorded.run_data import RunData
 from histories.reading import HistoryError
 from nodes.consensus.effects import ApiRequest, RequestReceived, ResponseReceived, Tick
 from nodes.consensus.kraft.messages import (

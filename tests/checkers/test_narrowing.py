@@ -9,12 +9,12 @@ import pytest
 from bench.checkers import judges
 from bench.checkers.random_histories import one_register
 from checkers.calls import Call, pair
-from checkers.compiled_search import Coded
-from checkers.level_walk import Outcome
-from checkers.linearizability import check
-from checkers.linearizable import explain, window_of
-from checkers.models import MODELS, Model, actions
-from checkers.narrowing import narrow
+from checkers.linearizability.compiled_search import Coded
+from checkers.linearizability.decide import check
+from checkers.linearizability.keyed import explain, window_of
+from checkers.linearizability.level_walk import Outcome
+from checkers.linearizability.models import MODELS, Model, actions
+from checkers.linearizability.narrowing import narrow
 from histories.operation import Op
 
 CAS, TOPIC = MODELS["cas-register"], MODELS["topic-register"]

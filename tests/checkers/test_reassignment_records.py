@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 
 
 def broken(run: RunData) -> set[str]:

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from checkers import recovery, stats
+from checkers.recorded.run_data import RunData
 from checkers.registry import CHECKERS, check
-from checkers.run_data import RunData
 from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
 from histories.verdict import Anomaly, CheckerResult
 

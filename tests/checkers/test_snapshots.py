@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.invariants import check
-from checkers.run_data import DiskImage, RunData
+from checkers.recorded.run_data import DiskImage, RunData
 from nodes.log.snapshots import data_batch, footer_batch, header_batch, snapshot_name
 from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.capture import Capture
 from checkers.invariants import check
+from checkers.recorded.capture import Capture
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,

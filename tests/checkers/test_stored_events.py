@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers import stored_events
+from checkers.recorded import stored_events
+from checkers.recorded.run_data import RunData
+from checkers.recorded.stored_events import StoredEvents
 from checkers.registry import check
-from checkers.run_data import RunData
-from checkers.stored_events import StoredEvents
 from histories.parquet import write_table
 from histories.reading import TRACE_SCHEMA, to_table
 from histories.trace import TraceEvent

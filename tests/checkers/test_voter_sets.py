@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.capture import Capture
 from checkers.invariants import check
-from checkers.run_data import RunData
+from checkers.recorded.capture import Capture
+from checkers.recorded.run_data import RunData
 from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from nodes.log.batch import encode_batch
 from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control

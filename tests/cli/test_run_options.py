@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.clockwork import ClockworkError
 from harness.clusters.keys import new_key_pair
+from harness.remote.preloads import ClockworkError
 from kraftwreck import run
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.options import RunOptions
-from harness.simulated import simulate
-from harness.simulated_store import save
+from harness.simulated.run import simulate
+from harness.simulated.store import save
 from histories.fault import Fault
 from histories.verdict import Anomaly
 from kraftwreck import campaign, shrinking

@@ -11,10 +11,10 @@ import pytest
 
 from harness.clusters.cluster import Host
 from harness.clusters.netns import NetnsCluster
-from harness.deployment import Deployment
-from harness.node_settings import Settings
-from harness.remote import Remote
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import Remote
+from harness.remote.settings import Settings
 
 SERVICE_SOURCE = '''
 """Listens as configured, and says so in its trace and its data directory."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from checkers.clocks import node_clocks
+from checkers.recorded.clocks import node_clocks
 from harness.archive import PROJECT_TREE
 from harness.clusters.healing import heal_hosts
 from harness.clusters.netns import NetnsCluster
 from harness.environment import ClockSetting
 from harness.options import RunOptions
-from harness.remote import RemoteError
-from harness.remote_environment import RemoteEnvironment
-from harness.service import LOGS
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.service import LOGS
+from harness.remote.session import RemoteError
 from histories.fault import Fault
 from histories.reading import read_faults
 from kraftwreck.judge import judge

@@ -15,20 +15,20 @@ from typing import Any
 
 import pytest
 
-from harness import agent as agents
-from harness.agent import Agent
 from harness.clusters import healing
 from harness.clusters.healing import heal_hosts
 from harness.clusters.netns import NetnsCluster
 from harness.clusters.state import boot_id
-from harness.deployment import Deployment
 from harness.environment import ClockSetting
-from harness.node_clock import Setting
-from harness.node_date import FILE
-from harness.node_settings import Settings
-from harness.remote import Remote, RemoteError
-from harness.remote_environment import RemoteEnvironment
-from harness.service import CLOCK
+from harness.on_host.clock import Setting
+from harness.on_host.date import FILE
+from harness.remote import agent as agents
+from harness.remote.agent import Agent
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.service import CLOCK
+from harness.remote.session import Remote, RemoteError
+from harness.remote.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
@@ -85,8 +85,8 @@ def elsewhere(env: RemoteEnvironment, monkeypatch: pytest.MonkeyPatch) -> Iterat
         for function in OWN_KERNEL:
             head = f"def {function}() -> str:"
             yes = f"{head}\n    return ''\n\n\ndef not_{function}() -> str:"
-            assert own["harness.node_date"].count(head) == 1
-            own["harness.node_date"] = own["harness.node_date"].replace(head, yes)
+            assert own["harness.on_host.date"].count(head) == 1
+            own["harness.on_host.date"] = own["harness.on_host.date"].replace(head, yes)
         return list(own.items())
 
     remote.put(FAKE.encode(), "/usr/local/bin/date", mode=0o755)

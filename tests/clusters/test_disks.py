@@ -15,9 +15,9 @@ from harness.archive import PROJECT_TREE
 from harness.clusters.healing import heal_hosts
 from harness.clusters.netns import NetnsCluster
 from harness.options import RunOptions
-from harness.remote import RemoteError
-from harness.remote_environment import RemoteEnvironment
-from harness.service import DATA, LOGS
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.service import DATA, LOGS
+from harness.remote.session import RemoteError
 from histories.reading import read_faults
 from nodes.draw import draw_below
 from systems.kraft import SYSTEM, KraftDeployment

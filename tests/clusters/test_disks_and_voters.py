@@ -14,8 +14,8 @@ import pytest
 from harness.archive import PROJECT_TREE
 from harness.clusters.netns import NetnsCluster
 from harness.options import RunOptions
-from harness.remote import RemoteError
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import RemoteError
 from harness.voter_changes import VoterChange
 from kraftwreck.replay import replay_nodes
 from nodes.log.files import MetadataLogFiles

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.agent import Agent
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment
-from harness.node_settings import Settings
-from harness.remote import Remote, RemoteError
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.agent import Agent
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import Remote, RemoteError
+from harness.remote.settings import Settings
 from histories.disturbance import Disturbance
 
 pytestmark = pytest.mark.cluster

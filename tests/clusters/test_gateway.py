@@ -13,7 +13,7 @@ from harness.clusters.cluster import Host
 from harness.clusters.gateway import dial, listen, serve
 from harness.clusters.hosts import format_inventory, load_inventory
 from harness.kafka_client import KafkaClient
-from harness.remote import Remote, UnreachableError
+from harness.remote.session import Remote, UnreachableError
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC0DDWVXMqsELBNZxZlRcXAYmYsJoydcJtnXZKLKZGxM"
 

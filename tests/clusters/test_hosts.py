@@ -184,8 +184,8 @@ def test_an_ordinary_user_becomes_root(five: list[Host], tmp_path: Path) -> None
     """``become`` is put before every command; here it is env(1), which changes nothing."""
     import dataclasses
 
-    from harness.agent import Agent
-    from harness.remote import Remote
+    from harness.remote.agent import Agent
+    from harness.remote.session import Remote
 
     remote = Remote(dataclasses.replace(five[0], become="env BECAME=1"))
     assert remote.run(["sh", "-c", "echo $BECAME"]).text == "1"

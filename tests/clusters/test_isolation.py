@@ -11,7 +11,7 @@ import pytest
 from harness.clusters.cluster import Host
 from harness.clusters.kernel import CAPABILITIES
 from harness.clusters.node_root import KEPT_CAPABILITIES
-from harness.remote import Remote
+from harness.remote.session import Remote
 
 pytestmark = pytest.mark.cluster
 

@@ -20,7 +20,7 @@ from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError, ClusterUnavailable
 from harness.clusters.netns import NetnsCluster
 from harness.clusters.state import ProcessIdentity, State
-from harness.remote import Remote
+from harness.remote.session import Remote
 
 pytestmark = pytest.mark.cluster
 
@@ -30,7 +30,7 @@ CONTROL = """
 import signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 from harness.clusters.netns import NetnsCluster
-from harness.remote import Remote
+from harness.remote.session import Remote
 cluster = NetnsCluster(3)
 hosts = cluster.up()
 for host in hosts:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.agent import Agent
 from harness.clusters.cluster import Host
-from harness.remote import Remote, RemoteError
+from harness.remote.agent import Agent
+from harness.remote.session import Remote, RemoteError
 
 pytestmark = pytest.mark.cluster
 

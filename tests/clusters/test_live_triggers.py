@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.follow import TraceFollowers
 from harness.options import RunOptions
-from harness.remote import Remote
+from harness.remote.follow import TraceFollowers
+from harness.remote.session import Remote
 from harness.triggers import DELAYS_US
 from histories.fault import Fault, FaultEvent
 from histories.reading import read_faults

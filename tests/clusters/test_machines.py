@@ -16,11 +16,11 @@ from harness.clusters import cgroups
 from harness.clusters import state as states
 from harness.clusters.cluster import ClusterError
 from harness.clusters.netns import NetnsCluster
-from harness.deployment import Deployment
-from harness.node_settings import Settings
 from harness.options import RunOptions
-from harness.remote import Remote, RemoteError
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import Remote, RemoteError
+from harness.remote.settings import Settings
 from histories.reading import read_faults
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import Agent
 from harness.clusters.cluster import Host
 from harness.clusters.healing import heal_hosts
 from harness.clusters.hosts import format_inventory
-from harness.remote import Remote, on_all
+from harness.remote.agent import Agent
+from harness.remote.session import Remote, on_all
 from nodes.draw import draw_below
 
 pytestmark = pytest.mark.cluster
@@ -87,11 +87,11 @@ def test_names_are_not_found_while_nobody_answers(
 BREAK = """
 import sys
 from pathlib import Path
-from harness.agent import Agent
+from harness.remote.agent import Agent
 from harness.clusters.hosts import load_inventory
-from harness.deployment import Deployment
-from harness.node_settings import Settings
-from harness.remote_links import RemoteLinks
+from harness.remote.deployment import Deployment
+from harness.remote.settings import Settings
+from harness.remote.links import RemoteLinks
 from histories.disturbance import Disturbance
 hosts = load_inventory(Path(sys.argv[1]))
 deployment = Deployment(hosts, Settings(seed=1)); links = RemoteLinks(deployment)

@@ -9,8 +9,8 @@ import pytest
 
 from harness.clusters.cluster import Host
 from harness.environment import Grudge
-from harness.remote import Remote, RemoteError, on_all
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import Remote, RemoteError, on_all
 
 pytestmark = pytest.mark.cluster
 
@@ -192,7 +192,7 @@ def test_a_grudge_against_nobody_known_is_refused(faults: RemoteEnvironment) -> 
 
 
 def test_rules_that_did_not_take_are_an_error(remotes: dict[str, Remote]) -> None:
-    from harness.agent import Agent
+    from harness.remote.agent import Agent
 
     agent = Agent(remotes["n1"])
     with pytest.raises(RemoteError, match=r"^n1: drop: nft: "):

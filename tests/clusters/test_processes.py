@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment
-from harness.node_settings import Settings, properties
-from harness.remote import Remote, RemoteError
-from harness.remote_environment import RemoteEnvironment
-from harness.service import DATA, LOGS, SERVICE
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.service import DATA, LOGS, SERVICE
+from harness.remote.session import Remote, RemoteError
+from harness.remote.settings import Settings, properties
 
 pytestmark = pytest.mark.cluster
 

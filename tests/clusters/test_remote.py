@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.agent import Agent, clock_offset
 from harness.clusters.cluster import Host
 from harness.clusters.keys import new_key_pair
-from harness.remote import Remote, RemoteError, on_all, parse_host_key, unpack
+from harness.remote.agent import Agent, clock_offset
+from harness.remote.session import Remote, RemoteError, on_all, parse_host_key, unpack
 
 
 def refused(host: Host) -> str:

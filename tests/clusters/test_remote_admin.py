@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.remote import RemoteError
-from harness.remote_admin import RemoteAdmin
+from harness.remote.admin import RemoteAdmin
+from harness.remote.session import RemoteError
 from harness.voter_changes import Members, VoterChange
 from harness.workload import Answer, Call
 from nodes.consensus.endpoint import Endpoint

@@ -14,8 +14,8 @@ from harness.archive import PROJECT_TREE
 from harness.clusters.netns import NetnsCluster
 from harness.kafka_client import KafkaClient
 from harness.options import RunOptions
-from harness.remote_environment import RemoteEnvironment
-from harness.service import CODE
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.service import CODE
 from histories.reading import read_faults
 from nemesis.inject import Injector
 from systems.kraft import SYSTEM, KraftDeployment

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.deployment import Deployment
-from harness.node_settings import Settings, first_voters, properties, roles
 from harness.options import RunOptions, repeat_command
-from harness.remote import RemoteError
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.deployment import Deployment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import RemoteError
+from harness.remote.settings import Settings, first_voters, properties, roles
 from harness.voter_changes import VoterChange
 from nodes.consensus.endpoint import Endpoint
 from nodes.log.uuids import from_text

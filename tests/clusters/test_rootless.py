@@ -206,7 +206,8 @@ def test_a_plain_user_gets_no_right_over_the_machine(plain: PlainUser) -> None:
         script = (
             "import json, sys; sys.path.insert(0, sys.argv[1]);"
             "from pathlib import Path; from harness.clusters.hosts import load_inventory;"
-            "from harness.remote import Remote; r = Remote(load_inventory(Path(sys.argv[2]))[0]);"
+            "from harness.remote.session import Remote;"
+            "r = Remote(load_inventory(Path(sys.argv[2]))[0]);"
             "print(json.dumps([r.run(['sh', '-c', c], check=False).status for c in sys.argv[3:]]))"
         )
         commands = {

@@ -16,8 +16,8 @@ from harness.clusters.healing import heal_hosts
 from harness.clusters.netns import NetnsCluster
 from harness.environment import Resource
 from harness.options import RunOptions
-from harness.remote import RemoteError
-from harness.remote_environment import LEFT, RemoteEnvironment
+from harness.remote.environment import LEFT, RemoteEnvironment
+from harness.remote.session import RemoteError
 from histories.reading import read_faults
 from nodes.draw import draw_below
 from systems.kraft import SYSTEM, KraftDeployment

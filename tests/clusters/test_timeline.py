@@ -17,8 +17,8 @@ import paramiko
 import pytest
 
 from harness.clusters.cluster import Host
-from harness.remote import Remote
-from harness.remote_environment import RemoteEnvironment
+from harness.remote.environment import RemoteEnvironment
+from harness.remote.session import Remote
 from histories.fault import Fault, FaultEvent
 from nemesis.inject import Injector
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness import clockwork, node_clock
-from harness.clockwork import ClockworkError, library
+from harness.on_host import clock as host_clock
+from harness.remote import preloads
+from harness.remote.preloads import ClockworkError, library
 
 PYTHON = "/usr/bin/python3"
 MILLION = 1_000_000
@@ -58,7 +59,7 @@ class Clock:
         self.path = str(folder / "clock")
         self.library = folder / "clockwork.so"
         self.library.write_bytes(library())
-        node_clock.create(self.path)
+        host_clock.create(self.path)
 
     @property
     def env(self) -> dict[str, str]:
@@ -102,16 +103,16 @@ def test_without_a_control_file_clocks_are_those_of_the_machine(clock: Clock) ->
 
 @pytest.mark.parametrize("seconds", [100, -100, 86_400])
 def test_a_jump_moves_the_wall_clock_only(clock: Clock, seconds: int) -> None:
-    node_clock.change(clock.path, seconds * NS, 0, 0)
+    host_clock.change(clock.path, seconds * NS, 0, 0)
     wall, mono = clock.ahead()
     assert near(wall, seconds)
     assert near(mono, 0)
-    node_clock.change(clock.path, 0, 0, 0)
+    host_clock.change(clock.path, 0, 0, 0)
     assert near(clock.ahead()[0], 0)
 
 
 def test_a_strobe_is_wrong_in_every_other_period(clock: Clock) -> None:
-    new, _ = node_clock.change(clock.path, 1000 * NS, NS // 20, 0)
+    new, _ = host_clock.change(clock.path, 1000 * NS, NS // 20, 0)
     wrong = 0
     program = (
         "import json, time; seen = []\n"
@@ -134,9 +135,9 @@ def test_a_strobe_is_wrong_in_every_other_period(clock: Clock) -> None:
 def test_a_drift_moves_both_clocks_and_leaves_the_monotonic_one_ahead(
     clock: Clock, rate: int
 ) -> None:
-    begun, _ = node_clock.change(clock.path, 0, 0, rate)
+    begun, _ = host_clock.change(clock.path, 0, 0, rate)
     time.sleep(0.5)
-    ended, _ = node_clock.change(clock.path, 0, 0, 0)
+    ended, _ = host_clock.change(clock.path, 0, 0, 0)
     gained = (ended.mono - begun.mono) - (ended.since - begun.since)
     assert gained == pytest.approx((ended.since - begun.since) * rate / MILLION, abs=2)
     wall, mono = clock.ahead()
@@ -159,7 +160,7 @@ def test_the_monotonic_clock_never_goes_back_while_its_rate_changes(clock: Clock
         number = 0
         while not stop.wait(0.02):
             number += 1
-            node_clock.change(clock.path, 0, 0, (MILLION, -900_000, 0)[number % 3])
+            host_clock.change(clock.path, 0, 0, (MILLION, -900_000, 0)[number % 3])
 
     changer = threading.Thread(target=change)
     changer.start()
@@ -174,14 +175,14 @@ def test_the_monotonic_clock_never_goes_back_while_its_rate_changes(clock: Clock
 
 @pytest.mark.parametrize("rate", [0, MILLION, -500_000])
 def test_waits_take_as_long_as_the_own_clock_says(clock: Clock, rate: int) -> None:
-    node_clock.change(clock.path, 1000 * NS, NS // 100, rate)
+    host_clock.change(clock.path, 1000 * NS, NS // 100, rate)
     for way, took in clock.run(WAITS).items():
         assert 0.299 <= took < 0.8, way
 
 
 def test_the_machine_itself_is_not_touched(clock: Clock) -> None:
     before = time.time_ns() - time.monotonic_ns()
-    node_clock.change(clock.path, 5000 * NS, 0, MILLION)
+    host_clock.change(clock.path, 5000 * NS, 0, MILLION)
     clock.run(READ)
     assert abs(time.time_ns() - time.monotonic_ns() - before) < NS // 2
 
@@ -189,7 +190,7 @@ def test_the_machine_itself_is_not_touched(clock: Clock) -> None:
 def test_a_missing_compiler_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clockwork, "COMPILER", "no-such-compiler")
+    monkeypatch.setattr(preloads, "COMPILER", "no-such-compiler")
     with pytest.raises(ClockworkError, match="apt-get install gcc") as raised:
         library(tmp_path)
     assert "\n" not in str(raised.value)
@@ -199,7 +200,7 @@ def test_what_the_compiler_refuses_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "clockwork.c").write_text("this is no C")
-    monkeypatch.setattr(clockwork, "SOURCES", tmp_path)
+    monkeypatch.setattr(preloads, "SOURCES", tmp_path)
     with pytest.raises(ClockworkError, match=r"clockwork\.c") as raised:
         library(tmp_path)
     assert "\n" not in str(raised.value)
@@ -207,7 +208,7 @@ def test_what_the_compiler_refuses_is_said_in_one_line(
 
 def test_the_library_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = library(tmp_path)
-    monkeypatch.setattr(clockwork, "COMPILER", "no-such-compiler")
+    monkeypatch.setattr(preloads, "COMPILER", "no-such-compiler")
     assert library(tmp_path) == first
 
 
@@ -222,7 +223,7 @@ def test_the_last_trace_line_tells_how_far_ahead_a_node_is(
     mono, wall = time.monotonic_ns() // 1000, time.time_ns() // 1000
     values = (mono + 3_000_000, wall - 7_000_000)
     path.write_text(trace % values if "%" in trace else trace)
-    told = node_clock.measured(str(path))
+    told = host_clock.measured(str(path))
     assert ("unknown" in told) is not known
     if known:
         assert told["mono_ahead_us"] == pytest.approx(3_000_000, abs=500_000)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.clusters import healing
 from harness.clusters.cluster import Host
-from harness.remote import Remote, RemoteError
+from harness.remote.session import Remote, RemoteError
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "settled": {"alone": True},

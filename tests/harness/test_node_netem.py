@@ -6,10 +6,10 @@ import socket
 import struct
 from typing import Any
 
-from harness.node_echo import checksum
-from harness.node_forward import Forwarder, resets, with_bit_flipped
-from harness.node_netem import commands, effects
-from harness.node_netem import resets as reset_rules
+from harness.on_host.echo import checksum
+from harness.on_host.forward import Forwarder, resets, with_bit_flipped
+from harness.on_host.netem import commands, effects
+from harness.on_host.netem import resets as reset_rules
 
 NOTHING: dict[str, Any] = {"port": 0, "delay": 0, "jitter": 0, "window": 0, "rate": 0}
 CHANCES: dict[str, Any] = {"loss": 0.0, "reset": 0.0, "corrupt": 0.0, "twice": 0.0}

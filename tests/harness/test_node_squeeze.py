@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import node_squeeze
+from harness.on_host import squeeze
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine that has given us nothing."""
-    monkeypatch.setattr(node_squeeze, "SYSTEM", tmp_path / "system")
-    monkeypatch.setattr(node_squeeze, "OURS", tmp_path / "ours")
+    monkeypatch.setattr(squeeze, "SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(squeeze, "OURS", tmp_path / "ours")
     (tmp_path / "system").mkdir()
     return tmp_path
 
@@ -22,34 +22,34 @@ def test_a_group_is_made_in_the_hierarchy_of_its_controller_and_removed(machine:
     top = machine / "system" / "cpu"
     top.mkdir()
     (top / "cgroup.procs").touch()
-    assert node_squeeze.group("cpu", make=False) is None
-    assert node_squeeze.group("cpu") == (top / "kraftwreck", 1)
-    assert node_squeeze.group("cpu", make=False) == (top / "kraftwreck", 1)
-    node_squeeze.leave()
+    assert squeeze.group("cpu", make=False) is None
+    assert squeeze.group("cpu") == (top / "kraftwreck", 1)
+    assert squeeze.group("cpu", make=False) == (top / "kraftwreck", 1)
+    squeeze.leave()
     assert not (top / "kraftwreck").exists()
-    node_squeeze.leave()
+    squeeze.leave()
 
 
 def test_in_version_2_a_group_serves_all_controllers_that_are_handed_down(machine: Path) -> None:
     (machine / "system" / "cgroup.subtree_control").write_text("cpu pids\n")
-    assert node_squeeze.group("cpu") == (machine / "system" / "kraftwreck", 2)
-    assert node_squeeze.group("memory") is None, "nobody may limit it there"
+    assert squeeze.group("cpu") == (machine / "system" / "kraftwreck", 2)
+    assert squeeze.group("memory") is None, "nobody may limit it there"
 
 
 def test_what_the_host_was_given_goes_first(machine: Path) -> None:
     given = machine / "ours" / "memory"
     given.mkdir(parents=True)
     (given / "cgroup.procs").touch()
-    assert node_squeeze.group("memory") == (given, 1)
-    node_squeeze.leave()
+    assert squeeze.group("memory") == (given, 1)
+    squeeze.leave()
     assert given.is_dir(), "it goes with the host"
 
 
 def test_without_any_hierarchy_there_is_none(machine: Path) -> None:
-    assert node_squeeze.group("cpu") is None
-    assert node_squeeze.group("memory") is None
+    assert squeeze.group("cpu") is None
+    assert squeeze.group("memory") is None
 
 
 def test_nothing_to_give_back_is_no_error(machine: Path) -> None:
     service = {"pid_file": str(machine / "pid"), "argv": ["/bin/true"]}
-    assert node_squeeze.release({"service": service}) == {}
+    assert squeeze.release({"service": service}) == {}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness import node_agent
-from harness.node_process import RefusedError
+from harness.on_host import agent
+from harness.on_host.process import RefusedError
 
 
 class Process:
@@ -35,15 +35,13 @@ class Process:
 def start(
     process: Process, monkeypatch: pytest.MonkeyPatch, folder: Path, opens: bool = False
 ) -> dict[str, Any]:
-    monkeypatch.setattr(node_agent, "service_pid", process.pid)
-    monkeypatch.setattr(node_agent, "spawn", process.spawn)
-    monkeypatch.setattr(node_agent, "process_state", lambda pid: ("S", 1))
-    monkeypatch.setattr(
-        node_agent, "port_open", (lambda ip, port: True) if opens else process.port_open
-    )
+    monkeypatch.setattr(agent, "service_pid", process.pid)
+    monkeypatch.setattr(agent, "spawn", process.spawn)
+    monkeypatch.setattr(agent, "process_state", lambda pid: ("S", 1))
+    monkeypatch.setattr(agent, "port_open", (lambda ip, port: True) if opens else process.port_open)
     (folder / "log").write_text("disk full\n")
     service = {"log": str(folder / "log")}
-    return node_agent.start({"service": service, "ip": "127.0.0.1", "port": 9, "wait_s": 5.0})
+    return agent.start({"service": service, "ip": "127.0.0.1", "port": 9, "wait_s": 5.0})
 
 
 def test_one_that_is_ending_is_started_once_it_has_ended(

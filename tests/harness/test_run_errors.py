@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.remote import RemoteError, UnreachableError, on_all
+from harness.remote.session import RemoteError, UnreachableError, on_all
 from harness.run_errors import Trouble, merge
 
 N1 = UnreachableError("n1", "SSH to root@10.77.0.1:22: Connection refused")

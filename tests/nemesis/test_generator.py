@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.options import RunOptions
-from harness.simulated import simulate
+from harness.simulated.run import simulate
 from histories.fault import Fault
 from nemesis import generator, relays, triggers
 from nemesis.generator import STYLES, few, style_of

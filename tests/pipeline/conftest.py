@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from harness.options import RunOptions
-from harness.simulated_store import run as simulate_into_folder
+from harness.simulated.store import run as simulate_into_folder
 from histories.operation import Op
 from histories.reading import read_lines
 from histories.store import RUNNING

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from checkers import registry
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from histories.operation import Op
 from histories.reading import HistoryError
 from histories.verdict import CheckerResult

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkers.calls import Call
-from checkers.linearizable import check_keys, model_of, operations_of
+from checkers.linearizability.keyed import check_keys, model_of, operations_of
+from checkers.recorded.run_data import RunData
+from checkers.recorded.trace_pass import trace_pass
 from checkers.registry import check
-from checkers.run_data import RunData
-from checkers.trace_pass import trace_pass
 from histories.operation import OK
 from kraftwreck import analyze
 from kraftwreck.main import status

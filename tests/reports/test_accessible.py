@@ -11,8 +11,8 @@ import pytest
 
 from checkers.calls import pair
 from checkers.elle.check import check_transactions
-from checkers.linearizable import check_calls
-from checkers.models import MODELS
+from checkers.linearizability.keyed import check_calls
+from checkers.linearizability.models import MODELS
 from histories.verdict import Verdict
 from reports.run_report import write_report
 from tests.reports.conftest import Opened

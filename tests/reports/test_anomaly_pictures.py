@@ -11,9 +11,9 @@ import pytest
 
 from checkers.calls import pair
 from checkers.elle.check import check_transactions
-from checkers.linearizable import check_calls
-from checkers.models import MODELS
-from checkers.witness import verify
+from checkers.linearizability.keyed import check_calls
+from checkers.linearizability.models import MODELS
+from checkers.linearizability.witness import verify
 from histories.operation import Op
 from histories.verdict import Anomaly, CheckerResult, Verdict
 from reports.cycle_view import cycles_of, draw_cycle

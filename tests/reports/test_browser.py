@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from checkers.calls import pair
-from checkers.linearizable import check_calls
-from checkers.models import MODELS
+from checkers.linearizability.keyed import check_calls
+from checkers.linearizability.models import MODELS
 from histories.verdict import Verdict
 from reports.run_folder import load_run
 from reports.run_report import write_report

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.simulated_messages import facts, write_messages
+from harness.simulated.messages import facts, write_messages
 from histories.message import Message
 from nodes.consensus.kraft.messages import VoteRequest, VoteResponse
 from reports.messages import Diagram, diagram, moments_of

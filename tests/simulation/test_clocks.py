@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkers.clocks import node_clocks
+from checkers.recorded.clocks import node_clocks
 from harness.options import RunOptions
-from harness.simulated import SimResult, simulate
+from harness.simulated.run import SimResult, simulate
 from histories.fault import Fault
 from kraftwreck.campaign import judge, make_injector
 from nemesis.clocks import CLOCKS

@@ -132,7 +132,7 @@ def test_what_nothing_protects_is_left_alone() -> None:
 
 
 def run(**knobs: Any) -> Any:
-    from harness.simulated import simulate
+    from harness.simulated.run import simulate
     from workloads.registry import find
 
     campaign = Campaign(workload="metadata", faults=("kill",), time_limit_s=15, rate=20)
@@ -156,7 +156,7 @@ def test_the_wire_changes_nothing() -> None:
 
 @pytest.mark.parametrize("wire", [False, True])
 def test_voter_changes_of_clients_pass_the_wire_too(wire: bool) -> None:
-    from harness.simulated import simulate
+    from harness.simulated.run import simulate
     from workloads.registry import find
 
     fault = Fault(

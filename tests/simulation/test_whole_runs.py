@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.run_data import RunData
+from checkers.recorded.run_data import RunData
 from harness.options import OptionError, RunOptions
-from harness.simulated import SimResult, simulate
-from harness.simulated_store import load, run, save
+from harness.simulated.run import SimResult, simulate
+from harness.simulated.store import load, run, save
 from harness.triggers import TRIGGERS, TriggerError, parse
 from histories.fault import Fault
 from histories.operation import INVOKE

@@ -10,7 +10,7 @@ import pytest
 
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host
 from harness.clusters.vagrant import VagrantCluster, parse_ssh_config
-from harness.remote import Remote
+from harness.remote.session import Remote
 from kraftwreck.cluster import cluster
 
 

@@ -86,7 +86,7 @@ def test_provisioning_makes_a_host_and_may_be_repeated(
     from typing import cast
 
     from harness.clusters.cluster import Host
-    from harness.remote import Remote
+    from harness.remote.session import Remote
 
     host = cast(Host, namespace_hosts[1])
     remote = Remote(host)

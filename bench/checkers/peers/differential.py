@@ -23,7 +23,7 @@ import msgspec
 from bench.checkers.peers.run import adya, porcupine
 from bench.checkers.random_histories import registers, transactions
 from checkers.elle import check_transactions
-from checkers.models import Register
+from checkers.linearizability.models import Register
 from checkers.zones.registers import decide
 from histories.operation import Op
 from histories.reading import HISTORY_SCHEMA, to_table

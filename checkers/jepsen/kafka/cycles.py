@@ -13,7 +13,7 @@ from typing import Any
 from checkers.jepsen.judgement import pairs
 from checkers.jepsen.kafka.logs import Logs
 from checkers.jepsen.kafka.operations import CALLS, Operation
-from checkers.models import thaw
+from checkers.linearizability.models import thaw
 
 Graph = Any  # networkx.DiGraph, which has no types of its own
 _SPECS = (

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from checkers.jepsen.kafka.operations import CALLS, Operation
-from checkers.models import thaw
+from checkers.linearizability.models import thaw
 
 Values = dict[str, set[Hashable]]
 

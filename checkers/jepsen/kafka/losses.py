@@ -8,7 +8,7 @@ from typing import Any
 from checkers.jepsen.judgement import plain_list
 from checkers.jepsen.kafka.logs import KeyLog, Logs
 from checkers.jepsen.kafka.operations import CALLS, Operation
-from checkers.models import thaw
+from checkers.linearizability.models import thaw
 
 Errors = list[dict[str, Any]]
 

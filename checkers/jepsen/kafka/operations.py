@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from checkers.models import freeze
+from checkers.linearizability.models import freeze
 from histories.events import Event
 
 Pair = tuple[int | None, Hashable]

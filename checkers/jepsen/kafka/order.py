@@ -14,7 +14,7 @@ from typing import Any
 
 from checkers.jepsen.kafka.logs import Logs
 from checkers.jepsen.kafka.operations import Operation, Pair
-from checkers.models import thaw
+from checkers.linearizability.models import thaw
 
 Errors = dict[str, list[dict[str, Any]]]
 

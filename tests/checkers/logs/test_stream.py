@@ -12,10 +12,10 @@ import pytest
 from bench.checkers.brute_force import columns_of
 from bench.checkers.random_histories import machine
 from checkers.calls import pair
+from checkers.linearizability.witness import misplaced
 from checkers.logs import linearizable, stream
 from checkers.logs.decide import AmbiguousError, decide
 from checkers.logs.operations import from_columns
-from checkers.witness import misplaced
 from histories.columns import with_schema
 from histories.operation import Op
 from histories.reading import HistoryError, from_table

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from checkers.calls import Call, pair
-from checkers.linearizability import check as search
-from checkers.models import Model, Register, after, allowed
-from checkers.witness import verify
+from checkers.linearizability.decide import check as search
+from checkers.linearizability.models import Model, Register, after, allowed
+from checkers.linearizability.witness import verify
 from checkers.zones import decide as deciding
 from checkers.zones.registers import Decision, decide
 from histories.operation import Op

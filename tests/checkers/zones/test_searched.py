@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import checkers.search_kernel  # noqa: F401  # then columns are searched whatever the size
+import checkers.linearizability.search_kernel  # noqa: F401  # then columns are searched whatever the size
 from bench.checkers.random_histories import one_register, registers
 from checkers.calls import by_key, pair
-from checkers.linearizability import check
-from checkers.linearizable import explain
-from checkers.models import Register
-from checkers.witness import verify
+from checkers.linearizability.decide import check
+from checkers.linearizability.keyed import explain
+from checkers.linearizability.models import Register
+from checkers.linearizability.witness import verify
 from checkers.zones import searched
 from checkers.zones.decide import needed
 from checkers.zones.operations import pair_rows, read_operations
@@ -88,7 +88,7 @@ def test_more_open_calls_than_bits_are_left_to_the_plain_search() -> None:
 
 
 def test_few_operations_are_not_worth_the_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(searched.sys.modules, "checkers.search_kernel")  # type: ignore[attr-defined]  # the module imports it
+    monkeypatch.delitem(searched.sys.modules, "checkers.linearizability.search_kernel")  # type: ignore[attr-defined]  # the module imports it
     assert [searched.is_compiled(count) for count in (1000, 100_000)] == [False, True]
 
 

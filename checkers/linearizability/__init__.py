@@ -1,0 +1,1 @@
+"""Is there one order that explains every answer: models, searches, and who verifies an order."""

@@ -1,0 +1,230 @@
+"""Drives the compiled search for registers: arrays in, an outcome out.
+
+Used where plain Python would take long; at most 64 calls may be open at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.calls import Call
+from checkers.linearizability import search_kernel as kernel
+from checkers.linearizability.models import ANY, PRESENT, SAME, Action, Model
+from histories.operation import OK
+
+MAX_OPEN = 64
+_SLICE = 200_000
+_STUCK = 64
+_RUN: Any = kernel.run
+_REHASH: Any = kernel.rehash
+_MEASURE: Any = kernel.measure
+_LAY_OUT: Any = kernel.lay_out
+_UNWIND: Any = kernel.unwind
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Calls by position: moments of begin and end (-1: indeterminate), need and result.
+
+    States are codes below ``states``; a need may also be ``kernel.ANY`` or
+    ``kernel.PRESENT`` (any but 0), a result ``kernel.SAME``.
+    """
+
+    start: Ints
+    end: Ints
+    need: Ints
+    result: Ints
+    initial: int
+    states: int
+
+
+class Coded:
+    """A problem made of calls, and what its states are called."""
+
+    def __init__(self, model: Model, items: Sequence[tuple[Call, Action]]) -> None:
+        self._codes: dict[Hashable, int] = {None: 0}
+        initial = self._code(model.initial)
+        columns = np.array(
+            [
+                (
+                    call.start,
+                    call.end if call.type == OK else -1,
+                    self._need(action),
+                    kernel.SAME if action.result is SAME else self._code(action.result),
+                )
+                for call, action in items
+            ],
+            np.int64,
+        ).reshape(len(items), 4)
+        start, end, need, result = (np.ascontiguousarray(column) for column in columns.T)
+        self.problem = Problem(start, end, need, result, initial, len(self._codes))
+
+    def _code(self, state: Hashable) -> int:
+        return self._codes.setdefault(state, len(self._codes))
+
+    def _need(self, action: Action) -> int:
+        if action.need is ANY:
+            return kernel.ANY
+        return kernel.PRESENT if action.need is PRESENT else self._code(action.need)
+
+    def names(self, states: Sequence[int]) -> list[Hashable]:
+        """Return what states are called."""
+        names = {code: state for state, code in self._codes.items()}
+        return [names[state] for state in states]
+
+
+class CompiledSearch:
+    """One search. ``run`` returns the verdict (True, False or why it is unknown).
+
+    Where ``max_open`` exceeds :data:`MAX_OPEN` it cannot be run.
+    """
+
+    def __init__(self, problem: Problem, memory: int) -> None:
+        self._problem = problem
+        self._memory = memory
+        certain = problem.end >= 0
+        ended = np.flatnonzero(certain)
+        moments = np.concatenate([problem.start, problem.end[ended]])
+        codes = np.concatenate([np.arange(len(problem.start)), ~ended])
+        events = codes[np.argsort(moments, kind="stable")]
+        most, reads, writes = _MEASURE(events, certain, problem.result)
+        self.max_open = int(most)
+        if self.max_open <= MAX_OPEN:
+            self._tables(events, certain, len(ended), int(reads), int(writes))
+
+    def _tables(self, events: Ints, certain: Any, levels: int, reads: int, writes: int) -> None:
+        """Write down who is open at each completion."""
+        need, result = self._problem.need, self._problem.result
+        doubtful = np.flatnonzero(~certain)
+        wide = self._problem.states + 2
+        effects = (need[doubtful] + 2) * wide + result[doubtful] + 1
+        kinds, first, of, sizes = np.unique(
+            effects, return_index=True, return_inverse=True, return_counts=True
+        )
+        # In the order in which they first come, as in plain Python.
+        rank = np.argsort(first, kind="stable")
+        kinds, sizes = kinds[rank], sizes[rank]
+        group = np.full(len(need), -1, np.int64)
+        group[doubtful] = np.argsort(rank, kind="stable")[of]
+        self._group_from = np.zeros(len(kinds) + 1, np.int64)
+        np.cumsum(sizes, out=self._group_from[1:])
+        self._members, member_level = np.zeros((2, len(doubtful)), np.int64)
+        self.positions = np.zeros(levels, np.int64)
+        level_bit = np.zeros(levels, np.uint64)
+        self._read_from, self._write_from = np.zeros((2, levels + 1), np.int64)
+        read_bit, write_bit = np.zeros(reads, np.uint64), np.zeros(writes, np.uint64)
+        self._read_at, self._write_at = np.zeros(reads, np.int64), np.zeros(writes, np.int64)
+        _LAY_OUT(
+            events, certain, result, group, self.positions, level_bit,
+            self._read_from, read_bit, self._read_at,
+            self._write_from, write_bit, self._write_at,
+            self._group_from[:-1].copy(), member_level, self._members,
+        )  # fmt: skip
+        self._fixed = (
+            self.positions, level_bit, need[self.positions], result[self.positions],
+            self._read_from, read_bit, need[self._read_at], self._read_at,
+            self._write_from, write_bit, need[self._write_at], result[self._write_at],
+            self._write_at, kinds // wide - 2, kinds % wide - 1, self._group_from, member_level,
+        )  # fmt: skip
+
+    def run(
+        self, deadline: float, stop: Callable[[], bool] | None, time_limit_s: float
+    ) -> bool | str:
+        """Search until decided, or until time, memory or ``stop`` end it."""
+        levels, groups = len(self.positions), len(self._group_from) - 1
+        self.scalars = np.zeros(kernel.SCALARS, np.int64)
+        self.scalars[[kernel.VECTORS, kernel.BEST]] = [1, -1]
+        self.trail: list[Any] = [np.zeros(0, np.int64), np.zeros(0, np.int64)]
+        if not levels:
+            return True
+        states = self._problem.states
+        self.stuck = np.zeros(_STUCK, np.int64)
+        heads_of, tails_of, lows_of = np.zeros((3, levels + 1), np.int64)
+        tails_of[0] = 1
+        room = 1 << min(max(8, (4 * levels).bit_length()), 16)
+        queue: list[Any] = [
+            np.zeros(room, kind) for kind in (np.int64, np.uint64, np.int64, np.int64)
+        ]
+        queue[0][0], queue[3][0] = self._problem.initial, -1
+        vectors: Any = np.zeros((max(room >> 4, 4 * groups, 16), groups), np.uint16)
+        trail: list[Any] = [np.zeros(room, np.int64), np.zeros(room, np.int64)]
+        seen: list[Any] = [
+            np.full(room, -1, np.int64),
+            np.zeros(room, np.uint64),
+            np.zeros(room, np.int64),
+        ]
+        entries: list[Any] = [np.zeros(room, np.int64), np.zeros(room, np.int64)]
+        while True:
+            code = _RUN(
+                _SLICE, states, self.scalars, self.stuck, heads_of, tails_of, lows_of,
+                *queue, vectors, *trail, *seen, *entries, *self._fixed,
+            )  # fmt: skip
+            self.trail = trail
+            if code in (kernel.VALID, kernel.INVALID):
+                return bool(code == kernel.VALID)
+            if code == kernel.ROOM_QUEUE:
+                queue = [_doubled(column) for column in queue]
+            elif code == kernel.ROOM_VECTORS:
+                vectors = _doubled(vectors)
+            elif code == kernel.ROOM_TRAIL:
+                trail = [_doubled(column) for column in trail]
+            elif code == kernel.ROOM_SEEN:
+                if 2 * (self.scalars[kernel.FILLED] + 2) > len(seen[0]):
+                    size = 2 * len(seen[0])
+                    larger = [
+                        np.full(size, -1, np.int64),
+                        np.zeros(size, np.uint64),
+                        np.zeros(size, np.int64),
+                    ]
+                    _REHASH(*seen, states, tuple(larger))
+                    seen = larger
+                else:
+                    entries = [_doubled(column) for column in entries]
+            used = sum(c.nbytes for c in (*queue, vectors, *trail, *seen, *entries))
+            if used > self._memory:
+                return f"no decision in {self._memory >> 20} MiB"
+            if monotonic() > deadline:
+                return f"no decision within {time_limit_s:g} s"
+            if stop is not None and stop():
+                return "the search was interrupted"
+
+    @property
+    def steps(self) -> int:
+        """Configurations looked at."""
+        return int(self.scalars[kernel.STEPS])
+
+    @property
+    def deepest(self) -> int:
+        """The first completion that could not be placed."""
+        return int(self.scalars[kernel.DEEPEST])
+
+    def order(self) -> Ints:
+        """Return the best order: positions of calls."""
+        best = int(self.scalars[kernel.BEST])
+        found: Ints = _UNWIND(best, *self.trail, self._group_from, self._members)
+        return found
+
+    def states(self) -> list[int]:
+        """Return the states that were possible before the completion that is stuck."""
+        if self.deepest == 0:
+            return [self._problem.initial]
+        found: list[int] = self.stuck[: int(self.scalars[kernel.STATES])].tolist()
+        return found
+
+    def window(self) -> list[int]:
+        """Return the calls open at the completion that is stuck, by position."""
+        level = self.deepest
+        reads = self._read_at[self._read_from[level] : self._read_from[level + 1]]
+        writes = self._write_at[self._write_from[level] : self._write_from[level + 1]]
+        return sorted([*reads.tolist(), *writes.tolist()])
+
+
+def _doubled(column: Any) -> Any:
+    return np.concatenate([column, np.zeros_like(column)])

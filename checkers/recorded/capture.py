@@ -1,0 +1,237 @@
+"""Messages between nodes, captured: from a real node's input log, or in the simulator.
+
+What is kept is bounded: bytes of records and of snapshots are left out, and after
+:data:`LIMIT` messages the rest is only counted.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from checkers.recorded.clocks import NodeClock
+from histories.message import Message
+from histories.reading import HistoryError
+from nodes.consensus.effects import (
+    ApiRequest,
+    ApiResponseReceived,
+    RequestReceived,
+    ResponseReceived,
+)
+from nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
+from nodes.log.batch import BatchError, parse_header, split_batches
+from nodes.server.plain import from_plain
+
+LIMIT = 500_000
+"""Messages kept of one run."""
+
+INPUTS = "inputs.log"
+
+_ASKERS = {
+    "Vote": "candidate_id",
+    "BeginQuorumEpoch": "leader_id",
+    "EndQuorumEpoch": "leader_id",
+    "Fetch": "replica_id",
+    "FetchSnapshot": "replica_id",
+    "UpdateRaftVoter": "voter_id",
+}
+_NAMES: dict[type, str] = {}
+_ON_THE_WAY = 64
+"""Answers that were kept as they were given, and that their askers have yet to hear of."""
+_MANY = 20_000
+"""Messages of a run that is long enough for its memory to matter."""
+
+Extent = tuple[int, int, int] | None
+
+
+class Capture:
+    """Collects messages; ``dropped`` counts those beyond ``limit``."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.messages: list[Message] = []
+        self.dropped = 0
+        self.batches: dict[bytes, None] = {}
+        """Batches of the log that were written anywhere, where somebody kept them all."""
+        self.headers: dict[tuple[int, int, bytes], int] = {}
+        """The first batches of snapshots that were made or fetched anywhere, by name (end offset,
+        epoch), with the first node that had each: most files are removed before a run ends."""
+        self._limit = limit
+        self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
+        self._topics: dict[bytes, Any] = {}
+
+    def request(self, time: int, replier: int, request: Any) -> None:
+        """A quorum request reached ``replier`` at ``time`` (ns since the start of the test)."""
+        api = api_name(type(request))
+        self._keep(Message(time, asker_of(api, request), replier, api, request))
+
+    def answer(self, time: int, asker: int, replier: int, response: Any) -> None:
+        """The answer of ``replier`` to a quorum request of ``asker`` reached the asker."""
+        if response is None:
+            return
+        if len(self.messages) >= self._limit:
+            self.dropped += 1
+            return
+        known = self._slimmed.pop(id(response), None)
+        if known is not None and known[0] is response:
+            _, slim, extent = known
+        else:
+            slim, extent = _slim(response)
+        name = api_name(type(response))
+        self.messages.append(Message(time, asker, replier, name, None, slim, extent))
+
+    def exchange(
+        self, time: int, asker: int, replier: int, request: Any, response: Any, sent: int = -1
+    ) -> None:
+        """``replier`` answered the quorum request of ``asker``, ``sent`` then, at ``time``."""
+        if len(self.messages) >= self._limit:
+            self.dropped += 1
+            return
+        slim, extent = _slim(response)
+        if slim is not response:
+            if len(self._slimmed) >= _ON_THE_WAY:
+                self._slimmed.clear()
+            self._slimmed[id(response)] = response, slim, extent
+        name = api_name(type(request))
+        self.messages.append(Message(time, asker, replier, name, request, slim, extent, sent))
+
+    def api(
+        self,
+        time: int,
+        asker: int,
+        replier: int,
+        api: str,
+        request: dict[str, Any] | None,
+        response: dict[str, Any] | None,
+        sent: int = -1,
+    ) -> None:
+        """A request that is none of the quorum's, its answer, or both; as decoded bodies."""
+        if asker < 0 and request is not None:
+            asker = request.get("broker_id", -1)
+        if api == "Metadata" and response is not None and len(self.messages) >= _MANY:
+            response = self._share_topics(response)
+        self._keep(Message(time, asker, replier, api, request, response, sent=sent))
+
+    def _share_topics(self, response: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer to Metadata whose topics are those of older ones, where they equal.
+
+        Each answer lists all topics there are: a long run would hold them a thousand times.
+        """
+        known = self._topics
+        try:
+            # Version 2 is the last that writes equal values as equal bytes.
+            shared = [known.setdefault(marshal.dumps(t, 2), t) for t in response["topics"]]
+        except (KeyError, TypeError, ValueError):
+            return response  # None of ours; it is kept as it is.
+        return {**response, "topics": shared}
+
+    def _keep(self, message: Message) -> None:
+        if len(self.messages) < self._limit:
+            self.messages.append(message)
+        else:
+            self.dropped += 1
+
+
+def api_name(kind: type) -> str:
+    """Return the schema name of a quorum message's class, without its suffix."""
+    name = _NAMES.get(kind)
+    if name is None:
+        name = _NAMES[kind] = kind.__name__.removesuffix("Request").removesuffix("Response")
+    return name
+
+
+def asker_of(api: str, request: Any) -> int:
+    """Return who sent a quorum request, -1 if it does not say."""
+    field = _ASKERS.get(api)
+    return int(getattr(request, field)) if field is not None else -1
+
+
+def _values(kind: type) -> tuple[str, Callable[[Any], tuple[Any, ...]], int]:
+    """Return the name of the bytes that a message carries, what takes all of its fields, and
+    which of them are the bytes."""
+    names = [field.name for field in fields(kind)]
+    carried = "records" if kind is FetchResponse else "data"
+    return carried, attrgetter(*names), names.index(carried)
+
+
+_CARRIED = {kind: _values(kind) for kind in (FetchResponse, FetchSnapshotResponse)}
+
+
+def _slim(response: Any) -> tuple[Any, Extent]:
+    """Return ``response`` without the bytes it carries, and the extent of the records in them."""
+    kind = type(response)
+    carried = _CARRIED.get(kind)
+    if carried is None:
+        return response, None
+    name, values, place = carried
+    data = getattr(response, name)
+    if not data:
+        return response, None
+    content = list(values(response))
+    content[place] = b""
+    return kind(*content), _extent(data) if kind is FetchResponse else None
+
+
+def _extent(records: bytes) -> Extent:
+    """Return (base offset and epoch of the first batch, end offset of the last whole one)."""
+    try:
+        first = parse_header(records)
+        end = first.last_offset + 1
+        if len(records) > first.length:
+            for batch in split_batches(records):
+                end = parse_header(batch).last_offset + 1
+    except BatchError:
+        return None
+    return first.base_offset, first.epoch, end
+
+
+def read_messages(
+    run: Path, ids: dict[str, int], clocks: Mapping[str, NodeClock]
+) -> Capture | None:
+    """Return what the input logs of the run in folder ``run`` tell; None if there are none.
+
+    ``ids`` are node ids by name, ``clocks`` tell what theirs showed when.
+    Raises :class:`~histories.reading.HistoryError` for a log that cannot be understood.
+    """
+    capture, found = Capture(), False
+    for name, node in ids.items():
+        path = run / "nodes" / name / INPUTS
+        if path.exists() and name in clocks:
+            found = True
+            clock = clocks[name]
+            for now, event in _events(path):
+                _take(capture, clock.time(now) * 1000, node, event)
+    capture.messages.sort(key=lambda message: message.time)
+    return capture if found else None
+
+
+def _events(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield (node's clock in µs, event) of each line; a line a crash tore is left out."""
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                content = decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            try:
+                if "event" in content:
+                    yield int(content["now"]), from_plain(content["event"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise HistoryError(f"{path}:{number}: {error}") from error
+
+
+def _take(capture: Capture, time: int, node: int, event: Any) -> None:
+    if isinstance(event, RequestReceived):
+        capture.request(time, node, event.message)
+    elif isinstance(event, ResponseReceived):
+        capture.answer(time, node, event.source, event.message)
+    elif isinstance(event, ApiRequest):
+        capture.api(time, -1, node, event.api, event.body, None)
+    elif isinstance(event, ApiResponseReceived) and event.body is not None:
+        capture.api(time, node, event.source, "", None, event.body)

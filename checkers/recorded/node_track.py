@@ -1,0 +1,226 @@
+"""What the trace has told about one node so far."""
+
+from __future__ import annotations
+
+from checkers.recorded.log_chain import START, BatchId
+from histories.trace import TraceEvent
+
+NO_DIRECTORY = "0" * 32
+"""The directory id of a voter whose disk nobody has told."""
+
+
+class NodeTrack:
+    """One node's position, votes and log, over all its incarnations.
+
+    ``end`` is the log end offset as appends and truncations add up, None while unknown.
+    ``unseen`` are ranges of offsets that were in the log at a start although no append of
+    them was traced (the process died between writing and telling).
+    """
+
+    __slots__ = (
+        "bases",
+        "bit",
+        "crcs",
+        "delivered",
+        "directory",
+        "end",
+        "epoch",
+        "epoch_at_start",
+        "epoch_seen",
+        "epoch_start",
+        "epoch_start_of",
+        "epochs",
+        "gap",
+        "given",
+        "gone",
+        "grown",
+        "hw",
+        "id",
+        "incarnation",
+        "jumps",
+        "last",
+        "lasts",
+        "leader",
+        "level",
+        "max_hw",
+        "moved",
+        "name",
+        "seq",
+        "settled",
+        "since",
+        "state",
+        "under_hw",
+        "unseen",
+        "voted",
+        "voters",
+        "voters_offset",
+        "votes",
+        "wiped",
+    )
+
+    def __init__(self, name: str, node_id: int) -> None:
+        self.name = name
+        self.id = node_id
+        self.bit = 1 << node_id
+        self.incarnation = 0
+        self.seq = -1
+        self.state = ""
+        self.last: TraceEvent | None = None
+        self.moved: TraceEvent | None = None
+        """The last event, and the one that moved the high watermark last."""
+        self.epoch_seen = -1
+        """The highest epoch ever, on whatever disk."""
+        self.gap = False
+        """Whether events of this node are missing."""
+        self.since = 0
+        """Since when (µs of the node's clock) it is in its state."""
+        self.epoch = -1
+        self.epoch_at_start = -1
+        self.leader = -1
+        self.voted = -1
+        self.votes: dict[int, tuple[int, TraceEvent]] = {}
+        """Per epoch, whom the node voted for, and the event that shows it."""
+        self.jumps: list[tuple[int, int]] = []
+        """Epoch changes (from, to) seen within one incarnation."""
+        self.settled: set[int] = set()
+        """Epochs in which the node was seen to follow a leader: it grants no more there."""
+        self.grown = False
+        """Whether this incarnation began with a longer log than was told of."""
+        self.hw = -1
+        self.max_hw = -1
+        """Highest high watermark of this incarnation."""
+        self.epoch_start = -1
+        self.epoch_start_of = -1
+        """Epoch whose leader this node was elected, and its first offset."""
+        self.bases: list[int] = []
+        self.epochs: list[int] = []
+        self.lasts: list[int] = []
+        self.crcs: list[int] = []
+        self.end: int | None = 0
+        self.unseen: list[tuple[int, int]] = []
+        self.under_hw = 0
+        """How many of the tracked batches were seen below the high watermark."""
+        self.delivered: int | None = None
+        """End offset of what this incarnation delivered to the state machine, None while it
+        has delivered nothing, -1 when that is unknown."""
+        self.directory: str | None = None
+        """The directory id of the disk, as the last start told it; None if it did not."""
+        self.wiped = False
+        """Whether the disk was ever replaced by an empty one."""
+        self.gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = {}
+        """Per directory id of a disk that was replaced: the (base, epoch) of the batches it
+        held, and the offsets it may have held untold."""
+        self.given: dict[tuple[str | None, int], int] = {}
+        """Per (directory, epoch), whom the node voted for: wiped disks included."""
+        self.voters: dict[int, str] = {}
+        """The voters in force as the node told last: directory ids by node id."""
+        self.voters_offset = -1
+        self.level = 0
+        """Offset of the record that made them, and kraft.version."""
+
+    def restart(self, leo: int) -> None:
+        """A new incarnation starts with a log that ends at ``leo``."""
+        self.grown = self.end is None or leo > self.end
+        if self.end is None or leo > self.end:
+            self.unseen.append((self.end or 0, leo))
+        elif leo < self.end:
+            self.cut(leo)
+        self.end = leo
+        self.hw = self.max_hw = -1
+        self.under_hw = 0
+        self.delivered = None
+        self.epoch_start_of = -1
+
+    def wipe(self) -> None:
+        """The disk is a new, empty one: the node is another replica and has promised nothing."""
+        self.wiped = True
+        held = set(zip(self.bases, self.epochs, strict=True))
+        self.gone[self.directory] = held, list(self.unseen)
+        self.votes = {}
+        self.jumps = []
+        self.settled = set()
+        self.epoch = self.voted = self.leader = -1
+        self.cut(0)
+        self.unseen = []
+        self.voters = {}
+        self.voters_offset = -1
+
+    def begin_at(self, offset: int) -> None:
+        """The log is emptied and goes on at ``offset``, the end of a snapshot."""
+        self.cut(0)
+        self.bases, self.epochs, self.lasts, self.crcs = [], [], [], []
+        self.unseen = [(0, offset)]
+        self.under_hw = 0
+        self.end = offset
+
+    def forget(self) -> None:
+        """Events are missing: nothing that they might have changed is known any more."""
+        self.gap = True
+        self.end = None
+        self.delivered = -1
+        self.state = ""
+
+    def push(self, base: int, epoch: int, last: int, crc: int) -> BatchId | None:
+        """Append a batch; return the batch before it, None when that is not known."""
+        before: BatchId | None
+        if not self.bases:
+            before = START if base == 0 else None
+        elif self.lasts[-1] + 1 == base:
+            before = (self.bases[-1], self.epochs[-1])
+        else:
+            before = None
+        self.bases.append(base)
+        self.epochs.append(epoch)
+        self.lasts.append(last)
+        self.crcs.append(crc)
+        self.end = last + 1
+        return before
+
+    def cut(self, to: int) -> None:
+        """Remove the batches that end at or after offset ``to``."""
+        while self.lasts and self.lasts[-1] >= to:
+            self.bases.pop()
+            self.epochs.pop()
+            self.lasts.pop()
+            self.crcs.pop()
+        self.under_hw = min(self.under_hw, len(self.bases))
+        self.end = to
+
+    def tip(self) -> BatchId | None:
+        """The last batch, if the log is known up to its end."""
+        if not self.bases:
+            return START if self.end == 0 else None
+        if self.lasts[-1] + 1 != self.end:
+            return None
+        return (self.bases[-1], self.epochs[-1])
+
+    def is_one_of(self, voters: dict[int, str]) -> bool:
+        """Say whether this node, with the disk it has, may be one of ``voters``."""
+        wanted = voters.get(self.id)
+        return wanted is not None and (
+            wanted == NO_DIRECTORY or self.directory is None or wanted == self.directory
+        )
+
+    def voted_with(self, voters: dict[int, str], base: int, epoch: int, last: int) -> bool:
+        """Say whether one of ``voters`` is a disk of this node that was replaced, and held the
+        batch: what it acknowledged before counts."""
+        wanted = voters.get(self.id)
+        if wanted is None:
+            return False
+        return any(
+            (base, epoch) in held or any(begin <= last < end for begin, end in unseen)
+            for directory, (held, unseen) in self.gone.items()
+            if wanted in (NO_DIRECTORY, directory)
+        )
+
+    def may_hold(self, offset: int) -> bool:
+        """Say whether ``offset`` was in the log untold."""
+        return any(begin <= offset < end for begin, end in self.unseen)
+
+    def never_voted_in(self, epoch: int) -> bool:
+        """True when the trace shows all of this node's time in ``epoch``, and no vote."""
+        if self.wiped or epoch in self.votes:
+            return False
+        if epoch in self.settled:
+            return True
+        return any(before < epoch < after for before, after in self.jumps)

@@ -1,0 +1,1 @@
+"""What runs on a host for the control node: sent over SSH, the standard library only."""

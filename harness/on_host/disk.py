@@ -1,0 +1,308 @@
+"""On a host: disks in trouble, by a node's preloaded library (``diskwork.c``), and damaged files.
+
+Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
+
+The file by which the library goes is changed in place, for it is mapped by whoever goes by it:
+the kind of trouble, its parameters, and counters of what it did, all 64-bit integers. What was
+damaged stands in a file beside it until it is put right, so that somebody else can do that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.on_host.files import BATCH
+
+Request = dict[str, Any]
+Evidence = dict[str, Any]
+
+FIELDS = (
+    "kind", "factor", "least", "most", "space", "operation", "after", "refused_calls",
+    "refused_bytes", "fsyncs", "slowest",
+)  # fmt: skip
+TROUBLE = struct.Struct(f"<{len(FIELDS)}q")
+KINDS = ("well", "slow", "full", "error", "readonly")
+OPERATIONS = ("write", "fsync", "read")
+MILLISECOND = 1_000_000
+LEAST_NS = 1 * MILLISECOND
+"""What an fsync takes at least by itself: on a host without a disk it is nothing."""
+MOST_NS = 1000 * MILLISECOND
+
+
+class DiskRefusedError(OSError):
+    """The request cannot be carried out."""
+
+
+# --- trouble ----------------------------------------------------------------------------
+
+
+def create_disk(request: Request) -> Evidence:
+    """Let the disk of a service be well."""
+    path = Path(request["service"]["disk"])
+    path.write_bytes(bytes(TROUBLE.size))
+    path.chmod(0o600)
+    return {}
+
+
+def read_trouble(path: str) -> dict[str, int]:
+    """Return the fields of a control file."""
+    return dict(zip(FIELDS, TROUBLE.unpack(Path(path).read_bytes()[: TROUBLE.size])))  # noqa: B905 - Python 3.9
+
+
+def write_trouble(path: str, **fields: int) -> None:
+    """Begin a trouble, or end one; its kind comes into force last, and goes first."""
+    values = [fields.get(name, 0) for name in FIELDS]
+    with Path(path).open("r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), bytes(8), 0)
+        os.pwrite(file.fileno(), TROUBLE.pack(*values)[8:], 8)
+        os.pwrite(file.fileno(), struct.pack("<q", values[0]), 0)
+
+
+def trouble_disk(request: Request) -> Evidence:
+    """Let the disk of a service be in a ``trouble``: slow, full, error or readonly.
+
+    ``factor`` for a slow one, ``space`` for a full one, ``failing`` and ``after`` for errors.
+    """
+    service, trouble = request["service"], request["trouble"]
+    write_trouble(
+        service["disk"],
+        kind=KINDS.index(trouble),
+        factor=request.get("factor", 1),
+        least=LEAST_NS,
+        most=MOST_NS,
+        space=request.get("space", 0),
+        operation=OPERATIONS.index(request.get("failing", "write")),
+        after=request.get("after", 0),
+    )
+    return told(service["disk"], request.get("failing", ""))
+
+
+def told(path: str, failing: str = "") -> Evidence:
+    """Return what the trouble in force has done so far; times in microseconds."""
+    known = read_trouble(path)
+    kind = KINDS[known["kind"]]
+    evidence: Evidence = {"trouble": kind}
+    if kind == "slow":
+        evidence["factor"] = known["factor"]
+        evidence["fsyncs"] = known["fsyncs"]
+        evidence["slowest_fsync_us"] = known["slowest"] // 1000
+    elif kind != "well":
+        evidence["refused_calls"] = known["refused_calls"]
+        evidence["refused_bytes"] = known["refused_bytes"]
+    if kind == "full":
+        evidence["space_left"] = known["space"]
+    elif kind == "error":
+        evidence["failing"] = failing or OPERATIONS[known["operation"]]
+    return evidence
+
+
+def end_trouble(path: str) -> Evidence:
+    """End the trouble of a disk and tell what it did; nothing where there was none."""
+    if not Path(path).exists():
+        return {}
+    evidence = told(path)
+    write_trouble(path)
+    return {} if evidence["trouble"] == "well" else evidence
+
+
+def mend_disk(request: Request) -> Evidence:
+    """End the trouble of the disk of a service, and put right what is still damaged."""
+    service = request["service"]
+    evidence = end_trouble(service["disk"]) if "disk" in service else {}
+    return evidence | put_right(service)
+
+
+# --- damage -----------------------------------------------------------------------------
+
+
+def damage_disk(request: Request) -> Evidence:
+    """Change one bit in a file of a service that is down, or tear the end of its log.
+
+    ``places`` are numbers in [0, 1) that choose file, byte and bit, three for each attempt;
+    the first by which the damage is one that a node must notice counts. See the fault model in
+    docs/faults.md.
+    """
+    service = request["service"]
+    if damaged({"service": service})["damaged"]:
+        raise DiskRefusedError("its disk is damaged already")
+    if request["damage"] == "torn":
+        return tear(service, request["places"][0])
+    for which, where, bit in request["places"]:
+        usable = flippable(Path(service["data"]))
+        if not usable:
+            break
+        kind, path = usable[int(which * len(usable))]
+        before = path.read_bytes()
+        place, number = int(where * len(before)), int(bit * 8)
+        after = bytearray(before)
+        after[place] ^= 1 << number
+        if kind == "quorum-state" and reads_as_another(before, bytes(after)):
+            continue
+        remember(service, path, place, before[place : place + 1], bytes(after[place : place + 1]))
+        overwrite(path, place, bytes(after[place : place + 1]))
+        return {"flipped": True, "file": path.name, "byte": place, "bit": number}
+    return {"flipped": False}
+
+
+def flippable(data: Path) -> list[tuple[str, Path]]:
+    """Return the files of which a bit may change, by kind; segments twice, since they matter most.
+
+    Where the last write was torn they are left out: of two faults at once in the end of a log one
+    can hide the other.
+    """
+    folder = data / "__cluster_metadata-0"
+    segments = sorted(folder.glob("*.log"))
+    if segments and whole(segments[-1]) != segments[-1].stat().st_size:
+        segments = []
+    kinds = [
+        *(("log", path) for path in segments * 2),
+        *(("snapshot", path) for path in sorted(folder.glob("*.checkpoint"))),
+        ("quorum-state", folder / "quorum-state"),
+        ("checkpoint", folder / "leader-epoch-checkpoint"),
+    ]
+    snapshot = re.compile(r"\d{20}-\d{10}\.checkpoint")
+    return [
+        (kind, path)
+        for kind, path in kinds
+        if path.is_file()
+        and path.stat().st_size
+        and (kind != "snapshot" or snapshot.fullmatch(path.name))
+    ]
+
+
+def whole(segment: Path) -> int:
+    """Return where the last whole batch of a segment ends."""
+    content, end = segment.read_bytes(), 0
+    while end + BATCH.size <= len(content):
+        length = 12 + BATCH.unpack_from(content, end)[1]
+        if length <= 12 or end + length > len(content):
+            break
+        end += length
+    return end
+
+
+def reads_as_another(before: bytes, after: bytes) -> bool:
+    """Whether a changed quorum-state is well-formed and has the same fields: Kafka's format has
+    no checksum, so nobody could notice."""
+    try:
+        old, new = json.loads(before), json.loads(after)
+    except ValueError:
+        return False
+    return isinstance(new, dict) and set(new) == set(old)
+
+
+def tear(service: Request, places: list[float]) -> Evidence:
+    """Add the beginning of a batch to the end of the log, as a write does that power cut short.
+
+    The bytes are those of the last batch there, under the offset that comes next.
+    """
+    segments = sorted(Path(service["data"]).glob("__cluster_metadata-0/*.log"))
+    path = segments[-1] if segments else None
+    content = path.read_bytes() if path else b""
+    last, place, end = b"", 0, whole(path) if path else 0
+    while place + BATCH.size <= end:
+        length = 12 + BATCH.unpack_from(content, place)[1]
+        last, place = content[place : place + length], place + length
+    if path is None or not last or end != len(content):
+        return {"torn": False}
+    base, _, delta = BATCH.unpack_from(last)
+    batch = struct.pack(">q", base + delta + 1) + last[8:]
+    part = batch[: 1 + int(places[1] * (len(batch) - 1))]
+    remember(service, path, end, b"", part)
+    with path.open("ab") as file:
+        file.write(part)
+        os.fsync(file.fileno())
+    return {"torn": True, "file": path.name, "byte": end, "bytes": len(part), "of": len(batch)}
+
+
+def damaged(request: Request) -> Evidence:
+    """Tell whether a damage is still there: no process has repaired or replaced the file."""
+    found = remembered(request["service"])
+    return {"damaged": found is not None and is_there(found)}
+
+
+def is_there(damage: dict[str, Any]) -> bool:
+    try:
+        path = Path(damage["path"])
+        with path.open("rb") as file:
+            file.seek(damage["byte"])
+            after = bytes.fromhex(damage["after"])
+            return path.stat().st_ino == damage["inode"] and file.read(len(after)) == after
+    except OSError:
+        return False
+
+
+def put_right(service: Request) -> Evidence:
+    """Undo a damage that is still there; nothing where there is none."""
+    damage = remembered(service)
+    if damage is None:
+        return {}
+    there = is_there(damage)
+    if there:
+        path, before = Path(damage["path"]), bytes.fromhex(damage["before"])
+        if before:
+            overwrite(path, damage["byte"], before)
+        else:
+            os.truncate(path, damage["byte"])
+    Path(record(service)).unlink()
+    return {"put_right": True, "file": Path(damage["path"]).name} if there else {}
+
+
+def forget_damage(service: Request) -> None:
+    """A new disk has none of the old one's damage, and no trouble of files that are gone."""
+    with suppress(FileNotFoundError):
+        Path(record(service)).unlink()
+
+
+def overwrite(path: Path, place: int, content: bytes) -> None:
+    """Change bytes in place, whatever the file's mode."""
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def record(service: Request) -> str:
+    return f"{service['pid_file']}.damage"
+
+
+def remember(service: Request, path: Path, place: int, before: bytes, after: bytes) -> None:
+    """Write down what is about to be changed."""
+    Path(record(service)).write_text(
+        json.dumps(
+            {
+                "path": str(path),
+                "inode": path.stat().st_ino,
+                "byte": place,
+                "before": before.hex(),
+                "after": after.hex(),
+            }
+        )
+    )
+
+
+def remembered(service: Request) -> dict[str, Any] | None:
+    try:
+        known: dict[str, Any] = json.loads(Path(record(service)).read_text())
+    except FileNotFoundError:
+        return None
+    return known
+
+
+def heal_disk(request: Request) -> Evidence:
+    """End trouble and damage of a disk, whoever caused it; tell what there was."""
+    evidence = end_trouble(request["disk"])
+    return {"healed": evidence | put_right(request["service"])}
+
+
+ACTIONS = {
+    action.__name__: action
+    for action in (create_disk, trouble_disk, damage_disk, damaged, mend_disk, heal_disk)
+}

@@ -1,0 +1,113 @@
+"""An operator in real time: carries out voter changes on a thread, one after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.remote.session import RemoteError
+from harness.voter_changes import Members, Pause, VoterChange, carry_out
+from harness.workload import Answer, Call
+
+
+class RemoteAdmin:
+    """Takes voter changes and does not give up on one before it is there or refused.
+
+    ``send`` carries out one request; it is called from the operator's thread only, which
+    runs from the first change asked for until :meth:`close`. Safe to share by threads.
+    """
+
+    def __init__(self, members: Members, send: Callable[[Call], Answer]) -> None:
+        self._members = members
+        self._send = send
+        self._lock = threading.Condition()
+        self._queue: deque[VoterChange] = deque()
+        self._busy = False
+        self._ended: list[dict[str, Any]] = []
+        self._failure: Exception | None = None
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def open(self) -> int:
+        """How many changes are not there yet."""
+        with self._lock:
+            return len(self._queue) + self._busy
+
+    def ask(self, changes: Sequence[VoterChange]) -> None:
+        """Take ``changes`` on, after those asked for before.
+
+        Raises :class:`RemoteError` when the operator could not go on earlier.
+        """
+        with self._lock:
+            self._check()
+            self._queue.extend(changes)
+            self._lock.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="admin", daemon=True)
+                self._thread.start()
+
+    def take_ended(self) -> list[dict[str, Any]]:
+        """Return what became of changes since the last time this was asked; raises like ask."""
+        with self._lock:
+            self._check()
+            ended, self._ended = self._ended, []
+            return ended
+
+    def close(self, wait_s: float = 10.0) -> None:
+        """Stop, with whatever is open left undone; returns after at most ``wait_s`` seconds."""
+        self._closing.set()
+        with self._lock:
+            self._lock.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(wait_s)
+
+    # --- inside -------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            why = f"{type(self._failure).__name__}: {self._failure}"
+            raise RemoteError("the quorum", f"voters cannot be changed: {why}") from self._failure
+
+    def _work(self) -> None:
+        try:
+            while (change := self._next()) is not None:
+                result = self._carry_out(change)
+                if result is None:
+                    return
+                with self._lock:
+                    self._busy = False
+                    self._ended.append(result)
+        except Exception as error:
+            # A change that can never end must not look like one that takes long.
+            with self._lock:
+                self._failure = error
+
+    def _next(self) -> VoterChange | None:
+        """Wait for a change; None when closing."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._queue or self._closing.is_set())
+            if self._closing.is_set():
+                return None
+            self._busy = True
+            return self._queue.popleft()
+
+    def _carry_out(self, change: VoterChange) -> dict[str, Any] | None:
+        """Return how ``change`` ended, None when closing came first."""
+        steps = carry_out(change, self._members)
+        answer: Answer | None = None
+        while not self._closing.is_set():
+            try:
+                step = next(steps) if answer is None else steps.send(answer)
+            except StopIteration as stop:
+                evidence: dict[str, Any] = stop.value.as_evidence()
+                return evidence
+            if isinstance(step, Pause):
+                answer = None
+                self._closing.wait(step.ms / 1000)
+            else:
+                answer = self._send(step)
+        return None

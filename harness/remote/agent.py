@@ -1,0 +1,170 @@
+"""The control node's end of the conversation with :mod:`harness.on_host.agent`."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from harness import on_host
+from harness.remote.session import Remote, RemoteError
+
+_BOOT = """\
+import json, os, sys, types
+source = b""
+while len(source) < {size}:
+    source += os.read(0, {size} - len(source)) or sys.exit()
+for name, text in json.loads(source):
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name, "exec"), module.__dict__)
+module.main()
+"""
+"""Runs modules that are sent to it. It reads no further than they go: what follows is theirs."""
+ANSWER_TIMEOUT_S = 30.0
+NETWORK = (
+    *("daemon", "echo", "forward", "netem", "links", "names"),
+    *("relay", "network"),
+)
+"""The modules of an agent by which it disturbs its host's network, those that others import
+first."""
+AGENT = (
+    *("process", "date", "clock", "files", "disk", "squeeze"),
+    *NETWORK,
+    "agent",
+)
+"""The modules an agent is made of, those that others import first."""
+
+
+def sources(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the full names of modules of :mod:`harness.on_host`, and their text."""
+    here = Path(on_host.__file__).parent
+    return [(f"{on_host.__name__}.{name}", (here / f"{name}.py").read_text()) for name in names]
+
+
+def open_module(remote: Remote, *names: str) -> paramiko.Channel:
+    """Run modules of :mod:`harness.on_host` in one process on the host: ``main`` of the last.
+
+    They may import each other, earlier ones first, and otherwise the standard library only.
+    Raises :class:`RemoteError`.
+    """
+    source = json.dumps([(on_host.__name__, ""), *sources(names)]).encode()
+    boot = _BOOT.format(size=len(source))
+    channel = remote.open_channel(["/usr/bin/python3", "-E", "-s", "-c", boot])
+    try:
+        channel.sendall(source)
+    except OSError as failure:
+        channel.close()
+        raise RemoteError(remote.host.name, f"{names[-1]}: {failure}") from failure
+    return channel
+
+
+class Agent:
+    """One agent process on one host, started when first asked. Safe to share by threads."""
+
+    def __init__(self, remote: Remote) -> None:
+        self.remote = remote
+        self._channel: paramiko.Channel | None = None
+        self._buffer = b""
+        self._lock = threading.Lock()
+
+    def ask(self, do: str, timeout_s: float = ANSWER_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
+        """Have ``do`` carried out on the host and return the evidence.
+
+        Raises :class:`RemoteError` when the host refuses, does not answer in ``timeout_s``
+        seconds, or goes away. A request is never sent twice.
+        """
+        line = json.dumps({"do": do, **fields}).encode() + b"\n"
+        with self._lock:
+            channel = self._open()
+            channel.settimeout(timeout_s)
+            try:
+                channel.sendall(line)
+                answer: dict[str, Any] = json.loads(self._read_line(channel, timeout_s))
+            except (OSError, EOFError, ValueError, paramiko.SSHException) as failure:
+                reason = self._why(channel, failure, timeout_s)
+                self._drop_channel()
+                raise RemoteError(self.remote.host.name, f"{do}: {reason}") from failure
+        if "error" in answer:
+            raise RemoteError(self.remote.host.name, f"{do}: {answer['error']}")
+        return answer
+
+    def _open(self) -> paramiko.Channel:
+        channel = self._channel
+        if channel is not None and not channel.closed and not channel.exit_status_ready():
+            return channel
+        self._drop_channel()
+        channel = self._channel = open_module(self.remote, *AGENT)
+        return channel
+
+    def _read_line(self, channel: paramiko.Channel, timeout_s: float) -> bytes:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            channel.settimeout(max(0.001, deadline - time.monotonic()))
+            chunk = channel.recv(65536)
+            if not chunk:
+                raise EOFError
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    @staticmethod
+    def _why(channel: paramiko.Channel, failure: Exception, timeout_s: float) -> str:
+        if isinstance(failure, TimeoutError):
+            return f"no answer in {timeout_s:g} s"
+        said = b""
+        if channel.recv_stderr_ready():
+            said = channel.recv_stderr(65536)
+        lines = said.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "the connection to the host broke"
+
+    def _drop_channel(self) -> None:
+        self._buffer = b""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def clock_offset(self, exchanges: int = 7) -> int:
+        """Return the host's CLOCK_MONOTONIC minus this machine's, in microseconds.
+
+        Midpoint of the fastest of several exchanges (Cristian's algorithm); the error is at
+        most half of that exchange's round trip.
+        """
+        best: tuple[int, int] | None = None
+        for _ in range(exchanges):
+            before = time.monotonic_ns()
+            there = int(self.ask("clock")["mono_us"])
+            after = time.monotonic_ns()
+            midpoint = (before + after) // 2000
+            if best is None or after - before < best[0]:
+                best = (after - before, there - midpoint)
+        assert best is not None
+        return best[1]
+
+    def check_network(self, kinds: Collection[str]) -> None:
+        """Raise :class:`RemoteError`, with the reasons, unless the host has means to disturb
+        all of ``kinds``."""
+        told = self.ask("network_means")
+        missing = [kind for kind in told["means"] if kind in kinds and told["means"][kind] is None]
+        if missing:
+            why = "; ".join(f"{what}: {line}" for what, line in told["why"].items())
+            what = f"{' and '.join(missing)} cannot be disturbed there: {why}"
+            raise RemoteError(self.remote.host.name, what)
+
+    def close(self) -> None:
+        """End the agent."""
+        with self._lock:
+            self._drop_channel()
+
+
+def clock_offset(remote: Remote) -> int:
+    """Return :meth:`Agent.clock_offset` of a host, by an agent of its own."""
+    agent = Agent(remote)
+    try:
+        return agent.clock_offset()
+    finally:
+        agent.close()

@@ -1,0 +1,368 @@
+"""Nodes on hosts: put them there, start them, signal them, bring back what they wrote.
+
+Controllers come first in the order of hosts, brokers follow them.
+
+On every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
+``/var/lib/kraftwreck/data`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
+``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``: what a run folder keeps).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import tarfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import invoke.exceptions
+
+from harness.archive import build_archive, digest
+from harness.clusters.cluster import Host
+from harness.clusters.state import control_boot_id
+from harness.environment import ClockSetting, Evidence
+from harness.kafka_client import KafkaClient
+from harness.options import BROKER
+from harness.remote.agent import Agent
+from harness.remote.service import CODE, CONFIG, DATA, LOGS, OTHER_CODE, PYTHON, libraries, service
+from harness.remote.session import Remote, RemoteError, on_all
+from harness.remote.settings import Settings, first_voters, properties, roles
+
+RECORDED = ("inputs.log", "trace.jsonl")
+SUMS = "sums.json"
+"""In the run folder: size and SHA-256 of what the node recorded, as its host had it."""
+
+START_TIMEOUT_S = 40.0
+STOP_TIMEOUT_S = 5.0
+SETTLE_S = 3.0
+"""How long deploying waits for what a killed run still does to a host."""
+_PROVISION_TIMEOUT_S = 60
+
+
+class Deployment:
+    """The nodes of one run. Methods raise :class:`RemoteError` with one line."""
+
+    def __init__(self, hosts: Sequence[Host], settings: Settings) -> None:
+        self.hosts = {host.name: host for host in hosts}
+        self.settings = settings
+        self.roles = roles(hosts, settings)
+        self.remotes = {name: Remote(host) for name, host in self.hosts.items()}
+        self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
+        self._starters = {name: Agent(remote) for name, remote in self.remotes.items()}
+        """For what takes seconds: no fault has to wait for it."""
+        self.archive = build_archive(settings.tree)
+        own = {"own_clocks": settings.own_clocks, "own_disks": settings.own_disks}
+        self.service = service(**own, squeezable=settings.squeezable)
+        self._libraries = libraries(**own)
+        self.code_digest = digest(self.archive)
+        self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
+        self.clock_means: dict[str, str] = {}
+        """By what means wall clocks are put wrong: ``date`` where a host has a kernel of its own,
+        and its clock to itself, else ``library``."""
+        self._control = control_boot_id()
+        self.directories: dict[str, str] = {}
+        """The directory id of each controller's present disk, in a dynamic quorum."""
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of all nodes, in order of node id."""
+        return list(self.hosts)
+
+    @property
+    def controllers(self) -> list[str]:
+        """The names of the nodes of the quorum, in order of node id."""
+        return [name for name, role in self.roles.items() if role != BROKER]
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of the nodes that are brokers and nothing else."""
+        return [name for name, role in self.roles.items() if role == BROKER]
+
+    def address(self, name: str) -> tuple[str, int]:
+        """Return where clients reach the node: its controller, if it has one."""
+        if self.roles[name] == BROKER:
+            return self.broker_address(name)
+        return self.hosts[name].ip, self.settings.port
+
+    def broker_address(self, name: str) -> tuple[str, int]:
+        """Return where clients reach the node's broker."""
+        return self.hosts[name].ip, self.settings.broker_port
+
+    def client(self, name: str, client_id: str, *, broker: bool = False) -> KafkaClient:
+        """Return a client of the node: of its controller, if it has one, unless of its
+        ``broker``."""
+        ip, port = self.broker_address(name) if broker else self.address(name)
+        return KafkaClient(ip, port, client_id, self.hosts[name].gateway)
+
+    def check_hosts(self) -> None:
+        """Make sure that every host has what is needed; raises with what is missing."""
+        on_all(self.nodes, self._check_host)
+
+    def _check_host(self, name: str) -> None:
+        found = self.agents[name].ask("hello")
+        if tuple(found["python"]) < (3, 11):
+            version = ".".join(map(str, found["python"]))
+            raise RemoteError(name, f"{PYTHON} is {version}, 3.11 or newer is needed")
+        if not found["privileged"]:
+            raise RemoteError(name, "commands do not run as root: log in as root or set become")
+        for tool, there in found["tools"].items():
+            if not there:
+                package = {"nft": "nftables"}.get(tool, tool)
+                raise RemoteError(name, f"{tool} is missing there: apt-get install {package}")
+        if self.settings.means:
+            self.agents[name].check_network(self.settings.means)
+
+    def install(self) -> None:
+        """Put code and configuration on every host, with empty data and log directories.
+
+        A node left running by an earlier run is ended first.
+        """
+        self.check_hosts()
+        on_all(self.nodes, self._install)
+        if self.settings.own_clocks:
+            self._find_clock_means()
+        if self.settings.dynamic:
+            self.directories |= on_all(self.controllers, self._directory)
+
+    def _find_clock_means(self) -> None:
+        def ask(name: str) -> Evidence:
+            return self.agents[name].ask("clock_means", control=self._control)
+
+        told = on_all([name for name in self.nodes if self.hosts[name].clock == "machine"], ask)
+        boots = Counter(each["boot_id"] for each in told.values())
+        for name, each in told.items():
+            alone = boots[each["boot_id"]] == 1
+            self.clock_means[name] = each["means"] if alone else "library"
+
+    def right_clock(self, name: str) -> Evidence:
+        """Set the host's own clock right if it was put wrong."""
+        return self.agents[name].ask("right_date", control=self._control)
+
+    def _directory(self, name: str) -> str:
+        return str(self.agents[name].ask("directory", service=self.service)["directory"])
+
+    def _format(self, name: str, *, anew: bool = False) -> list[str]:
+        """Return the command that formats the node's disk, its first one unless ``anew``."""
+        command = [PYTHON, CODE, "format", "--config", CONFIG]
+        if not self.settings.dynamic or self.roles[name] == BROKER:
+            return command
+        if anew or name not in self.first_voters:
+            return [*command, "--no-initial-controllers"]
+        voters = ",".join(
+            f"{self.hosts[voter].node_id}@{self.hosts[voter].ip}:{self.settings.port}:{directory}"
+            for voter, directory in self.first_voters.items()
+        )
+        return [*command, "--initial-controllers", voters]
+
+    def _install(self, name: str) -> None:
+        agent, remote = self.agents[name], self.remotes[name]
+        # An earlier run may have been killed while its host carried something out.
+        agent.ask("settled", wait_s=SETTLE_S)
+        agent.ask("stop", service=self.service, wait_s=0.0)
+        agent.ask("heal")
+        agent.ask("heal_network")
+        agent.ask("release", service=self.service)
+        self.right_clock(name)
+        agent.ask("wipe", paths=[DATA, LOGS, f"{LOGS}/images"])
+        lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
+        config = "".join(f"{key}={value}\n" for key, value in lines.items())
+        files = {CODE: self.archive, CONFIG: config.encode()}
+        if self.settings.other_tree is not None:
+            files[OTHER_CODE] = build_archive(self.settings.other_tree)
+        files |= self._libraries
+        bundle = _tar(files)
+        parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
+        unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
+        prepare = remote.command(self._format(name))
+        connection = remote.fabric()
+        try:
+            connection.put(io.BytesIO(bundle), parcel)
+            connection.run(
+                f"{unpack} && rm -f {shlex.quote(parcel)} && {prepare}",
+                hide=True,
+                in_stream=False,
+                timeout=_PROVISION_TIMEOUT_S,
+            )
+        except (OSError, EOFError, invoke.exceptions.Failure) as failure:
+            raise RemoteError(
+                name, f"the code could not be installed: {_why(failure)}"
+            ) from failure
+        if self._libraries:
+            self._check_libraries(name)
+
+    def _check_libraries(self, name: str) -> None:
+        """Let clocks be the host's and disks well, and make sure that the libraries work there."""
+        if self.settings.own_clocks:
+            self.agents[name].ask("create_clock", service=self.service)
+        if self.settings.own_disks:
+            self.agents[name].ask("create_disk", service=self.service)
+        program = "import sys, time; sys.stdout.write(str(time.monotonic_ns()))"
+        env = [f"{key}={value}" for key, value in self.service["env"].items()]
+        done = self.remotes[name].run(["env", *env, PYTHON, "-c", program])
+        if done.stderr:
+            said = done.stderr.decode(errors="replace").strip().splitlines()[-1]
+            raise RemoteError(name, f"a preloaded library does not load: {said}")
+
+    def start(self, name: str) -> Evidence:
+        """Start the node and wait for its port; a no-op when it runs."""
+        ip, port = self.address(name)
+        return self._starters[name].ask(
+            "start",
+            timeout_s=START_TIMEOUT_S + 10,
+            service=self.service,
+            ip=ip,
+            port=port,
+            wait_s=START_TIMEOUT_S,
+        )
+
+    def start_all(self) -> dict[str, Evidence]:
+        """Start every node at once."""
+        return dict(on_all(self.nodes, self.start))
+
+    def stop(self, name: str, wait_s: float = STOP_TIMEOUT_S) -> Evidence:
+        """End the node: SIGTERM, after ``wait_s`` seconds SIGKILL."""
+        return self.agents[name].ask("stop", service=self.service, wait_s=wait_s)
+
+    def stop_all(self, wait_s: float = STOP_TIMEOUT_S) -> dict[str, Evidence]:
+        """End every node, the brokers first: they take leave of a controller."""
+        evidence: dict[str, Evidence] = {}
+        try:
+            evidence |= on_all(self.brokers, self.stop)
+        finally:
+            evidence |= on_all(self.controllers, lambda name: self.stop(name, wait_s))
+        return evidence
+
+    def disconnect(self, name: str) -> None:
+        """End the sessions with a host that is gone; the next use reconnects."""
+        self.remotes[name].close()
+        for agent in (self.agents[name], self._starters[name]):
+            agent.close()
+
+    def stop_alone(self, name: str) -> Evidence:
+        """End the node (SIGTERM), by a session that no other fault waits for."""
+        wait_s = STOP_TIMEOUT_S + 5
+        return self._starters[name].ask("stop", service=self.service, wait_s=wait_s)
+
+    def upgrade(self, name: str) -> Evidence:
+        """Let the node, which is down, start with the other code; evidence: what it is."""
+        return self._starters[name].ask(
+            "exchange", service=self.service, paths=[CODE, OTHER_CODE], timeout_s=60.0
+        )
+
+    def kill(self, name: str, label: str) -> Evidence:
+        """kill -9 the node and keep its data directory as image ``label``."""
+        return self.agents[name].ask("kill", service=self.service, label=label)
+
+    def cut_power(self, name: str, label: str) -> Evidence:
+        """kill -9 the node, keep image ``label``, tell how much of its log was lost."""
+        return self.agents[name].ask("cut_power", service=self.service, label=label)
+
+    def replace_disk(self, name: str) -> Evidence:
+        """Give the node, which is down, an empty disk with a new directory id."""
+        if not self.settings.dynamic:
+            raise RemoteError(name, "in a static quorum a new disk breaks promises of the old one")
+        argv = self._format(name, anew=True)
+        evidence = self.agents[name].ask("replace_disk", service=self.service, format=argv)
+        self.directories[name] = evidence["directory"]
+        return evidence
+
+    def pause(self, name: str) -> Evidence:
+        """SIGSTOP the node."""
+        return self.agents[name].ask("pause", service=self.service)
+
+    def resume(self, name: str) -> Evidence:
+        """SIGCONT the node."""
+        return self.agents[name].ask("resume", service=self.service)
+
+    def set_clock(self, name: str, setting: ClockSetting) -> Evidence:
+        """Let the node's clocks run as ``setting`` says."""
+        return self.agents[name].ask(
+            "set_clock",
+            service=self.service,
+            wall_us=setting.wall_us,
+            strobe_us=setting.strobe_us,
+            rate_ppm=setting.rate_ppm,
+            means=self.clock_means.get(name, "library"),
+            control=self._control,
+        )
+
+    def read_clock(self, name: str) -> tuple[int, int]:
+        """Return what the host's monotonic clock and the node's read at one moment, in µs."""
+        read = self.agents[name].ask("read_clock", service=self.service)
+        return int(read["since_us"]), int(read["mono_us"])
+
+    def ask_disk(self, name: str, do: str, **fields: Any) -> Evidence:
+        """Have something done to the node's disk: an action of :mod:`harness.on_host.disk`."""
+        return self.agents[name].ask(do, service=self.service, **fields)
+
+    def launch(self, name: str) -> Evidence:
+        """Start the node without waiting for it."""
+        return self.agents[name].ask("launch", service=self.service)
+
+    def squeeze(self, name: str, what: str, amount: int) -> Evidence:
+        """Let the node's process have little of a resource (:mod:`harness.on_host.squeeze`)."""
+        return self.agents[name].ask("squeeze", service=self.service, what=what, amount=amount)
+
+    def release(self, name: str) -> Evidence:
+        """Give back what was taken from the node's process."""
+        return self.agents[name].ask("release", service=self.service)
+
+    def log_ends(self, name: str) -> Evidence:
+        """Tell what of its log a node that is down had told of, and what its disk has."""
+        return self.agents[name].ask("log_ends", service=self.service)
+
+    def image(self, name: str, label: str) -> Evidence:
+        """Keep the node's data directory as image ``label``."""
+        return self.agents[name].ask("image", service=self.service, label=label)
+
+    def status(self, name: str) -> Evidence:
+        """Tell whether the node runs, its pid and state."""
+        return self.agents[name].ask("status", service=self.service)
+
+    def clock_offsets(self) -> dict[str, int]:
+        """Return every host's monotonic clock minus this machine's, in microseconds."""
+        return dict(on_all(self.nodes, lambda name: self.agents[name].clock_offset()))
+
+    def collect(self, run: Path) -> dict[str, int]:
+        """Bring what every node wrote into ``run/nodes/<name>/``; return numbers of files.
+
+        The data directory as it is now becomes ``images/final``: stop the nodes first.
+        """
+
+        def collect_one(name: str) -> int:
+            self.agents[name].ask("image", service=self.service, label="final", timeout_s=60.0)
+            target = run / "nodes" / name
+            target.mkdir(parents=True, exist_ok=True)
+            paths = [f"{LOGS}/{file}" for file in RECORDED]
+            sums = self.agents[name].ask("sums", paths=paths)["sums"]
+            (target / SUMS).write_text(json.dumps(sums) + "\n")
+            return self.remotes[name].get_tree(LOGS, target)
+
+        return dict(on_all(self.nodes, collect_one))
+
+    def close(self) -> None:
+        """End all sessions."""
+        for agent in (*self.agents.values(), *self._starters.values()):
+            agent.close()
+        for remote in self.remotes.values():
+            remote.close()
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    """Return a tar of files by absolute path."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _why(failure: BaseException) -> str:
+    result = getattr(failure, "result", None)
+    said = (result.stderr or result.stdout).strip() if result is not None else ""
+    return said.splitlines()[-1] if said else f"{failure or type(failure).__name__}"

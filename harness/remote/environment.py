@@ -1,0 +1,369 @@
+"""Faults on real hosts: nftables drops, kill -9, SIGSTOP, disks, each with measured evidence."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.clusters.cluster import ClusterError, Machines
+from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
+from harness.remote.admin import RemoteAdmin
+from harness.remote.deployment import Deployment
+from harness.remote.disks import RemoteDisks
+from harness.remote.links import RemoteLinks
+from harness.remote.session import RemoteError, UnreachableError, on_all
+from harness.remote.watch import RemoteWatch
+from harness.run_errors import Trouble
+from harness.system import Seen
+from harness.voter_changes import Members, VoterChange
+from harness.workload import Answer, Call
+from histories.disturbance import Disturbance
+from nodes.consensus.endpoint import Endpoint
+from nodes.draw import draw_below
+from nodes.log.uuids import from_text
+
+LEFT: dict[Resource, tuple[int, ...]] = {
+    "cpu": (5, 10, 20, 40),
+    "memory": (2 << 20, 4 << 20, 16 << 20),
+    "files": (0, 0, 1, 3),
+    "oom": (0,),
+}
+"""What a squeezed process keeps or can have more: percent, bytes, open files."""
+
+
+class RemoteEnvironment:
+    """The :class:`~harness.environment.Environment` of a deployment over SSH.
+
+    Errors are :class:`RemoteError`. The control node's own packets are never dropped,
+    because only addresses of nodes can be held a grudge against.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.nodes = tuple(deployment.nodes)
+        self.disks = RemoteDisks(deployment)
+        self._links = RemoteLinks(deployment)
+        self._watch = RemoteWatch(deployment)
+        self._squeezed: set[str] = set()
+        self.machines: Machines | None = None
+        """What crashes and boots hosts, where they can be."""
+        self._off = self._links.off
+        self._kills = dict.fromkeys(self.nodes, 0)
+        self._admin_clients = {
+            name: deployment.client(name, "kraftwreck-admin") for name in deployment.controllers
+        }
+        self._admin = RemoteAdmin(self._members(), self._send)
+
+    def _members(self) -> Members:
+        deployment = self.deployment
+        return Members(
+            {name: deployment.hosts[name].node_id for name in deployment.controllers},
+            {name: Endpoint(*deployment.address(name)) for name in deployment.controllers},
+            deployment.settings.cluster_id,
+            lambda name: from_text(deployment.directories[name]),
+        )
+
+    def _send(self, call: Call) -> Answer:
+        client = self._admin_clients[call.node]
+        return client.call(call.api, call.version, call.body, call.timeout_ms)
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        return tuple(self.deployment.controllers)
+
+    @property
+    def dynamic_quorum(self) -> bool:
+        return self.deployment.settings.dynamic
+
+    @property
+    def concurrent(self) -> bool:
+        return True
+
+    @property
+    def open_changes(self) -> int:
+        """How many voter changes that were asked for are not there yet."""
+        return self._admin.open
+
+    def leader(self) -> str | None:
+        return self._watch.leader()
+
+    def drop(self, grudge: Grudge) -> Evidence:
+        """Make every node drop what arrives from those it holds a grudge against.
+
+        A node without a grudge drops nothing afterwards. Evidence per node: ``sources``,
+        the ``ruleset`` read back, and the packets an earlier grudge had dropped.
+        """
+        unknown = set(grudge).union(*grudge.values()) - set(self.nodes)
+        if unknown:
+            raise ValueError(f"a grudge names unknown nodes: {', '.join(sorted(unknown))}")
+
+        def drop_on(name: str) -> Evidence:
+            peers = grudge.get(name, frozenset()) - {name}
+            sources = [self.deployment.hosts[peer].ip for peer in sorted(peers)]
+            return self.deployment.agents[name].ask("drop", sources=sources)
+
+        return self._on_all(drop_on)
+
+    def heal(self) -> Evidence:
+        """Remove every drop; evidence per node: packets ``dropped`` by peer, and in all.
+
+        Every node is tried, also when another one fails.
+        """
+        names = {host.ip: name for name, host in self.deployment.hosts.items()}
+
+        def heal_on(name: str) -> Evidence:
+            evidence = self.deployment.agents[name].ask("heal")
+            evidence["dropped"] = {
+                names.get(source, source): count for source, count in evidence["dropped"].items()
+            }
+            return evidence
+
+        return self._on_all(heal_on)
+
+    def _on_all(self, function: Callable[[str], dict[str, Any]]) -> Evidence:
+        return dict(on_all([name for name in self.nodes if name not in self._off], function))
+
+    def crash_host(self, node: str) -> Evidence:
+        """Let the node's host lose its power; refused (RemoteError) where hosts cannot be crashed.
+
+        Evidence: how long it took until every process there was gone.
+        """
+        if self.machines is None:
+            raise RemoteError(node, "hosts of this cluster cannot be crashed: use -c netns")
+        try:
+            evidence = self.machines.crash(node)
+        except ClusterError as error:
+            raise RemoteError(node, str(error)) from error
+        self._off.add(node)
+        self.deployment.disconnect(node)
+        return {node: {"host": "crashed", **evidence}}
+
+    def boot_host(self, node: str) -> Evidence:
+        """Boot the node's host; the data directory as it was left becomes image ``kill-<k>``."""
+        assert self.machines is not None
+        try:
+            evidence = self.machines.boot(node)
+        except ClusterError as error:
+            raise RemoteError(node, str(error)) from error
+        self.deployment.disconnect(node)
+        self._links.booted(node)
+        image = self.deployment.image(node, self._label(node))
+        ends = self.deployment.log_ends(node)
+        return {node: {"host": "booted", **evidence, **image, **ends}}
+
+    def kill(self, node: str) -> Evidence:
+        """kill -9; the data directory as it was left becomes image ``kill-<k>``.
+
+        Nothing happens to a process that has ended of its disk.
+        """
+        if self._has_ended(node):
+            return {node: {"killed": False, "ended": "by itself"}}
+        return {node: self.deployment.kill(node, self._label(node))}
+
+    def _has_ended(self, node: str) -> bool:
+        """Whether the process has ended, as it should, of a disk that fails or of some want."""
+        frail = node in self.disks.bad or node in self._squeezed
+        return frail and not self.deployment.status(node)["running"]
+
+    def _label(self, node: str) -> str:
+        self._kills[node] += 1
+        return f"kill-{self._kills[node]}"
+
+    def start(self, node: str) -> Evidence:
+        """Start the node again and wait until its port is open.
+
+        One whose disk is bad may refuse to start; then the evidence says why.
+        """
+        try:
+            return {node: self.deployment.start(node)}
+        except RemoteError as error:
+            if not self._has_ended(node):
+                raise
+            return {node: {"started": False, "refused": str(error)}}
+
+    def pause(self, node: str) -> Evidence:
+        """SIGSTOP; evidence: the state letter before and after (T)."""
+        if self._has_ended(node):
+            return {node: {"paused": False, "ended": "by itself"}}
+        return {node: self.deployment.pause(node)}
+
+    def resume(self, node: str) -> Evidence:
+        """SIGCONT; evidence: the state letter before (T) and after."""
+        if self._has_ended(node):
+            return {node: {"resumed": False, "ended": "by itself"}}
+        return {node: self.deployment.resume(node)}
+
+    def cut_power(self, node: str) -> Evidence:
+        """kill -9 a node that keeps to itself what it has not fsynced; image ``kill-<k>``.
+
+        The evidence adds the log end the node told last, and the one its disk has. Refused
+        (RemoteError) where the nodes were deployed without write loss: the kernel would
+        keep what they wrote.
+        """
+        if not self.deployment.settings.write_loss:
+            raise RemoteError(node, "the nodes were deployed without write loss: add -n power")
+        if self._has_ended(node):
+            return {node: {"killed": False, "ended": "by itself"}}
+        return {node: self.deployment.cut_power(node, self._label(node))}
+
+    def stop(self, node: str) -> Evidence:
+        """SIGTERM, SIGKILL after ten seconds; evidence: the signal that ended it."""
+        if self._has_ended(node):
+            return {node: {"stopped": False, "ended": "by itself"}}
+        return {node: self.deployment.stop_alone(node)}
+
+    def upgrade(self, node: str) -> Evidence:
+        """Exchange the node's code for the other version; evidence: digests of both.
+
+        Refused (RemoteError) where the nodes were deployed with one version only.
+        """
+        if self.deployment.settings.other_tree is None:
+            raise RemoteError(node, "there is no other version: add -n restart")
+        return {node: self.deployment.upgrade(node)}
+
+    def busiest_broker(self) -> str | None:
+        return self._watch.busiest_broker()
+
+    def wipe(self, node: str) -> Evidence:
+        """Remove the data directory and format a new one; evidence: both directory ids."""
+        evidence = self.deployment.replace_disk(node)
+        self.disks.mend(node)
+        return {node: evidence}
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
+        """Let packets and messages suffer; evidence as of :meth:`RemoteLinks.disturb`."""
+        return self._links.disturb(wanted)
+
+    def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
+        """Let the node's own clocks run as ``setting`` says; the host's are not touched, unless it
+        is a machine of its own, whose wall clock nobody else goes by.
+
+        The evidence tells how far ahead of the host's they were before: what the node wrote
+        into its trace, held against when the kernel says that it was written. Refused
+        (RemoteError) where the nodes were deployed without clocks of their own.
+        """
+        if not self.deployment.settings.own_clocks:
+            raise RemoteError(node, "the node was deployed without clocks of its own: -n clock")
+        if node in self._off:
+            return {node: {"host": "off"}}
+        evidence = self.deployment.set_clock(node, setting)
+        self._watch.note_clock(node, evidence)
+        return {node: evidence}
+
+    def clock_samples(self) -> dict[str, list[tuple[int, int]]]:
+        """Return how the clocks of nodes ran that were set; as of :class:`RemoteWatch`."""
+        return self._watch.clock_samples()
+
+    def measure_clocks(self) -> dict[str, int]:
+        """Return every host's monotonic clock minus ours in µs; traces are dated by it."""
+        return self._watch.measure_clocks()
+
+    def follow(self, seen: Seen) -> None:
+        """Call ``seen`` for what is traced from now on; :meth:`leader` goes by it too."""
+        self._watch.follow(seen)
+
+    def unfollow(self) -> None:
+        """Stop following the traces."""
+        self._watch.unfollow()
+
+    def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
+        """Let the node's files suffer what is drawn, and nobody else's.
+
+        Refused (RemoteError) where the nodes were deployed without disks of their own.
+        """
+        if node in self._off:
+            return {node: {"host": "off"}}
+        return {node: self.disks.trouble(node, trouble, draw)}
+
+    def damage_disk(self, node: str, draw: int) -> Evidence:
+        """Change a bit that is drawn in a file of the node."""
+        return {node: self.disks.flip(node, draw)}
+
+    def tear_log(self, node: str, draw: int) -> Evidence:
+        return {node: self.disks.tear(node, draw)}
+
+    def disk_damaged(self, node: str) -> bool:
+        return self.disks.damaged(node)
+
+    def mend_disk(self, node: str) -> Evidence:
+        if node in self._off:
+            return {node: {"host": "off"}}
+        return {node: self.disks.mend(node)}
+
+    def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
+        """Let the node's process have little of a resource; an ``oom`` keeps image ``kill-<k>``.
+
+        Refused (RemoteError) where the nodes were deployed without: -n squeeze.
+        """
+        if not self.deployment.settings.squeezable:
+            raise RemoteError(node, "the node was deployed to have all it wants: -n squeeze")
+        amounts = LEFT[resource]
+        amount = amounts[draw_below(len(amounts), draw, resource)]
+        self._squeezed.add(node)
+        evidence = self.deployment.squeeze(node, resource, amount)
+        if resource == "oom":
+            evidence |= self.deployment.image(node, self._label(node))
+        return {node: evidence}
+
+    def release(self, node: str) -> Evidence:
+        if node in self._off:
+            return {node: {"host": "off"}}
+        evidence = self.deployment.release(node)
+        self._squeezed.discard(node)
+        return {node: evidence}
+
+    def launch(self, node: str) -> Evidence:
+        return {node: self.deployment.launch(node)}
+
+    def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
+        """Hand ``changes`` to the operator; RemoteError for a static quorum."""
+        if not self.dynamic_quorum:
+            raise RemoteError("the quorum", "its voters are fixed: add --quorum dynamic")
+        self._admin.ask(changes)
+        return {change.node: {"asked": change.action} for change in changes}
+
+    def voter_changes(self) -> Evidence:
+        return {"ended": self._admin.take_ended(), "open": self._admin.open}
+
+    def restore(self) -> list[Trouble]:
+        """Heal, resume and start everything, whatever state it is in; return what failed.
+
+        For the end of a run: it never raises, and one broken node hides no other.
+        """
+        problems: list[Trouble] = []
+
+        def restore_one(name: str) -> None:
+            steps: list[Callable[[], object]] = [
+                lambda: self.boot_host(name) if name in self._off else None,
+                lambda: self.deployment.agents[name].ask("heal"),
+                lambda: self.deployment.agents[name].ask("heal_network"),
+                lambda: self._resume_if_paused(name),
+                lambda: self.disks.mend(name),
+                lambda: self.release(name),
+                lambda: self.deployment.right_clock(name),
+                lambda: self.deployment.start(name),
+            ]
+            for step in steps:
+                try:
+                    step()
+                except UnreachableError as error:
+                    problems.append(Trouble.of(error, str(error)))
+                    return  # Nor can the rest be done there.
+                except RemoteError as error:
+                    problems.append(Trouble.of(error, str(error)))
+
+        on_all(self.nodes, restore_one)
+        return problems
+
+    def _resume_if_paused(self, name: str) -> None:
+        if self.deployment.status(name).get("state") == "T":
+            self.deployment.resume(name)
+
+    def close(self) -> None:
+        """End the operator, with what is open left undone; close the connections to the nodes."""
+        self._watch.close()
+        self._admin.close()
+        for client in self._admin_clients.values():
+            with contextlib.suppress(OSError):
+                client.close()

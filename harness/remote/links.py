@@ -1,0 +1,223 @@
+"""Disturbances on real hosts: which host does what to which packets and messages.
+
+What can be told by address and port suffers as packets, on the host that sends them; netem or
+a forwarder of ours does it (:mod:`harness.on_host.links`). What needs whole requests or answers
+(one kind of RPC, a request that arrives twice) suffers in a relay before the node that is asked
+(:mod:`harness.on_host.relay`), for requests and answers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.environment import Evidence
+from harness.remote.deployment import Deployment
+from harness.remote.session import RemoteError, on_all
+from histories.disturbance import Disturbance, Names
+from nodes.protocol.apis import API_KEYS, NAMES
+
+QUORUM = (
+    *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot"),
+    *("AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter"),
+)
+"""Requests that may arrive twice, as in the simulator: those of the quorum."""
+
+Spec = dict[str, Any]
+_MESSAGES = ("delay", "jitter", "loss", "reset", "drop", "duplicate", "again", "window")
+_REQUESTS_ONLY = ("duplicate", "again")
+_NOTHING = {"delay": 0, "jitter": 0, "window": 0, "rate": 0}
+
+
+def links(
+    wanted: Sequence[Disturbance], sender: str, ips: Mapping[str, str], ports: Mapping[str, int]
+) -> list[Spec]:
+    """Return what packets from ``sender`` suffer, a link per receiver and port.
+
+    The link of a port has also what all packets to its receiver suffer, and comes first.
+    """
+    mine = [each for each in wanted if sender in each.senders and _is_link(each)]
+    found = []
+    for receiver in ips:
+        here = [each for each in mine if receiver in each.receivers and receiver != sender]
+        names = sorted({each.port for each in here}, reverse=True)
+        for name in names:
+            if name and name not in ports:
+                continue  # No node has such a port.
+            together = [each for each in here if each.port in ("", name)]
+            port = ports[name] if name else 0
+            found.append({"peer": ips[receiver], "port": port, **_sum(together)})
+    return found
+
+
+def _is_link(each: Disturbance) -> bool:
+    return not each.of_messages and not each.names
+
+
+def _sum(together: Iterable[Disturbance]) -> Spec:
+    """Return what a packet suffers of all: chances are independent, delays add up."""
+    spec: Spec = dict(_NOTHING)
+    survives = {"loss": 1.0, "corrupt": 1.0, "twice": 1.0}
+    resets = chances = 0.0
+    for each in together:
+        for name in ("delay", "jitter", "window"):
+            spec[name] += getattr(each, name)
+        if each.rate:
+            spec["rate"] = min(spec["rate"] or each.rate, each.rate)
+        for name in ("loss", "corrupt", "twice"):
+            survives[name] *= 1 - getattr(each, name) / 100
+        # Without whole messages, what is swallowed is lost.
+        survives["loss"] *= 1 - each.drop / 100
+        chances += each.loss + each.drop
+        resets += each.loss * each.reset
+    for name, chance in survives.items():
+        spec[name] = round((1 - chance) * 100, 4)
+    spec["reset"] = round(resets / chances, 4) if chances else 0.0
+    return spec
+
+
+def rules(wanted: Sequence[Disturbance], host: str, ips: Mapping[str, str]) -> list[Spec]:
+    """Return the rules of the relay before the node on ``host``.
+
+    It sees what others ask this node, and what the node answers them.
+    """
+    found = []
+    for each in wanted:
+        if not each.of_messages:
+            continue
+        effects = {name: getattr(each, name) for name in _MESSAGES}
+        answers_too = any(effects[name] for name in _MESSAGES if name not in _REQUESTS_ONLY)
+        apis = [API_KEYS[api] for api in each.apis]
+        for part, ours, theirs in (
+            ("request", each.receivers, each.senders),
+            ("response", each.senders, each.receivers),
+        ):
+            if part == "response" and not answers_too:
+                continue
+            if host in ours and each.part in (part, "both"):
+                found += [
+                    {"peer": ips[peer], "part": part, "apis": apis, **effects}
+                    for peer in theirs
+                    if peer != host
+                ]
+    return found
+
+
+def names(wanted: Sequence[Disturbance], host: str) -> Names:
+    """Return how names fail on ``host``: silence is worse than a refusal."""
+    ways = {each.names for each in wanted if host in each.senders}
+    return "silent" if "silent" in ways else "refused" if "refused" in ways else ""
+
+
+class RemoteLinks:
+    """The disturbances in force on the hosts of a deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._names = {host.ip: name for name, host in deployment.hosts.items()}
+        self._ips = {name: host.ip for name, host in deployment.hosts.items()}
+        settings = deployment.settings
+        self._ports = {"controller": settings.port}
+        if settings.brokers or settings.combined:
+            self._ports["broker"] = settings.broker_port
+        self._known: dict[str, dict[str, Any]] = {
+            name: {"links": [], "rules": [], "names": ""} for name in deployment.nodes
+        }
+        """What was last asked of each host; None in it where that may not have succeeded."""
+        self.off: set[str] = set()
+        """Hosts that have crashed: nothing is asked of them."""
+
+    def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
+        """Let ``wanted`` be in force, and nothing else.
+
+        The evidence, of hosts that have to do anything: the means, what packets and messages
+        suffer there now, and ``before``: what was counted since this was last asked for.
+        Raises :class:`RemoteError`, after every host was tried.
+        """
+        on = [name for name in self._deployment.nodes if name not in self.off]
+        evidence = on_all(on, lambda name: self._on(name, wanted))
+        return {name: told for name, told in evidence.items() if told}
+
+    def booted(self, name: str) -> None:
+        """Take note that a host has just been booted: nothing is disturbed there."""
+        self.off.discard(name)
+        self._known[name] = {"links": [], "rules": [], "names": ""}
+
+    def _on(self, name: str, wanted: Sequence[Disturbance]) -> Evidence:
+        now: dict[str, Any] = {
+            "links": links(wanted, name, self._ips, self._ports),
+            "rules": rules(wanted, name, self._ips),
+            "names": names(wanted, name),
+        }
+        evidence: Evidence = {}
+        errors = []
+        for kind, ask in (("links", self._links), ("rules", self._rules), ("names", self._fail)):
+            known = self._known[name]
+            if known[kind] == now[kind]:
+                continue
+            known[kind] = None  # Until it is known to have succeeded.
+            try:
+                told = ask(name, now[kind])
+            except RemoteError as error:
+                errors.append(str(error).removeprefix(f"{name}: "))
+            else:
+                known[kind] = now[kind]
+                evidence[{"links": "packets", "rules": "messages"}.get(kind, kind)] = told
+        if errors:
+            raise RemoteError(name, "; ".join(errors))
+        return evidence
+
+    def _links(self, name: str, wanted: list[Spec]) -> Evidence:
+        told = self._ask(name, "set_links", links=wanted)
+        before = {}
+        for ip in {**told["before"].get("links", {}), **told["before"].get("echoes", {})}:
+            counts = told["before"]["links"].get(ip, {})
+            echoes = told["before"]["echoes"].get(ip)
+            before[self._names.get(ip, ip)] = counts | ({"echoes": echoes} if echoes else {})
+        evidence: Evidence = {"before": before} if before or not wanted else {}
+        if wanted:
+            evidence["means"] = told["means"]
+            evidence["now"] = self._readable(told["links"])
+        return evidence
+
+    def _rules(self, name: str, wanted: list[Spec]) -> Evidence:
+        told = self._ask(
+            name,
+            "set_relay",
+            rules=wanted,
+            peers=sorted({rule["peer"] for rule in wanted}),
+            ports=sorted(self._ports.values()),
+            again=[API_KEYS[api] for api in QUORUM],
+        )
+        before = {
+            self._names.get(ip, ip): {
+                NAMES.get(int(key), key): counts for key, counts in kinds.items()
+            }
+            for ip, kinds in told["before"].get("messages", {}).items()
+        }
+        evidence: Evidence = {"before": before} if before or not wanted else {}
+        if wanted:
+            evidence["means"] = told["means"]
+            evidence["now"] = self._readable(told["rules"])
+        return evidence
+
+    def _fail(self, name: str, wanted: Names) -> Evidence:
+        told = self._ask(name, "set_names", names=wanted)
+        return {"now": wanted, "before": told["before"]}
+
+    def _readable(self, specs: Sequence[Spec]) -> list[Spec]:
+        """Return links or rules by what they do, with the names of all peers they do it to."""
+        groups: list[tuple[Spec, list[str]]] = []
+        for spec in specs:
+            does = {key: value for key, value in spec.items() if value and key != "peer"}
+            if "apis" in does:
+                does["apis"] = [NAMES[key] for key in does["apis"]]
+            peers = next((peers for known, peers in groups if known == does), None)
+            if peers is None:
+                groups.append((does, peers := []))
+            peers.append(self._names[spec["peer"]])
+        return [{**does, "peers": peers} for does, peers in groups]
+
+    def _ask(self, name: str, do: str, **fields: Any) -> dict[str, Any]:
+        seed = self._deployment.settings.seed
+        return self._deployment.agents[name].ask(do, seed=f"{seed}-{name}", **fields)

@@ -1,0 +1,84 @@
+"""The libraries that give a node clocks and disks of its own, made from C sources by gcc.
+
+``clockwork.c`` is that of the fault ``clock``, ``diskwork.c`` that of ``disk``.
+``python -m harness.remote.preloads`` makes them, which the set-up does; one is made again when its
+source has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+BUILD = SOURCES.parents[1] / "build"
+FAULTS = {"clockwork": "clock", "diskwork": "disk"}
+"""The libraries, and what each is for."""
+COMPILER = "gcc"
+_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
+_TIMEOUT_S = 60
+
+
+class ClockworkError(Exception):
+    """The library cannot be made; one line says why and what to do."""
+
+
+def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
+    """Return the shared library ``name``, made in ``build`` if it is not there yet.
+
+    Raises :class:`ClockworkError`.
+    """
+    source = SOURCES / f"{name}.c"
+    digest = hashlib.sha256(source.read_bytes() + repr(_FLAGS).encode()).hexdigest()[:16]
+    path = build / f"{name}-{digest}-{platform.machine()}.so"
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        pass
+    compiler = shutil.which(COMPILER)
+    if compiler is None:
+        raise ClockworkError(
+            f"the fault {FAULTS[name]!r} needs {COMPILER}, which is not there: "
+            "apt-get install gcc libc6-dev"
+        )
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-") as folder:
+        made = Path(folder) / path.name
+        command = [compiler, *_FLAGS, "-o", str(made), str(source), "-ldl", "-pthread"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["no message"])[0]
+            raise ClockworkError(
+                f"{COMPILER} cannot make the library of the fault {FAULTS[name]!r}: {said}"
+            )
+        content = made.read_bytes()
+        try:
+            build.mkdir(exist_ok=True)
+            part = build / f"{path.name}.{os.getpid()}"
+            part.write_bytes(content)
+            part.replace(path)
+        except OSError:
+            pass  # A tree that cannot be written: made anew each time.
+        return content
+
+
+def main() -> int:
+    """Make the libraries; say in one line why that cannot be."""
+    try:
+        for name in FAULTS:
+            library(name=name)
+    except ClockworkError as error:
+        sys.stderr.write(f"setup: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

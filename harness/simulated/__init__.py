@@ -1,0 +1,1 @@
+"""A whole test in virtual time, from a seed, by the same schedule and workloads as on hosts."""

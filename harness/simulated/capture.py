@@ -1,0 +1,62 @@
+"""Captures the messages of a simulated run, for the checkers that judge by them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from checkers.recorded.capture import Capture
+from nodes.consensus.effects import AppendLog, FinishSnapshot, Reply, ResponseReceived
+from nodes.consensus.kraft.messages import FetchResponse
+from nodes.log.batch import BatchError, parse_header
+from simulation.host import ClientCall, Host
+from simulation.network import ApiMessage, Rpc
+from simulation.world import World
+
+
+def listen(world: World) -> Capture:
+    """Return what will hold the messages of ``world``.
+
+    Each request is kept with its answer, at the moment the answer is given; answers to Fetch
+    once more as the asker hears of them. Batches, and the headers of snapshots, are kept as they
+    reach a disk: the whole log is known then, whatever is cleaned later.
+    """
+    capture = Capture()
+
+    def on_reply(host: Host, rpc: Rpc, effect: Reply) -> None:
+        now, sent = world.now * 1000, rpc.sent * 1000
+        capture.exchange(now, rpc.source, host.id, rpc.message, effect.message, sent)
+
+    def on_api_reply(host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
+        asked = rpc.message
+        assert isinstance(asked, ApiMessage)
+        now, sent = world.now * 1000, rpc.sent * 1000
+        capture.api(now, rpc.source, host.id, asked.api, asked.body, body, sent)
+
+    def on_response(host: Host, event: ResponseReceived) -> None:
+        if type(event.message) is FetchResponse:
+            capture.answer(world.now * 1000, host.id, event.source, event.message)
+
+    def on_client_reply(host: Host, call: ClientCall, body: dict[str, Any]) -> None:
+        now, sent = world.now * 1000, call.sent * 1000
+        capture.api(now, -1, host.id, call.api, call.body, body, sent)
+
+    def on_disk(host: Host, effect: object) -> None:
+        kind = type(effect)
+        if kind is AppendLog:
+            assert isinstance(effect, AppendLog)
+            capture.batches[effect.batch] = None
+        elif kind is FinishSnapshot:
+            assert isinstance(effect, FinishSnapshot)
+            name = effect.end_offset, effect.epoch
+            content = host.disk.parts.get(name, b"")
+            with suppress(BatchError):  # A damaged one is judged elsewhere.
+                first = bytes(content[: parse_header(content).length])
+                capture.headers.setdefault((*name, first), host.id)
+
+    world.on_disk.append(on_disk)
+    world.wires.on_client_reply.append(on_client_reply)
+    world.wires.on_reply.append(on_reply)
+    world.wires.on_api_reply.append(on_api_reply)
+    world.on_response.append(on_response)
+    return capture

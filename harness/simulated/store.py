@@ -1,0 +1,156 @@
+"""A simulated run as a run folder, the same files a real run leaves."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.options import OptionError, RunOptions
+from harness.simulated.cluster import CLUSTER_ID
+from harness.simulated.messages import write_messages
+from harness.simulated.run import SimResult, simulate
+from harness.simulated.schedule import InjectorFactory
+from harness.workload import Workload, owed
+from histories.fault import Fault
+from histories.parquet import convert_run
+from histories.store import RunFolder, write_json
+from histories.verdict import Verdict
+from nodes.log.layout import (
+    EPOCH_CHECKPOINT,
+    META_PROPERTIES,
+    METADATA_DIRECTORY,
+    QUORUM_STATE,
+    segment_name,
+)
+from nodes.log.meta import Meta
+from nodes.log.uuids import from_text
+from simulation.knobs import Knobs
+
+
+def run(
+    options: RunOptions,
+    *,
+    workload: Workload,
+    schedule: Sequence[Fault],
+    injector: InjectorFactory,
+    knobs: Knobs | None = None,
+) -> Path:
+    """Simulate one test and write its run folder; return the folder.
+
+    Raises :class:`~histories.store.StoreError` when the store cannot be written.
+    """
+    result = simulate(options, workload, schedule, injector, knobs=knobs)
+    return save(options, workload, result)
+
+
+def save(
+    options: RunOptions,
+    workload: Workload,
+    result: SimResult,
+    *,
+    verdict: Verdict | None = None,
+    repeat: str | None = None,
+) -> Path:
+    """Write ``result`` as a run folder below ``options.store``; return the folder.
+
+    ``verdict`` becomes ``results.json``; ``repeat`` is the command that repeats the run.
+    """
+    folder = RunFolder(options.store, options.name, options.seed)
+    test: dict[str, Any] = {
+        **result.test,
+        "digest": result.digest,
+        "sim_s": result.sim_s,
+        "checkers": list(workload.checkers),
+        "owed": owed(workload),
+        "errors": [],
+        "interrupted": False,
+        "simulator_failures": msgspec.to_builtins(result.failures),
+        "versions": {"kraftwreck": version("kraftwreck"), "python": platform.python_version()},
+    }
+    if repeat is not None:
+        test["repeat"] = repeat
+    folder.write_json("test.json", test)
+    _write_lines(folder.path / "history.jsonl", result.ops)
+    _write_lines(folder.path / "faults.jsonl", result.faults)
+    names = [str(name) for name in result.test["nodes"]]
+    for name in names:
+        events = [event for event in result.events if event.node == name]
+        _write_lines(folder.node(name) / "trace.jsonl", events)
+    write_messages(result.capture.messages, folder.path / "messages.jsonl")
+    for image in result.images:
+        log = folder.node(image.node) / "images" / image.label / METADATA_DIRECTORY
+        log.mkdir(parents=True, exist_ok=True)
+        (log / segment_name(image.start_offset)).write_bytes(image.log)
+        for name, content in image.snapshots:
+            (log / name).write_bytes(content)
+        if image.epochs is not None:
+            lines = [f"{epoch} {start}" for epoch, start in image.epochs]
+            text = "\n".join(["0", str(len(lines)), *lines, ""])
+            (log / EPOCH_CHECKPOINT).write_text(text, encoding="ascii")
+        if image.directory is not None:
+            meta = Meta(CLUSTER_ID, names.index(image.node) + 1, from_text(image.directory))
+            (log.parent / META_PROPERTIES).write_bytes(meta.encode())
+        if image.quorum_state is not None:
+            (log / QUORUM_STATE).write_bytes(msgspec.json.encode(image.quorum_state))
+    convert_run(folder.path)
+    if verdict is not None:
+        write_json(folder.path / "results.json", verdict)
+    return folder.complete()
+
+
+def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
+    """Return options, schedule, knobs and digest of the simulated run in ``folder``.
+
+    Raises :class:`OptionError`, one line, when it is not the folder of such a run.
+    """
+    path = folder / "test.json"
+    test = read_test(folder)
+    try:
+        if not test.get("simulated"):
+            raise OptionError(f"{path}: not a simulated run")
+        schedule = msgspec.convert(test["schedule"], list[Fault])
+        knobs = msgspec.convert(test["knobs"], Knobs, str_keys=True)
+        return options_of(test["options"]), schedule, knobs, str(test["digest"])
+    except KeyError as error:
+        raise OptionError(
+            f"{path}: {error.args[0]} is missing, so it cannot be run again"
+        ) from error
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def read_test(folder: Path) -> dict[str, Any]:
+    """Return ``test.json`` of the run in ``folder``, simulated or not.
+
+    Raises :class:`OptionError`, one line, when it is no run folder.
+    """
+    path = folder / "test.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+def options_of(plain: dict[str, Any]) -> RunOptions:
+    """Return the options that :meth:`RunOptions.as_json` was given. Unknown ones are ignored."""
+    known = {field.name for field in fields(RunOptions)}
+    values = {name: value for name, value in plain.items() if name in known}
+    values["faults"] = tuple(values.get("faults", ()))
+    values["lacking"] = tuple(values.get("lacking", ()))
+    values["store"] = Path(values.get("store", "store"))
+    if values.get("patch") is not None:
+        values["patch"] = Path(values["patch"])
+    return RunOptions(**values)
+
+
+def _write_lines(path: Path, records: Sequence[object]) -> None:
+    encoder = msgspec.json.Encoder()
+    path.write_bytes(b"".join(encoder.encode(record) + b"\n" for record in records))
