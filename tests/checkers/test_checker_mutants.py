@@ -94,12 +94,13 @@ FAULTS: list[Fault] = [
     ("linearizability/search_kernel.py", "and group_level[member] <= level", "", SEARCH),
     ("linearizability/search_kernel.py", "better = False", "better = True", SEARCH),
     ("linearizability/search_kernel.py", "next_mask = mask ^ bit", "next_mask = mask", SEARCH),
-    ("linearizability/narrowing.py", "initial = problem.states", "initial = problem.initial", NARROW),
+    ("linearizability/narrowing.py", "initial = problem.states",
+     "initial = problem.initial", NARROW),
     ("linearizability/narrowing.py", "reaches = (problem.end < 0) | (problem.end >= open_from)",
      "reaches = problem.end >= open_from", NARROW),
     ("linearizability/decide.py", "count < available\n", "True\n", PLAIN),
-    ("linearizability/models.py", "if call.type == FAIL:\n            continue", "if False:\n            continue",
-     PLAIN),
+    ("linearizability/models.py", "if call.type == FAIL:\n            continue",
+     "if False:\n            continue", PLAIN),
     ("linearizability/witness.py", "if call.end < latest:", "if False:", PLAIN),
 ]  # fmt: skip
 
