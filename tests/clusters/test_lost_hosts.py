@@ -56,8 +56,8 @@ def cut(pid: int, seconds: int) -> None:
 def end_sessions(pid: int) -> None:
     """kill -9 every SSH session of a host."""
     within = ["nsenter", "-t", str(pid), "-p", "-m"]
-    kill = "pgrep -f '^sshd(-session)?: root' | xargs -r kill -9"
-    subprocess.run([*within, "sh", "-c", kill], check=True)
+    # Some end with those before them: one that could be killed is enough.
+    subprocess.run([*within, "pkill", "-9", "-f", "^sshd(-session)?: root"], check=True)
 
 
 def run(store: Path, strike: Callable[[NetnsCluster], None]) -> tuple[Outcome, list[str], bool]:
@@ -66,13 +66,20 @@ def run(store: Path, strike: Callable[[NetnsCluster], None]) -> tuple[Outcome, l
     planned = [(0.5, "partition", 2), (1.2, "pause", 3), (3, "network", 4), (5, "kill", 2)]
     cluster, said = NetnsCluster(3), []
     strikes: list[threading.Timer] = []
+    failures: list[Exception] = []
     directories = []
+
+    def struck() -> None:
+        try:
+            strike(cluster)
+        except Exception as failure:
+            failures.append(failure)
 
     def say(line: str) -> None:
         said.append(line)
         if " is ready after " in line and not strikes:
             directories.append(cluster.directory)
-            strikes.append(threading.Timer(2.0, strike, [cluster]))
+            strikes.append(threading.Timer(2.0, struck))
             strikes[0].start()
 
     outcome = TestRun(
@@ -93,6 +100,7 @@ def run(store: Path, strike: Callable[[NetnsCluster], None]) -> tuple[Outcome, l
     ).go()  # fmt: skip
     for each in strikes:
         each.join()
+    assert not failures
     (directory,) = directories
     assert directory is not None
     return outcome, said, not directory.exists()
