@@ -71,6 +71,8 @@ class Commits:
             at = evidence.moment(event)
             if at is not None:
                 times, ends, lives = self._taken.setdefault(event.node, ([], [], []))
+                if event.kind == "load" and lives and lives[-1] == event.incarnation:
+                    end = max(end, ends[-1])  # told of after the batches that come behind it
                 times.append(at)
                 ends.append(end)
                 lives.append(event.incarnation)

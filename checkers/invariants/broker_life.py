@@ -28,7 +28,7 @@ def check(evidence: Evidence, report: Report) -> None:
     if not told or evidence.trace.gaps:
         return
     commits = Commits(evidence)
-    _offsets(evidence, report, commits, {e.node for e in told})
+    _offsets(evidence, report, commits, {(e.node, e.detail.get("broker_epoch")) for e in told})
     history = Controller.of(evidence).history
     if not history.whole or evidence.log.missing:
         report.unseen("C23", NO_LOG)
@@ -70,13 +70,19 @@ def _life(
     return None
 
 
-def _offsets(evidence: Evidence, report: Report, commits: Commits, brokers: set[str]) -> None:
-    """I24: whoever tells an offset has applied what lies up to it."""
+def _offsets(
+    evidence: Evidence, report: Report, commits: Commits, lives: set[tuple[str, object]]
+) -> None:
+    """I24: whoever tells an offset has applied what lies up to it.
+
+    ``lives`` are the epochs that brokers say they have: other heartbeats are clients', which a
+    broker passes on.
+    """
     for message in evidence.of("BrokerHeartbeat"):
         body, node = message.request, evidence.name(message.asker)
-        if body is None or message.sent < 0 or node not in brokers:
+        if body is None or message.sent < 0 or body["broker_id"] != message.asker:
             continue
-        if body["broker_id"] != message.asker:
+        if (node, body["broker_epoch"]) not in lives:
             continue
         offset = body["current_metadata_offset"]
         end, _ = commits.taken(node, message.sent + _MS)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.invariants import check
+from checkers.invariants.evidence import Evidence
 from checkers.recorded.capture import Capture
 from checkers.recorded.run_data import RunData
 
@@ -84,6 +85,31 @@ def test_i24_a_broker_has_applied_what_it_tells(
     cluster.copy("n1", "n2")
     cluster.commit("n1", "n2")
     assert broken(make_run(None, cluster, capture=capture)) == ({"I24"} if ahead else set())
+
+
+def test_i24_a_clients_heartbeat_that_a_broker_passes_on_is_none_of_the_brokers(
+    cluster: Any, capture: Capture, make_run: MakeRun
+) -> None:
+    says(cluster, "starting")
+    body = {"broker_id": 3, "broker_epoch": 0, "current_metadata_offset": cluster.epoch + 1,
+            "want_fence": True, "want_shut_down": False}  # fmt: skip
+    now = int(cluster.time * SECOND)
+    capture.api(now, 3, 1, "BrokerHeartbeat", body, {"error_code": 7}, now)
+    cluster.append("n1", 1)
+    cluster.copy("n1", "n2")
+    cluster.commit("n1", "n2")
+    assert broken(make_run(None, cluster, capture=capture)) == set()
+
+
+def test_a_snapshot_that_is_told_of_after_later_batches_takes_nothing_back(
+    cluster: Any, make_run: MakeRun
+) -> None:
+    from checkers.answers.exchanges import Commits  # after the invariants, which need each other
+
+    cluster.event("n1", "commit", {"base": 7, "last": 8, "epoch": 1, "crc": 0})
+    cluster.event("n1", "load", {"end": 5, "epoch": 1})
+    evidence = Evidence(make_run(None, cluster))
+    assert Commits(evidence).taken("n1", 1 << 62)[0] == 9
 
 
 @pytest.mark.parametrize("yields", [True, False])
