@@ -67,6 +67,7 @@ class Invariants:
         self._check_quorum = fetch_timeout_ms * 1500
         self._leaders: dict[int, TraceEvent] = {}
         self._votes: dict[tuple[str, bytes, int], TraceEvent] = {}
+        self._granted: set[tuple[str, bytes, int, int]] = set()
         self._last: dict[str, TraceEvent] = {}
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
@@ -316,6 +317,10 @@ class Invariants:
                     f" does not say so",
                 )
         own = self.logs.end(host)
+        vote = (host.name, host.disk.directory, epoch, candidate)
+        if vote in self._granted:
+            return  # A request that came twice gets the same vote again.
+        self._granted.add(vote)
         if (request.last_epoch, request.last_offset) < own:
             self._fail(
                 "I4",

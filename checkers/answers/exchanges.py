@@ -92,13 +92,16 @@ class Commits:
         told of it first; a far future if that is not known."""
         return self._written.get(end, 1 << 62)
 
-    def taken(self, node: str, time: int) -> tuple[int, int]:
-        """Return (end, incarnation) of what the node had taken in at ``time``."""
+    def taken(self, node: str, time: int, life: int | None = None) -> tuple[int, int]:
+        """Return (end, incarnation) of what the node had taken in at ``time``, or at the end of its
+        incarnation ``life`` where that was over by then."""
         found = self._taken.get(node)
         if found is None:
             return 0, 0
         times, ends, lives = found
         place = bisect_right(times, time)
+        if life is not None:
+            place = min(place, bisect_right(lives, life))
         return (ends[place - 1], lives[place - 1]) if place else (0, 0)
 
     def exchange(self, message: Message) -> Exchange | None:

@@ -48,7 +48,7 @@ def _life(
 ) -> str | None:
     state, epoch = event.detail.get("state"), event.detail.get("broker_epoch", -1)
     if state == RECOVERY:
-        end, _ = commits.taken(event.node, until)
+        end, _ = commits.taken(event.node, until, event.incarnation)
         if end <= epoch:
             return f"recovers, and has applied its metadata up to {end} only (epoch {epoch})."
         return None

@@ -26,6 +26,7 @@ class TracePass(Positions):
     def __init__(self, nodes: Sequence[str], *, ordered: bool) -> None:
         super().__init__(nodes, ordered=ordered)
         self.failed_operations = 0
+        self._granted: set[tuple[str, str | None, int, int]] = set()
         self._kinds = {
             "append": self._append,
             "commit": self._commit,
@@ -172,7 +173,12 @@ class TracePass(Positions):
         candidate = detail["candidate"]
         theirs = (detail["candidate_last_epoch"], detail["candidate_last_offset"])
         ours = (detail["last_epoch"], max(detail["last_offset"], event.leo))
-        if theirs < ours:
+        vote = (track.name, track.directory, detail["epoch"], candidate)
+        # A request that comes twice gets the same vote again, whatever has been fetched since.
+        again = not detail["pre"] and vote in self._granted
+        if not detail["pre"]:
+            self._granted.add(vote)
+        if theirs < ours and not again:
             self.findings.add(
                 "I4",
                 f"{track.name}, whose log ends at (epoch {ours[0]}, offset {ours[1]}), votes for "

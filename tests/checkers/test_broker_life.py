@@ -101,6 +101,16 @@ def test_i24_a_clients_heartbeat_that_a_broker_passes_on_is_none_of_the_brokers(
     assert broken(make_run(None, cluster, capture=capture)) == set()
 
 
+def test_c23_what_a_broker_had_applied_is_not_what_its_next_life_has(
+    cluster: Any, make_run: MakeRun
+) -> None:
+    cluster.copy("n1", "n2", "n3")
+    cluster.commit("n1", "n2", "n3")
+    says(cluster, "recovery")
+    cluster.event("n3", "start", {"incarnation": 2, "directory": "00"}, incarnation=2, hw=-1)
+    assert "C23" not in broken(make_run(None, cluster))
+
+
 def test_a_snapshot_that_is_told_of_after_later_batches_takes_nothing_back(
     cluster: Any, make_run: MakeRun
 ) -> None:

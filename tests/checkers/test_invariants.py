@@ -130,6 +130,18 @@ def test_i4_a_vote_for_a_shorter_log(quorum: Any, make_run: Callable[..., Any], 
     assert broken(make_run(None, quorum)) == {"I4"}
 
 
+def test_i4_a_vote_asked_for_twice_is_the_same_vote(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    quorum.grant("n2", "n3", 2)
+    before = broken(make_run(None, quorum))
+    quorum.append("n1", 1)
+    quorum.copy("n1", "n2")
+    quorum.grant("n2", "n3", 2)
+    assert before == broken(make_run(None, quorum)) == set()
+
+
 def test_i5_a_leader_without_majority(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.event("n1", "state", state="candidate", epoch=1, voted=1)
     quorum.win("n1", 1, [1])
