@@ -10,7 +10,7 @@ a few times in a second at most.
 from __future__ import annotations
 
 from histories.trace import TraceEvent
-from nodes.consensus.effects import ResponseReceived
+from nodes.consensus.effects import Reply, ResponseReceived
 from nodes.consensus.kraft.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
@@ -19,6 +19,7 @@ from nodes.consensus.kraft.messages import (
 )
 from simulation.failures import Failures
 from simulation.host import Host
+from simulation.network import Rpc
 from simulation.world import World
 
 MOST_IN_VAIN = 200
@@ -26,8 +27,8 @@ MOST_IN_VAIN = 200
 _SECOND = 1_000_000
 
 MOST_AGAIN = 5
-"""Answers without error to one question. One should do, but an answer may be late, or come
-twice, and be of an earlier time."""
+"""Answers without error to one question, asked where the asker stands now. One should do, but an
+answer may come twice."""
 _ONCE = frozenset((VoteResponse, EndQuorumEpochResponse))
 _SELDOM = frozenset((BeginQuorumEpochResponse, VoterChangeResponse))
 """What is asked again after half a fetch time-out at the earliest."""
@@ -42,19 +43,30 @@ class StormWatch:
         self._failures = failures
         self._counts: dict[tuple[int, int], tuple[int, int]] = {}
         self._again: dict[int, dict[tuple[int, type, int], int]] = {}
+        self._since: dict[int, int] = {}
+        self._asked: dict[tuple[int, int, int], int] = {}
+        world.wires.on_reply.append(self._on_reply)
         world.on_response.append(self._on_response)
         world.on_trace.append(self._on_trace)
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         if event.kind in _MOVES:
             self._again.pop(host.id, None)
+            self._since[host.id] = self._world.now
+
+    def _on_reply(self, host: Host, rpc: Rpc, effect: Reply) -> None:
+        if type(effect.message) in _ONCE:
+            self._asked[rpc.source, host.id, rpc.correlation] = rpc.sent
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         message = event.message
         if message is not None and not (message.error or getattr(message, "partition_error", 0)):
             kind = type(message)
             if kind in _ONCE:
-                self._answered(host, event.source, kind, 0)
+                # Who was slow may answer at once what it was asked in many elections.
+                asked = self._asked.pop((host.id, event.source, event.correlation), -1)
+                if asked >= self._since.get(host.id, 0):
+                    self._answered(host, event.source, kind, 0)
             elif kind in _SELDOM:
                 self._answered(host, event.source, kind, self._world.now // _SECOND)
             return

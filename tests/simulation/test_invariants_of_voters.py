@@ -145,9 +145,13 @@ def test_i2_a_new_disk_may_vote_again_an_old_one_may_not(run: Watched) -> None:
 # --- storms -----------------------------------------------------------------------------------
 
 
-def answered(run: Watched, message: Any, times: int) -> None:
-    """n1 hears ``message`` from n2 so many times at once."""
+def answered(run: Watched, message: Any, times: int, asked: int = 0) -> None:
+    """n1 hears ``message`` from n2 so many times at once, each for what it ``asked`` then."""
     for number in range(times):
+        question = VoteRequest(None, 2, 5, 1, bytes(16), bytes(16), 9, 9, True)
+        rpc = Rpc(1, 0, 2, 0, 2, number, question, asked)
+        for given in run.world.wires.on_reply:
+            given(run.host(2), rpc, Reply(0, message))
         for told in run.world.on_response:
             told(run.host(1), ResponseReceived(2, number, message))
 
@@ -223,3 +227,9 @@ def test_f2_a_broker_may_look_for_a_controller_as_long_as_its_client_waits(run: 
     run.world.run(40_000_000)
     run.watch.finish()
     assert run.found == ["F2"]
+
+
+def test_l8_who_was_slow_may_answer_many_elections_at_once(run: Watched) -> None:
+    run.trace(1, "state", "candidate")
+    answered(run, VoteResponse(0, 0, -1, 1, False), 3 * MOST_AGAIN, asked=-1)
+    assert run.found == []
