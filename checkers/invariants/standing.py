@@ -71,7 +71,12 @@ class _Node:
     def logged(self, event: TraceEvent) -> None:
         """The end of the node's log moves."""
         stack = self._stack
-        if event.kind == "append":
+        last_epoch = event.detail.get("last_epoch") if event.kind == "start" else None
+        if last_epoch is not None:
+            if not stack or stack[-1] != (event.leo, last_epoch):
+                # The process before may have cut and appended, and died before it told.
+                stack[:] = [(event.leo, last_epoch)]
+        elif event.kind == "append":
             stack.append((event.leo, event.detail["epoch"]))
         elif event.kind == "install":
             stack[:] = [(event.leo, event.detail["epoch"])]

@@ -47,6 +47,8 @@ class _Node:
     """(offset, kraft.version) of what its log holds above ``base``, the level before that."""
     base: int | None = None
     end: int = 0
+    tip: int | None = None
+    """The epoch of the log's last record, None where it is not told."""
     untold: bool = False
     """Whether it may hold records that no trace tells of: who writes may die before it says so."""
     offset: int | None = None
@@ -135,6 +137,7 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
     """I31: kraft.version, too, is that of the node's own log, and is cut with it."""
     kind = event.kind
     if kind == "append":
+        node.tip = event.detail["epoch"]
         if levels:
             entry = levels.get((event.detail["base"], event.detail["epoch"]))
             if entry is not None:
@@ -143,11 +146,14 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
         while node.levels and node.levels[-1][0] >= event.leo:
             node.levels.pop()
         if kind == "start":
-            node.untold |= event.leo > node.end
+            last_epoch = event.detail.get("last_epoch", node.tip)
+            node.untold |= event.leo > node.end or (node.tip or last_epoch) != last_epoch
         if node.untold or event.leo == 0:  # That may be another disk.
             node.levels.clear()
             node.base = None
+        node.tip = event.detail.get("last_epoch")
     elif kind == "install":
+        node.tip = event.detail["epoch"]
         node.levels.clear()
         node.base, node.untold = None, False
     elif kind == "voters":

@@ -85,7 +85,7 @@ class NodeTrack:
         self.settled: set[int] = set()
         """Epochs in which the node was seen to follow a leader: it grants no more there."""
         self.grown = False
-        """Whether this incarnation began with a longer log than was told of."""
+        """Whether this incarnation began with a longer or another log than was told of."""
         self.hw = -1
         self.max_hw = -1
         """Highest high watermark of this incarnation."""
@@ -130,6 +130,13 @@ class NodeTrack:
         self.under_hw = 0
         self.delivered = None
         self.epoch_start_of = -1
+
+    def replaced(self, begin: int, leo: int) -> None:
+        """From offset ``begin`` up to the log's end ``leo`` anything may be in the log now."""
+        self.cut(begin)
+        self.unseen.append((begin, leo))
+        self.end = leo
+        self.grown = True
 
     def wipe(self) -> None:
         """The disk is a new, empty one: the node is another replica and has promised nothing."""

@@ -76,6 +76,7 @@ class Positions:
         track.incarnation = event.incarnation
         self._disk(track, event)
         track.restart(event.leo)
+        self._replaced(track, event)
         if event.seq != 0:
             track.forget()
         track.epoch_at_start = event.epoch
@@ -111,6 +112,26 @@ class Positions:
             for batch in self.chain.batches.values():
                 batch.holders &= ~track.bit
         track.directory = directory or track.directory
+
+    def _replaced(self, track: NodeTrack, event: TraceEvent) -> None:
+        """A process starts, perhaps with another log than the one before it told of.
+
+        That one may have cut its log and appended to it, and died before it told. By LogMatching
+        the epoch of the last record tells: a log that ends with a record of the epoch that the
+        last batch known has goes on from that batch. Any other may lack what was not committed.
+        """
+        told = event.detail.get("last_epoch") if event.kind == "start" else None
+        if told is None or not track.epochs or track.epochs[-1] == told:
+            return
+        committed = self.chain.committed
+        kept = len(track.bases)
+        while kept:
+            known = committed.get(track.bases[kept - 1])
+            if known is not None and known.id[1] == track.epochs[kept - 1]:
+                break
+            kept -= 1
+        if kept < len(track.bases):
+            track.replaced(track.bases[kept], event.leo)
 
     def _gap(self, track: NodeTrack, event: TraceEvent) -> None:
         self.gaps.append(

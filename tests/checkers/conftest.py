@@ -110,7 +110,9 @@ class Quorum:
             "leo": self._end(node),
             "hw": -1,
         }
-        self.event(node, "start", **to)
+        log = self.logs[node]
+        last_epoch = parse_header(log[-1]).epoch if log else 0
+        self.event(node, "start", {"last_epoch": last_epoch}, **to)
 
     def _end(self, node: str) -> int:
         return parse_header(self.logs[node][-1]).last_offset + 1 if self.logs[node] else 0

@@ -83,6 +83,50 @@ def test_what_a_killed_process_could_not_tell_raises_no_alarm(
     assert check(make_run(None, quorum)).valid is True
 
 
+@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize(("told", "expected"), [(True, set()), (False, {"I8"})])
+def test_a_killed_node_may_have_replaced_part_of_its_log_untold(
+    quorum: Any, make_run: Callable[..., Any], lost: int, told: bool, expected: set[str]
+) -> None:
+    """n1 cut what it alone had, fetched as much from the next leader, and died before it told:
+    only the epoch of its last record shows, by its start, that it is another log."""
+    quorum.elect("n1", 1)
+    quorum.copy("n1", "n2", "n3")
+    quorum.commit("n1", "n2", "n3")
+    for _ in range(lost):
+        quorum.append("n1", 1)
+    quorum.elect("n2", 2, ["n3"])
+    quorum.append("n2", 2)
+    quorum.logs["n1"] = quorum.logs["n2"][: len(quorum.logs["n1"])]
+    quorum.start("n1", epoch=2)
+    if not told:
+        del quorum.events[-1].detail["last_epoch"]
+    quorum.append("n2", 2)
+    quorum.copy("n2", "n1", "n3")
+    quorum.commit("n2", "n3")
+    found = broken(make_run(None, quorum, images=[]))
+    assert found == expected
+    quorum.commit("n1")
+    assert broken(make_run(None, quorum, images=[])) == (expected and {"I8", "I10"})
+
+
+def test_i8_a_start_with_another_log_excuses_nothing_committed(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.elect("n1", 1)
+    quorum.append("n1", 1)
+    quorum.copy("n1", "n2")
+    quorum.commit("n1", "n2")
+    quorum.elect("n3", 2, ["n2"])
+    quorum.append("n3", 2)
+    quorum.logs["n2"] = [*quorum.logs["n3"]]
+    quorum.start("n2", epoch=2)
+    quorum.append("n3", 2)
+    quorum.copy("n3", "n2")
+    quorum.commit("n2")
+    assert {"I8", "I10"} <= broken(make_run(None, quorum, images=[]))
+
+
 def test_i1_two_leaders_of_one_epoch(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.elect("n1", 1, ["n2"])
     quorum.event("n3", "state", state="candidate", epoch=1, voted=3)

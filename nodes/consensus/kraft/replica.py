@@ -42,6 +42,7 @@ class Replica(Replication):
         started = {
             "incarnation": self.config.incarnation,
             "directory": self.config.directory_id.hex(),
+            "last_epoch": self.log.last_epoch,
         }
         self.trace("start", started)
         self.trace_voters()
