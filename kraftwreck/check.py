@@ -75,7 +75,7 @@ WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unkno
 @click.option("--independent", is_flag=True, help="Values are [key, value], as Jepsen's.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0, min_open=True), default=TIME_LIMIT_S,
-    show_default=True, metavar="SECONDS", help="Per history; then it is unknown.",
+    show_default=True, metavar="SECONDS", help="Of the processor, per history; then it is unknown.",
 )  # fmt: skip
 @click.option(
     "--master",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -184,9 +184,9 @@ def _add_cycles(
     seconds: float,
     found: dict[str, Any],
 ) -> None:
-    last = monotonic() + _COMPONENTS_AT_MOST * seconds
+    last = thread_time() + _COMPONENTS_AT_MOST * seconds
     for edges in graph.components():
-        budget = Budget(min(last, monotonic() + seconds))
+        budget = Budget(min(last, thread_time() + seconds))
         component = Component(graph, edges, budget)
         result = search(component)
         for cycle in result.cycles:

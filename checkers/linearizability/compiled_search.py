@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ class CompiledSearch:
             used = sum(c.nbytes for c in (*queue, vectors, *trail, *seen, *entries))
             if used > self._memory:
                 return f"no decision in {self._memory >> 20} MiB"
-            if monotonic() > deadline:
+            if thread_time() > deadline:
                 return f"no decision within {time_limit_s:g} s"
             if stop is not None and stop():
                 return "the search was interrupted"

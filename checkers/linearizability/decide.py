@@ -12,7 +12,7 @@ same state and the same open calls fails too.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from time import monotonic
+from time import thread_time
 
 from checkers.calls import Call
 from checkers.linearizability.level_walk import (
@@ -59,7 +59,7 @@ def check(
     """
     if max_steps is not None:
         return _Search(model, calls, time_limit_s, max_steps, stop).run()
-    begun = monotonic()
+    begun = thread_time()
     found = _Search(model, calls, time_limit_s, _QUICK, stop).run(compiled=len(calls) > _LONG)
     if found.valid is False and found.states:
         return _narrowed(model, calls, found)
@@ -131,7 +131,7 @@ class _Search:
     ) -> None:
         self._initial = model.initial
         self._items = actions(model, calls)
-        deadline = (monotonic() if begun is None else begun) + time_limit_s
+        deadline = (thread_time() if begun is None else begun) + time_limit_s
         self._bounds = Bounds(deadline, time_limit_s, max_steps, stop)
 
     def run(self, compiled: bool = False) -> Outcome:

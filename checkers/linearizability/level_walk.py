@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
+from time import thread_time
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -62,7 +62,11 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Bounds:
-    """When to give up: a monotonic moment, how many seconds that was, configurations, a wish."""
+    """When to give up: a moment, how many seconds that was, configurations, a wish.
+
+    Time is the processor's, spent by this thread: a busy machine makes a search late, and must
+    not make it undecided.
+    """
 
     deadline: float
     time_limit_s: float
@@ -73,7 +77,7 @@ class Bounds:
         """Raise :class:`StoppedError` when one of them is reached."""
         if steps > self.max_steps:
             raise StoppedError(f"no decision after {self.max_steps} configurations")
-        if monotonic() > self.deadline:
+        if thread_time() > self.deadline:
             raise StoppedError(f"no decision within {self.time_limit_s:g} s")
         if self.stop is not None and self.stop():
             raise StoppedError("the search was interrupted")

@@ -11,7 +11,7 @@ halving, and then one operation after the other is let go of.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -94,8 +94,8 @@ class _Narrowing:
     def _impossible(self, core: Any, whole: bool, open_from: int | None = None) -> bool:
         """Say whether certainly no order holds ``core``."""
         problem = self._problem
-        until = self._deadline or monotonic() + 10 * self._seconds
-        if monotonic() >= until:
+        until = self._deadline or thread_time() + 10 * self._seconds
+        if thread_time() >= until:
             return False
         if open_from is None:
             open_from = int(problem.start[core].min())
@@ -118,7 +118,7 @@ class _Narrowing:
         if search.max_open > MAX_OPEN:
             return False
         impossible = search.run(until, None, self._seconds) is False
-        self._deadline = self._deadline or monotonic() + self._seconds
+        self._deadline = self._deadline or thread_time() + self._seconds
         return impossible
 
     def _helpers(self, core: Any, open_from: int) -> Ints:

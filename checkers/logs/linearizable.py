@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from time import monotonic
+from time import thread_time
 from typing import cast
 
 import numpy as np
@@ -49,7 +49,7 @@ def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Ord
 
     Raises :class:`~checkers.linearizability.models.ModelError`.
     """
-    deadline = monotonic() + time_limit_s
+    deadline = thread_time() + time_limit_s
     file = typed_file(source)
     if file is not None:
         judged = _streamed(file) if file.rows > _LOOKED_ROWS else None
@@ -83,7 +83,7 @@ def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]
     try:
         verdict = decide(from_calls(calls))
     except AmbiguousError:
-        outcome = search(Log(calls), calls, time_limit_s=max(deadline - monotonic(), 0.1))
+        outcome = search(Log(calls), calls, time_limit_s=max(deadline - thread_time(), 0.1))
         return outcome, lambda: outcome.order
     if verdict.fault is None:
         return Outcome(valid=True, order=[]), lambda: verdict.order().tolist()
@@ -113,9 +113,9 @@ def _longest(
     """
     legal, illegal = 0, count
     longest = until(0)
-    deadline = min(deadline, monotonic() + _LOOKED_S)
+    deadline = min(deadline, thread_time() + _LOOKED_S)
     try:
-        while illegal - legal > 1 and monotonic() < deadline:
+        while illegal - legal > 1 and thread_time() < deadline:
             middle = (legal + illegal) // 2
             found = until(middle)
             if found.fault is None:

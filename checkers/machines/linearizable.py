@@ -7,7 +7,7 @@ linearizable iff the history of every element is (Horn and Kroening, 2015).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 from checkers.calls import Call, by_key, known
@@ -31,7 +31,7 @@ def check_calls(
     Raises :class:`~checkers.linearizability.models.ModelError`.
     """
     machine = MACHINES[name](options)
-    deadline = monotonic() + time_limit_s
+    deadline = thread_time() + time_limit_s
     verdicts = []
     for key, group in by_key(calls).items():
         outcome = _together(machine, group, deadline)
@@ -48,7 +48,7 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
     order: list[int] = []
     steps = 0
     for part in parts:
-        outcome = check(machine, part, time_limit_s=max(deadline - monotonic(), 0.1))
+        outcome = check(machine, part, time_limit_s=max(deadline - thread_time(), 0.1))
         steps += outcome.steps
         if outcome.valid is not True:
             return outcome
@@ -73,8 +73,8 @@ def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) ->
     ends = sorted(call.completion for call in calls if call.type != INFO)
     legal, illegal = 0, len(ends)
     longest: Sequence[Call] = []
-    deadline = min(deadline, monotonic() + _LOOKED_S)
-    while illegal - legal > 1 and monotonic() < deadline:
+    deadline = min(deadline, thread_time() + _LOOKED_S)
+    while illegal - legal > 1 and thread_time() < deadline:
         middle = (legal + illegal) // 2
         moment = ends[middle - 1]
         before = fifo.decide([known(call, moment) for call in calls if call.start <= moment])

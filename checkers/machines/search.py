@@ -7,7 +7,7 @@ The walk of :mod:`checkers.linearizability.level_walk`, with the reductions of
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from time import monotonic
+from time import thread_time
 
 from checkers.calls import Call
 from checkers.linearizability.level_walk import Bounds, Configuration, Link, Outcome, Walk, one_more
@@ -25,7 +25,7 @@ def check(
     stop: Callable[[], bool] | None = None,
 ) -> Outcome:
     """Search for a legal order of ``calls``; see :func:`checkers.linearizability.decide.check`."""
-    bounds = Bounds(monotonic() + time_limit_s, time_limit_s, max_steps, stop)
+    bounds = Bounds(thread_time() + time_limit_s, time_limit_s, max_steps, stop)
     return _Search(machine, calls, bounds).run()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ def decide(
     Raises :class:`~checkers.calls.HistoryShapeError` and
     :class:`~checkers.linearizability.models.ModelError`.
     """
-    deadline = monotonic() + time_limit_s
+    deadline = thread_time() + time_limit_s
     pairs = pair_rows(table)
     every = read_operations(table, pairs, initial=initial, cas=cas)
     keys = _used(every)
@@ -124,7 +124,7 @@ def _searched(
     kept = _by_key(needed_ones, searched) if compiled else {}
     verdicts = []
     for key, mine in groups.items():
-        left = max(deadline - monotonic(), 0.1)
+        left = max(deadline - thread_time(), 0.1)
         found = None
         if compiled:
             found = search_columns(kept[key], calls.of, partial(_named, calls, mine), left, stop)

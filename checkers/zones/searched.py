@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def search(
     found = CompiledSearch(problem, MEMORY)
     if found.max_open > MAX_OPEN:
         return None
-    verdict = found.run(monotonic() + time_limit_s, stop, time_limit_s)
+    verdict = found.run(thread_time() + time_limit_s, stop, time_limit_s)
     order = found.order()
     starts = operations.start[order]
     if isinstance(verdict, str):

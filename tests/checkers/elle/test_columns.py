@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import networkx as nx
@@ -220,7 +220,7 @@ def test_two_rw_edges_in_a_row_are_not_walked_where_they_must_be_apart() -> None
     source, target = (np.array([edge[at] for edge in edges], dtype=np.int64) for at in (0, 1))
     kind = np.array([edge[2] for edge in edges], dtype=np.int8)
     graph = Graph(5, 5, source, target, kind, places, places)
-    component = Component(graph, np.arange(len(edges)), Budget(monotonic() + 60))
+    component = Component(graph, np.arange(len(edges)), Budget(thread_time() + 60))
     # An rw edge led to 0, so the walk must not begin with another one.
     assert component.walk(0, [4], WW, RW) == {4: [(0, 2, WW), (2, 3, RW), (3, 4, WW)]}
     assert len(component.walk(0, [4], WW | RW)[4]) == 2
