@@ -223,6 +223,8 @@ def _stretch(outcome: Outcome) -> str:
     if helpers:
         rest = "; …" if len(outcome.helpers) > _SHOWN else ""
         others = f", with or without {helpers}{rest}"
+    elif outcome.others:
+        others = f", whichever of the {outcome.others} other calls before them happened"
     return f"{before}, no order holds these: {names}{more}{others}."
 
 

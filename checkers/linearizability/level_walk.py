@@ -39,7 +39,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     longest legal order, of which ``order`` is the end, and ``window`` are the few calls that
     no order can hold. ``core`` are, where a search found that there is no order, the fewest
     calls that have none whatever was before (``whole``: from the initial state), ``helpers``
-    writes that may have happened among them.
+    writes that may have happened among them; ``others`` is how many more calls, where told, may
+    have happened or not.
     """
 
     valid: Validity
@@ -54,6 +55,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     core: list[Call] = []
     helpers: list[Call] = []
     whole: bool = False
+    others: int = 0
 
 
 class StoppedError(Exception):

@@ -17,6 +17,7 @@ from checkers.logs.decide import AmbiguousError, Verdict, decide
 from checkers.logs.operations import LogOperations, from_calls, from_columns
 from checkers.logs.typed_file import TypedFile, typed_file
 from checkers.machines.log import Log
+from checkers.machines.narrowing import narrowed
 from checkers.machines.search import check as search
 from checkers.zones.operations import call_at, pair_rows
 from histories.columns import with_schema
@@ -83,8 +84,9 @@ def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]
     try:
         verdict = decide(from_calls(calls))
     except AmbiguousError:
-        outcome = search(Log(calls), calls, time_limit_s=max(deadline - thread_time(), 0.1))
-        return outcome, lambda: outcome.order
+        machine = Log(calls)
+        outcome = search(machine, calls, time_limit_s=max(deadline - thread_time(), 0.1))
+        return narrowed(machine, calls, outcome), lambda: outcome.order
     if verdict.fault is None:
         return Outcome(valid=True, order=[]), lambda: verdict.order().tolist()
     return _failed(calls, verdict, deadline), list

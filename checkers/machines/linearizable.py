@@ -1,8 +1,4 @@
-"""Machines judged key by key, and element by element where elements are independent.
-
-An unordered queue that nobody saw empty, and a set of which nobody read all, are
-linearizable iff the history of every element is (Horn and Kroening, 2015).
-"""
+"""Machines judged key by key, and element by element where elements are independent."""
 
 from __future__ import annotations
 
@@ -13,11 +9,12 @@ from typing import Any
 from checkers.calls import Call, by_key, known
 from checkers.linearizability.decide import Outcome
 from checkers.linearizability.keyed import KeyVerdict, describe
-from checkers.linearizability.models import freeze
 from checkers.machines import fifo
+from checkers.machines.elements import interleaved, split
 from checkers.machines.models import MACHINES, Machine
+from checkers.machines.narrowing import narrowed
 from checkers.machines.search import check
-from histories.operation import FAIL, INFO, OK
+from histories.operation import INFO
 
 _LOOKED_S = 10.0
 """For how long the first impossible moment is looked for."""
@@ -44,17 +41,17 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
         sorted_out = _passed_through(machine, calls, deadline)
         if sorted_out is not None:
             return sorted_out
-    parts = _elements(machine.name, calls)
+    parts = split(machine.name, calls)
     order: list[int] = []
     steps = 0
     for part in parts:
         outcome = check(machine, part, time_limit_s=max(deadline - thread_time(), 0.1))
         steps += outcome.steps
         if outcome.valid is not True:
-            return outcome
+            return narrowed(machine, part, outcome)
         order += outcome.order
     if len(parts) > 1:
-        order = _interleaved(calls, parts, order)
+        order = interleaved(calls, parts, order)
     return Outcome(valid=True, order=order, steps=steps)
 
 
@@ -95,47 +92,3 @@ def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) ->
         window=window,
         why=f"{found.why}: {', '.join(map(describe, window))}.",
     )
-
-
-def _elements(name: str, calls: Sequence[Call]) -> list[list[Call]]:
-    """Split a history by element, or leave it whole."""
-    possible = [call for call in calls if call.type != FAIL]
-    whole = [possible]
-    groups: dict[Any, list[Call]] = {}
-    for call in possible:
-        if name == "unordered-queue":
-            if call.f == "dequeue" and call.type != OK:
-                continue
-            element = call.argument if call.f == "enqueue" else call.value
-            if call.f == "dequeue" and element is None:
-                return whole
-        elif name == "linearizable-set":
-            if call.f not in ("add", "remove", "contains"):
-                return whole
-            element = call.value[0] if isinstance(call.value, list) else call.argument
-        else:
-            return whole
-        groups.setdefault(freeze(element), []).append(call)
-    return list(groups.values())
-
-
-def _interleaved(calls: Sequence[Call], parts: list[list[Call]], order: list[int]) -> list[int]:
-    """Merge legal orders of independent elements into one.
-
-    Every operation gets the earliest moment its own order allows: not before it began, nor
-    before those that stand before it. That moment lies before its end.
-    """
-    started = {call.start for call in calls}
-    moments = []
-    at = 0
-    for part in parts:
-        mine = {call.start for call in part}
-        latest = -1
-        place = 0
-        while at < len(order) and order[at] in mine:
-            latest = max(latest, order[at])
-            moments.append((latest, place, order[at]))
-            at += 1
-            place += 1
-    assert {start for *_, start in moments} <= started
-    return [start for *_, start in sorted(moments)]

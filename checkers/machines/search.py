@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from time import thread_time
+from typing import Any, Protocol
 
 from checkers.calls import Call
 from checkers.linearizability.level_walk import Bounds, Configuration, Link, Outcome, Walk, one_more
@@ -26,25 +27,54 @@ def check(
 ) -> Outcome:
     """Search for a legal order of ``calls``; see :func:`checkers.linearizability.decide.check`."""
     bounds = Bounds(thread_time() + time_limit_s, time_limit_s, max_steps, stop)
-    return _Search(machine, calls, bounds).run()
+    return search(machine, constraints(machine, calls), bounds)
+
+
+class Tried(Protocol):
+    """What is tried in some state, hashable; ``looks``: it never changes the state."""
+
+    @property
+    def looks(self) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+
+class Steps(Protocol):
+    """A machine as the search sees it."""
+
+    @property
+    def initial(self) -> Hashable: ...
+
+    def choices(self, state: Any, operation: Any) -> Sequence[Hashable]:
+        """Return every state that may follow."""
+
+
+def constraints(machine: Machine, calls: Sequence[Call]) -> list[tuple[Call, Operation]]:
+    """Return the calls that an order must or may hold, each with its operation."""
+    items = []
+    for call in calls:
+        operation = machine.operation(call) if call.type != FAIL else None
+        if operation is not None and (call.type == OK or not operation.looks):
+            items.append((call, operation))
+    return items
+
+
+def search(machine: Steps, items: Sequence[tuple[Call, Tried]], bounds: Bounds) -> Outcome:
+    """Search for a legal order of ``items``: all that are ok, and any others."""
+    return _Search(machine, items, bounds).run()
 
 
 class _Search:
-    def __init__(self, machine: Machine, calls: Sequence[Call], bounds: Bounds) -> None:
+    def __init__(self, machine: Steps, items: Sequence[tuple[Call, Tried]], bounds: Bounds) -> None:
         self._machine = machine
-        items: list[tuple[Call, Operation]] = []
-        for call in calls:
-            operation = machine.operation(call) if call.type != FAIL else None
-            if operation is not None and (call.type == OK or not operation.looks):
-                items.append((call, operation))
         self._walk = Walk(items, lambda operation: operation.looks, bounds)
-        self._steps: dict[tuple[Hashable, Operation], Sequence[Hashable]] = {}
+        self._steps: dict[tuple[Hashable, Tried], Sequence[Hashable]] = {}
         self._seen: set[tuple[int, Configuration]] = set()
 
     def run(self) -> Outcome:
         return self._walk.run(self._machine.initial, self._expand)
 
-    def _after(self, state: Hashable, operation: Operation) -> Sequence[Hashable]:
+    def _after(self, state: Hashable, operation: Tried) -> Sequence[Hashable]:
         key = (state, operation)
         if key not in self._steps:
             self._steps[key] = self._machine.choices(state, operation)
