@@ -149,15 +149,14 @@ def anomaly_views(
     windows = {n: windows_of(result, history) for n, result in verdict.checkers.items()}
     cycles = {n: cycles_of(result) for n, result in verdict.checkers.items()}
     wanted = {index for _, _, anomaly in found[:MAX_ANOMALIES] for index in anomaly.operations}
-    rows_wanted = {ops.row_of[i] for i in wanted if i in ops.row_of}
-    indices = {int(ops.invoke[r]) for r in rows_wanted} | {
-        int(ops.completion[r]) for r in rows_wanted
-    }
+    row_of = ops.rows_of(wanted)
+    rows_wanted = sorted(set(row_of.values()))
+    indices = {*ops.invoke[rows_wanted].tolist(), *ops.completion[rows_wanted].tolist()}
     by_index = {op.index: op for op in history if op.index in indices}
     views = []
     for number, (checker, position, anomaly) in enumerate(found[:MAX_ANOMALIES], 1):
         # An anomaly may name the invocation, the completion or both: one row each.
-        rows = sorted({ops.row_of[i] for i in anomaly.operations if i in ops.row_of})
+        rows = sorted({row_of[i] for i in anomaly.operations if i in row_of})
         events = [_event(e, clock) for e in anomaly.events[:MAX_OPERATIONS]]
         times = [e.at for e in events if e.at is not None]
         for row in rows:
@@ -173,7 +172,7 @@ def anomaly_views(
                 explanation=anomaly.explanation,
                 operations=[_operation(ops, row, by_index) for row in rows[:MAX_OPERATIONS]],
                 more_operations=max(len(rows) - MAX_OPERATIONS, 0),
-                missing=[i for i in anomaly.operations if i not in ops.row_of],
+                missing=[i for i in anomaly.operations if i not in row_of],
                 events=events,
                 more_events=max(len(anomaly.events) - MAX_OPERATIONS, 0),
                 start=min(times, default=None),

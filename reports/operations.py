@@ -6,6 +6,7 @@ Times are microseconds since the start of the test.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ class Interned:
     def __init__(self) -> None:
         self.texts: list[str] = [""]
         self._ids: dict[str, int] = {"": 0}
+        self._values: dict[bytes, int] = {}
 
     def add(self, text: str) -> int:
         """Return the number of ``text``."""
@@ -42,10 +44,23 @@ class Interned:
             self.texts.append(text)
         return number
 
+    def value(self, value: Any) -> int:
+        """Return the number of a value's text (:func:`value_text`); 0 for None."""
+        if value is None:
+            return 0
+        data = msgspec.json.encode(value)
+        number = self._values.get(data)
+        if number is None:
+            number = self._values[data] = self.add(_cut(data.decode(), MAX_TEXT))
+        return number
+
 
 def value_text(value: Any, limit: int = MAX_TEXT) -> str:
     """Return ``value`` as JSON, cut to ``limit`` characters with its full length told."""
-    text = msgspec.json.encode(value).decode()
+    return _cut(msgspec.json.encode(value).decode(), limit)
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
@@ -55,8 +70,8 @@ class Operations:
 
     ``latency`` is :data:`NEVER` for open operations, ``type`` a position in :data:`TYPES`.
     ``f``, ``node``, ``key``, ``sent``, ``seen`` and ``error`` are numbers into ``texts``.
-    ``completion`` is a history index or -1. ``row_of`` maps the index of either event of an
-    operation to its row. ``orphans`` counts completions without an invocation.
+    ``completion`` is a history index or -1. ``orphans`` counts completions without an
+    invocation.
     """
 
     start: Ints
@@ -74,7 +89,6 @@ class Operations:
     completion: Ints
     lanes: list[str]
     texts: list[str]
-    row_of: dict[int, int]
     orphans: int
 
     def __len__(self) -> int:
@@ -87,6 +101,15 @@ class Operations:
             return 0
         done = np.where(self.latency == NEVER, 0, self.latency)
         return int((self.start + done).max())
+
+    def rows_of(self, indices: Iterable[int]) -> dict[int, int]:
+        """Map those of ``indices`` that are an event of some operation to its row."""
+        wanted = np.unique(np.fromiter(indices, np.int64))
+        found: dict[int, int] = {}
+        for column in (self.invoke, self.completion):
+            rows = np.flatnonzero(np.isin(column, wanted[wanted >= 0]))
+            found.update(zip(column[rows].tolist(), rows.tolist(), strict=True))
+        return found
 
 
 def _lanes(process: Ints, concurrency: int | None) -> tuple[Ints, list[str]]:
@@ -108,7 +131,8 @@ def _lanes(process: Ints, concurrency: int | None) -> tuple[Ints, list[str]]:
 def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations:
     """Join the events of a history, in index order, into operations."""
     interned = Interned()
-    text = interned.add
+    text, value = interned.add, interned.value
+    open_type, types = TYPES.index("open"), {name: at for at, name in enumerate(TYPES)}
     # Flat arrays, filled by row: a million small lists would keep the garbage collector busy.
     start, latency, kind, process, f, node, key, sent, seen, error, invoke, completion = (
         columns := [array("q") for _ in range(12)]
@@ -120,12 +144,12 @@ def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations
             running[op.process] = len(start)
             start.append(op.time // 1000)
             latency.append(NEVER)
-            kind.append(TYPES.index("open"))
+            kind.append(open_type)
             process.append(op.process)
             f.append(text(op.f))
             node.append(text(op.node or ""))
-            key.append(text(value_text(op.key)) if op.key is not None else 0)
-            sent.append(text(value_text(op.value)) if op.value is not None else 0)
+            key.append(value(op.key))
+            sent.append(value(op.value))
             seen.append(0)
             error.append(0)
             invoke.append(op.index)
@@ -136,19 +160,14 @@ def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations
             orphans += 1
             continue
         latency[row] = min(max(op.time // 1000 - start[row], 0), NEVER - 1)
-        kind[row] = TYPES.index(op.type)
+        kind[row] = types[op.type]
         node[row] = text(op.node) if op.node else node[row]
-        seen[row] = text(value_text(op.value)) if op.value is not None else 0
+        seen[row] = value(op.value)
         error[row] = text(op.error[:MAX_TEXT]) if op.error else 0
         completion[row] = op.index
     table = np.array(columns, dtype=np.int64).reshape(12, len(start))
     table = table[:, np.argsort(table[0], kind="stable")]
     lane, lanes = _lanes(table[3], concurrency)
-    row_of: dict[int, int] = {}
-    for i, (invoke, completion) in enumerate(table[10:12].T.tolist()):
-        row_of[invoke] = i
-        if completion >= 0:
-            row_of[completion] = i
     return Operations(
         start=table[0],
         latency=table[1],
@@ -165,7 +184,6 @@ def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations
         completion=table[11],
         lanes=lanes,
         texts=interned.texts,
-        row_of=row_of,
         orphans=orphans,
     )
 

@@ -58,7 +58,7 @@ def test_invocations_and_completions_are_joined() -> None:
     assert ops.latency.tolist() == [8000, 1000, NEVER]
     assert ops.type.tolist() == [2, 0, 3]
     assert ops.lane.tolist() == [0, 1, 0], "process 2 goes on where process 0 ended"
-    assert [ops.row_of[i] for i in (0, 3, 1, 2, 4)] == [0, 0, 1, 1, 2]
+    assert ops.rows_of([0, 3, 1, 2, 4, -1, 9]) == {0: 0, 3: 0, 1: 1, 2: 1, 4: 2}
     assert ops.orphans == 1
     assert ops.texts[int(ops.error[0])] == "late"
 
