@@ -7,18 +7,13 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
 from checkers.invariants.evidence import Evidence
 from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import RunData
+from tests.checkers.breaks import broken
 
 MakeRun = Callable[..., Any]
 SECOND = 1_000_000_000
 NOT_CONTROLLER = 41
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
 
 
 @pytest.fixture

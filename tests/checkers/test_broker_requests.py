@@ -11,13 +11,10 @@ from checkers.invariants import check
 from checkers.recorded.capture import Capture
 from checkers.recorded.run_data import RunData
 from nodes.log.batch import encode_batch
+from tests.checkers.breaks import broken
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
 
 
 def listed(run: RunData, invariant: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from time import monotonic
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from checkers.linearizability.decide import _Search, check
 from checkers.linearizability.models import MODELS, Register, actions
 from checkers.linearizability.witness import verify
 from histories.operation import Op
+from tests.checkers.rows import Row, did, history
 
 CAS = Register("cas-register")
 
@@ -82,7 +83,7 @@ def test_it_agrees_with_the_plain_search(name: str) -> None:
             continue
         coded = Coded(model, items)
         search = CompiledSearch(coded.problem, 1 << 30)
-        result = search.run(monotonic() + 60, None, 60)
+        result = search.run(thread_time() + 60, None, 60)
         assert result is expected.valid, calls
         seen[bool(result)] += 1
         order = [items[position][0].start for position in search.order().tolist()]
@@ -96,23 +97,19 @@ def test_it_agrees_with_the_plain_search(name: str) -> None:
 
 
 def test_a_way_that_keeps_an_indeterminate_write_in_reserve_is_not_given_up() -> None:
-    told: list[tuple[Any, int, str, Any]] = [
-        *(("invoke", 0, "write", 1), ("info", 0, "write", 1)),
-        *(("invoke", 1, "write", 1), ("invoke", 2, "write", 2)),
-        *(("ok", 1, "write", 1), ("ok", 2, "write", 2)),
-        *(("invoke", 3, "read", None), ("ok", 3, "read", 1)),
-        *(("invoke", 3, "write", 3), ("ok", 3, "write", 3)),
-        *(("invoke", 3, "read", None), ("ok", 3, "read", 3)),
-        *(("invoke", 3, "read", None), ("ok", 3, "read", 1)),
-    ]
-    ops = [
-        Op(index=i, process=process, type=kind, f=f, value=value, time=i)
-        for i, (kind, process, f, value) in enumerate(told)
+    rows: list[Row] = [
+        *((0, "invoke", "write", 1), (0, "info", "write", 1)),
+        *((1, "invoke", "write", 1), (2, "invoke", "write", 2)),
+        *((1, "ok", "write", 1), (2, "ok", "write", 2)),
+        *did(3, "read", 1),
+        *did(3, "write", 3),
+        *did(3, "read", 3),
+        *did(3, "read", 1),
     ]
     # 1 and then 2 is tried first, and needs the write that nobody knows of for the first read
     # already; the last read needs it. 2 and then 1 comes to the same state without.
-    search = searching(pair(ops))
-    assert search.run(monotonic() + 60, None, 60) is True
+    search = searching(pair(history(rows)))
+    assert search.run(thread_time() + 60, None, 60) is True
 
 
 def hard(clients: int) -> list[Op]:

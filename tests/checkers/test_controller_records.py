@@ -9,10 +9,7 @@ import pytest
 
 from checkers.invariants import check
 from checkers.recorded.run_data import RunData
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
+from tests.checkers.breaks import broken
 
 
 def status(run: RunData, invariant: str) -> str:

@@ -10,13 +10,9 @@ import msgspec
 import pytest
 
 from checkers.invariants import check
-from checkers.recorded.run_data import RunData
 from histories.reading import TRACE_SCHEMA, from_table, to_table
 from histories.trace import TraceEvent
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
+from tests.checkers.breaks import broken
 
 
 def test_a_correct_quorum_is_valid(quorum: Any, make_run: Callable[..., Any]) -> None:

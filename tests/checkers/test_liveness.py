@@ -9,12 +9,9 @@ import pytest
 
 from checkers.invariants import check
 from checkers.recorded.run_data import RunData
+from tests.checkers.breaks import broken
 
 L = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
 
 
 def listed(run: RunData, invariant: str) -> dict[str, Any]:

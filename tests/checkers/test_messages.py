@@ -27,12 +27,9 @@ from nodes.consensus.kraft.messages import (
 )
 from nodes.log.batch import encode_batch
 from nodes.server.plain import to_plain
+from tests.checkers.breaks import broken
 
 MS = 1_000_000
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
 
 
 def status(run: RunData, invariant: str) -> str:

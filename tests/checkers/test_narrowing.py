@@ -16,6 +16,7 @@ from checkers.linearizability.level_walk import Outcome
 from checkers.linearizability.models import MODELS, Model, actions
 from checkers.linearizability.narrowing import narrow
 from histories.operation import Op
+from tests.checkers.rows import Row, did, history
 
 CAS, TOPIC = MODELS["cas-register"], MODELS["topic-register"]
 NEVER = 1 << 40
@@ -65,24 +66,12 @@ def test_no_order_holds_the_core_and_each_of_it_is_needed(model: Model) -> None:
     assert narrowed > 30
 
 
-def done(process: int, f: str, value: Any) -> list[tuple[int, str, str, Any]]:
-    asked = None if f == "read" else value
-    return [(process, "invoke", f, asked), (process, "ok", f, value)]
-
-
-def history(rows: list[tuple[int, str, str, Any]]) -> list[Op]:
-    return [
-        Op(index=i, time=i, process=process, type=kind, f=f, value=value)  # type: ignore[arg-type]  # a literal
-        for i, (process, kind, f, value) in enumerate(rows)
-    ]
-
-
 def test_of_a_long_history_a_few_operations_are_left() -> None:
-    rows: list[tuple[int, str, str, Any]] = []
+    rows: list[Row] = []
     for round_ in range(300):
-        rows += done(0, "write", round_ % 3)
-        rows += done(1, "read", round_ % 3)
-    rows += [*done(0, "write", 1), *done(1, "read", 1), *done(2, "read", 0), *done(0, "write", 2)]
+        rows += did(0, "write", round_ % 3)
+        rows += did(1, "read", round_ % 3)
+    rows += [*did(0, "write", 1), *did(1, "read", 1), *did(2, "read", 0), *did(0, "write", 2)]
     outcome = told(CAS, history(rows))
     names = [(call.f, call.start) for call in outcome.core]
     # One value was there, and then another, and nobody wrote in between.
@@ -95,21 +84,21 @@ def test_of_a_long_history_a_few_operations_are_left() -> None:
 
 
 def test_what_may_have_happened_is_told_beside() -> None:
-    rows = [(7, "invoke", "cas", [5, 0]), *done(0, "write", 1), *done(1, "read", 1)]
-    outcome = told(CAS, history([*rows, *done(2, "read", 0), *done(0, "write", 5)]))
+    rows = [(7, "invoke", "cas", [5, 0]), *did(0, "write", 1), *did(1, "read", 1)]
+    outcome = told(CAS, history([*rows, *did(2, "read", 0), *did(0, "write", 5)]))
     assert [call.f for call in outcome.core] == ["read", "read"]
     assert [call.f for call in outcome.helpers] == ["cas"]
     assert "with or without cas [5,0]" in explain("null", outcome)
 
 
 def test_the_initial_value_counts_where_the_history_begins() -> None:
-    outcome = told(CAS, history([*done(0, "cas", [None, 2]), *done(0, "cas", [None, 2])]))
+    outcome = told(CAS, history([*did(0, "cas", [None, 2]), *did(0, "cas", [None, 2])]))
     assert not outcome.whole
-    outcome = told(CAS, history([*done(0, "read", 2), *done(0, "write", 2)]))
+    outcome = told(CAS, history([*did(0, "read", 2), *did(0, "write", 2)]))
     assert outcome.whole
     assert [call.f for call in outcome.core] == ["read"]
 
 
 def test_without_time_nothing_is_told() -> None:
-    calls = pair(history([*done(0, "write", 1), *done(0, "read", 2), *done(0, "write", 2)]))
+    calls = pair(history([*did(0, "write", 1), *did(0, "read", 2), *did(0, "write", 2)]))
     assert narrow(Coded(CAS, actions(CAS, calls)).problem, 1, seconds=0) is None

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.run_data import RunData
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
+from tests.checkers.breaks import broken
 
 
 def test_c14_a_reassignment_that_ends_too_early(

@@ -11,12 +11,9 @@ from checkers.invariants import check
 from checkers.recorded.run_data import DiskImage, RunData
 from nodes.log.snapshots import data_batch, footer_batch, header_batch, snapshot_name
 from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
+from tests.checkers.breaks import broken
 
 DIRECTORIES = {node: f"{node:032x}" for node in (1, 2, 3, 4)}
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
 
 
 def listed(run: RunData, invariant: str) -> dict[str, Any]:

@@ -7,22 +7,18 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
 from checkers.recorded.capture import Capture
 from checkers.recorded.run_data import RunData
 from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
 from nodes.log.batch import encode_batch
 from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
+from tests.checkers.breaks import broken
 
 SECOND = 1_000_000_000
 
 
 def directory(voter: int) -> bytes:
     return bytes([voter]) * 16
-
-
-def broken(run: RunData) -> set[str]:
-    return {anomaly.type for anomaly in check(run).anomalies}
 
 
 def record(voters: Sequence[int]) -> tuple[bytes, bytes]:

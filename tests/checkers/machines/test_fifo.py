@@ -12,24 +12,19 @@ from checkers.machines import fifo
 from checkers.machines.linearizable import check_calls
 from checkers.machines.models import MACHINES
 from checkers.machines.search import check
-from histories.operation import Op
-
-Row = tuple[int, str, str, Any]
+from tests.checkers.rows import Row, done, history
 
 
 def calls_of(rows: list[Row]) -> list[Call]:
-    return pair(
-        Op(index=i, time=i, process=process, type=kind, f=f, value=value)  # type: ignore[arg-type]  # a literal
-        for i, (process, kind, f, value) in enumerate(rows)
-    )
+    return pair(history(rows))
 
 
 def put(process: int, value: Any) -> list[Row]:
-    return [(process, "invoke", "enqueue", value), (process, "ok", "enqueue", value)]
+    return done(process, "enqueue", value)
 
 
 def take(process: int, value: Any) -> list[Row]:
-    return [(process, "invoke", "dequeue", None), (process, "ok", "dequeue", value)]
+    return done(process, "dequeue", None, value)
 
 
 PROCESSES: list[tuple[list[Row], str]] = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,17 @@ from checkers.machines.linearizable import check_calls
 from checkers.machines.models import MACHINES, Machine, Operation
 from checkers.machines.narrowing import narrowed
 from checkers.machines.search import check, constraints
-from tests.checkers.machines.test_machines import (
+from tests.checkers.machines.random_machines import (
     Choose,
-    _counter,
-    _elements,
-    _lock,
-    _queue,
-    _set,
-    done,
+    counters,
+    elements,
     judged,
+    locks,
+    queues,
     random_histories,
+    sets,
 )
+from tests.checkers.rows import done, history
 
 
 def possible(machine: Machine, items: Sequence[tuple[Call, Operation]], promised: set[int]) -> bool:
@@ -51,12 +50,12 @@ def _legal(machine: Machine, order: Sequence[tuple[Call, Operation]]) -> bool:
 @pytest.mark.parametrize(
     ("name", "choose"),
     [
-        ("lock", _lock),
-        ("fifo-queue", _queue),
-        ("unordered-queue", _queue),
-        ("linearizable-set", _set),
-        ("linearizable-set", _elements),
-        ("linearizable-counter", _counter),
+        ("lock", locks),
+        ("fifo-queue", queues),
+        ("unordered-queue", queues),
+        ("linearizable-set", sets),
+        ("linearizable-set", elements),
+        ("linearizable-counter", counters),
     ],
 )
 def test_no_order_holds_them_and_each_of_them_is_needed(name: str, choose: Choose) -> None:
@@ -96,23 +95,14 @@ def test_what_a_queue_gave_twice() -> None:
 def test_a_lock_that_two_hold() -> None:
     once = [*done(0, "acquire", None), *done(0, "release", None)]
     rows = [*once * 3, *done(0, "acquire", None), *done(1, "acquire", None)]
-    (verdict,) = check_calls("lock", {"owned": True}, pair(_ops(rows)), 10.0)
+    (verdict,) = check_calls("lock", {"owned": True}, pair(history(rows)), 10.0)
     assert verdict.outcome.stuck in verdict.outcome.core
     assert [call.start for call in verdict.outcome.core] == [12, 14]
 
 
-def test_a_counter_tells_who_added(name: str = "linearizable-counter") -> None:
+def test_a_counter_tells_who_added() -> None:
     rows = [*done(0, "add", 1), *done(1, "read", None, 1), *done(0, "add", 2)]
     rows += done(1, "read", None, 1)
-    (verdict,) = check_calls(name, {}, pair(_ops(rows)), 10.0)
+    (verdict,) = check_calls("linearizable-counter", {}, pair(history(rows)), 10.0)
     assert [call.start for call in verdict.outcome.core] == [4, 6]
     assert "add 2" in explain(verdict.key, verdict.outcome)
-
-
-def _ops(rows: list[tuple[Any, ...]]) -> list[Any]:
-    from histories.operation import Op
-
-    return [
-        Op(index=at, process=row[0], type=row[1], f=row[2], value=row[3], time=at)
-        for at, row in enumerate(rows)
-    ]

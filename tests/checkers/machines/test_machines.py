@@ -2,135 +2,31 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
 import pytest
 
 from checkers.calls import Call, pair
-from checkers.catalogue import Settings, find
 from checkers.logs.decide import AmbiguousError, decide
 from checkers.logs.operations import from_calls
 from checkers.machines.linearizable import check_calls
 from checkers.machines.log import Log
 from checkers.machines.models import MACHINES, Machine
 from checkers.machines.search import check, verify
-from histories.events import of_ops
-from histories.operation import Op
-from histories.source import Events
-
-Step = tuple[str, Any]
-Choose = Callable[[random.Random, int], Step]
-
-
-def _lock(rnd: random.Random, number: int) -> Step:
-    return rnd.choice(["acquire", "release"]), None
-
-
-def _queue(rnd: random.Random, number: int) -> Step:
-    return rnd.choice([("enqueue", number % 3), ("dequeue", None)])
-
-
-def _set(rnd: random.Random, number: int) -> Step:
-    value = rnd.randrange(2)
-    return rnd.choice([("add", value), ("remove", value), ("contains", value), ("read", None)])
-
-
-def _elements(rnd: random.Random, number: int) -> Step:
-    return rnd.choice(["add", "remove", "contains"]), rnd.randrange(2)
-
-
-def _counter(rnd: random.Random, number: int) -> Step:
-    return rnd.choice([("add", rnd.choice([1, 2, -1])), ("read", None)])
-
-
-def _log(rnd: random.Random, number: int) -> Step:
-    return rnd.choice([("append", number), ("read", None)])
-
-
-def _answer(f: str, rnd: random.Random, asked: Any, so_far: list[Any]) -> Any:
-    match f:
-        case "dequeue":
-            return rnd.choice([*so_far, None])
-        case "contains":
-            return rnd.random() < 0.5
-        case "read":
-            if so_far and isinstance(so_far[0], str):
-                return None
-            return rnd.choice([so_far[:k] for k in range(len(so_far) + 1)])
-    return asked
-
-
-def random_histories(name: str, choose: Choose, count: int, calls: int) -> Iterator[list[Op]]:
-    """Clients of one real machine, run at random moments, with some lies and some doubt."""
-    rnd = random.Random(f"{name} 7")
-    machine = MACHINES[name]({}) if name != "log" else Log()
-    for _ in range(count):
-        yield list(_run(rnd, machine, choose, rnd.randint(1, calls)))
-
-
-def _run(rnd: random.Random, machine: Machine, choose: Choose, left: int) -> Iterator[Op]:
-    state: Any = machine.initial
-    waiting: dict[int, Step] = {}
-    processes = [0, 1, 2]
-    index = 0
-    lies = rnd.choice([0.1, 0.7])
-    doubt = rnd.choice([0.0, 0.3])
-    elements: list[Any] = []
-    while left or waiting:
-        thread = rnd.randrange(3)
-        process = processes[thread]
-        if process not in waiting:
-            if not left:
-                if rnd.random() < 0.2:
-                    return
-                continue
-            left -= 1
-            f, value = choose(rnd, index)
-            waiting[process] = (f, value)
-            yield Op(index=index, process=process, type="invoke", f=f, value=value, time=index)
-            index += 1
-            continue
-        f, asked = waiting.pop(process)
-        unsure = rnd.random() < doubt
-        happens = not unsure or rnd.random() < 0.5
-        saw, following = _apply(machine, state, f, asked)
-        kind = "info" if unsure else "ok"
-        if following is None:
-            kind = "info" if unsure else ("ok" if rnd.random() < lies else "fail")
-        elif happens:
-            state = following
-        if kind == "ok" and rnd.random() < lies:
-            saw = _answer(f, rnd, asked, elements)
-        if f in ("enqueue", "append", "add"):
-            elements.append(asked)
-        value = saw if kind == "ok" else asked
-        if machine.name == "linearizable-counter" and f == "read" and kind == "ok":
-            value = saw if isinstance(saw, int) else 1
-        yield Op(index=index, process=process, type=kind, f=f, value=value, time=index)  # type: ignore[arg-type]
-        index += 1
-        if kind == "info":
-            processes[thread] += 3
-
-
-def _apply(machine: Machine, state: Any, f: str, asked: Any) -> tuple[Any, Any]:
-    """Return the true answer and the next state, None where it is refused."""
-    match f:
-        case "dequeue":
-            return (state[0], state[1:]) if state else (None, state)
-        case "contains":
-            return asked in state, state
-        case "read":
-            return (state if isinstance(state, int) else list(state)), state
-    call = Call(
-        f=f, key=None, process=0, type="ok", argument=asked, value=asked, start=0, end=1,
-        completion=1, invoked=0, completed=1, node=None, error=None, final=False,
-    )  # fmt: skip
-    operation = machine.operation(call)
-    assert operation is not None
-    return asked, machine.step(state, operation)
+from tests.checkers.machines.random_machines import (
+    Choose,
+    counters,
+    elements,
+    judged,
+    locks,
+    logs,
+    queues,
+    random_histories,
+    sets,
+)
+from tests.checkers.rows import done
 
 
 def brute_force(machine: Machine, calls: Sequence[Call]) -> bool:
@@ -153,12 +49,12 @@ def brute_force(machine: Machine, calls: Sequence[Call]) -> bool:
 @pytest.mark.parametrize(
     ("name", "choose"),
     [
-        ("lock", _lock),
-        ("fifo-queue", _queue),
-        ("unordered-queue", _queue),
-        ("linearizable-set", _set),
-        ("linearizable-set", _elements),
-        ("linearizable-counter", _counter),
+        ("lock", locks),
+        ("fifo-queue", queues),
+        ("unordered-queue", queues),
+        ("linearizable-set", sets),
+        ("linearizable-set", elements),
+        ("linearizable-counter", counters),
     ],
 )
 def test_machines_agree_with_brute_force(name: str, choose: Choose) -> None:
@@ -181,7 +77,7 @@ def test_machines_agree_with_brute_force(name: str, choose: Choose) -> None:
 
 def test_logs_by_levels_agree_with_the_search() -> None:
     seen = {True: 0, False: 0}
-    for ops in random_histories("log", _log, 1500, 7):
+    for ops in random_histories("log", logs, 1500, 7):
         calls = pair(ops)
         machine = Log(calls)
         expected = check(machine, calls).valid
@@ -194,18 +90,6 @@ def test_logs_by_levels_agree_with_the_search() -> None:
         if expected:
             assert verify(machine, calls, verdict.order().tolist()) is None, ops
     assert min(seen.values()) > 50, seen
-
-
-def done(process: int, f: str, asked: Any, saw: Any = ...) -> list[tuple[Any, ...]]:
-    return [(process, "invoke", f, asked), (process, "ok", f, asked if saw is ... else saw)]
-
-
-def judged(model: str, rows: list[tuple[Any, ...]], **options: Any) -> Any:
-    ops = [
-        Op(index=at, process=row[0], type=row[1], f=row[2], value=row[3], time=at)
-        for at, row in enumerate(rows)
-    ]
-    return find(model).judge(Events(of_ops(ops)), Settings(options=options)).result
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from checkers.zones import decide as deciding
 from checkers.zones.registers import Decision, decide
 from histories.operation import Op
 from histories.reading import HISTORY_SCHEMA, to_table
+from tests.checkers.rows import did, history
 
 CAS = Register("cas-register")
 
@@ -188,49 +189,38 @@ def test_keys_are_decided_apart(monkeypatch: pytest.MonkeyPatch) -> None:
             assert good <= {call.start for call in calls}
 
 
-def history(*rows: tuple[int, str, str, Any]) -> list[Op]:
-    return [
-        Op(index=at, process=p, type=kind, f=f, value=value, time=at)  # type: ignore[arg-type]
-        for at, (p, kind, f, value) in enumerate(rows)
-    ]
-
-
-def done(process: int, f: str, value: Any) -> list[tuple[int, str, str, Any]]:
-    return [(process, "invoke", f, None if f == "read" else value), (process, "ok", f, value)]
-
-
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (done(0, "read", 7), "read → 7 (process 0, operation 0–1) cannot be explained: nobody"),
-        ([*done(0, "read", 7), *done(1, "write", 7)], "nobody ever wrote what it needs"),
+        (did(0, "read", 7), "read → 7 (process 0, operation 0–1) cannot be explained: nobody"),
+        ([*did(0, "read", 7), *did(1, "write", 7)], "nobody ever wrote what it needs"),
         (
-            [*done(0, "write", 1), *done(0, "cas", [1, 2]), *done(0, "cas", [1, 3])],
+            [*did(0, "write", 1), *did(0, "cas", [1, 2]), *did(0, "cas", [1, 3])],
             "both replaced the same value",
         ),
-        ([*done(0, "cas", [1, 2]), *done(0, "cas", [2, 1])], "nobody ever wrote what it needs"),
+        ([*did(0, "cas", [1, 2]), *did(0, "cas", [2, 1])], "nobody ever wrote what it needs"),
         (
-            [*done(0, "write", 1), *done(0, "write", 2), *done(1, "read", 1)],
+            [*did(0, "write", 1), *did(0, "write", 2), *did(1, "read", 1)],
             "write 1 (process 0, operation 0–1) ended before write 2 (process 0, operation 2–3) "
             "began, so 1 comes first; write 2 (process 0, operation 2–3) ended before read → 1",
         ),
         (
-            [*done(0, "write", 1), (1, "invoke", "cas", [1, 2]), *done(0, "read", 2),
-             *done(0, "read", 1), (1, "ok", "cas", [1, 2])],
+            [*did(0, "write", 1), (1, "invoke", "cas", [1, 2]), *did(0, "read", 2),
+             *did(0, "read", 1), (1, "ok", "cas", [1, 2])],
             "but comes behind it in the chain of compare-and-sets",
         ),
     ],
 )  # fmt: skip
 def test_the_reason_is_told(rows: list[tuple[int, str, str, Any]], said: str) -> None:
-    (verdict,) = decided(history(*rows)).verdicts
+    (verdict,) = decided(history(rows)).verdicts
     assert verdict.outcome.valid is False
     assert said in (verdict.outcome.why or "")
 
 
 def test_the_window_is_small() -> None:
-    rows = [row for value in range(1, 400) for row in done(0, "write", value)]
-    rows += done(1, "read", 390)
-    (verdict,) = decided(history(*rows)).verdicts
+    rows = [row for value in range(1, 400) for row in did(0, "write", value)]
+    rows += did(1, "read", 390)
+    (verdict,) = decided(history(rows)).verdicts
     assert len(verdict.outcome.window) <= 6
     assert verdict.outcome.placed == 399
     assert verdict.outcome.stuck is not None
@@ -240,33 +230,33 @@ def test_the_window_is_small() -> None:
 @pytest.mark.parametrize(
     ("rows", "initial", "valid"),
     [
-        (done(0, "read", 0), 0, True),
-        (done(0, "read", None), 0, True),
-        (done(0, "read", None), None, True),
-        (done(0, "read", 1), 0, False),
-        (done(0, "cas", [0, 1]), 0, True),
-        (done(0, "cas", [None, 1]), 0, False),
-        ([*done(0, "write", 1), *done(1, "read", 0)], 0, False),
+        (did(0, "read", 0), 0, True),
+        (did(0, "read", None), 0, True),
+        (did(0, "read", None), None, True),
+        (did(0, "read", 1), 0, False),
+        (did(0, "cas", [0, 1]), 0, True),
+        (did(0, "cas", [None, 1]), 0, False),
+        ([*did(0, "write", 1), *did(1, "read", 0)], 0, False),
     ],
 )
 def test_the_initial_value(
     rows: list[tuple[int, str, str, Any]], initial: Any, valid: bool
 ) -> None:
-    decision = decided(history(*rows), initial=initial)
+    decision = decided(history(rows), initial=initial)
     assert all(v.outcome.valid for v in decision.verdicts) is valid
 
 
 def test_values_of_any_kind_are_told_apart() -> None:
-    rows = [*done(0, "write", "1"), *done(0, "write", [1, {"a": 2}]), *done(0, "write", True)]
-    assert decided(history(*rows, *done(1, "read", True))).verdicts == []
+    rows = [*did(0, "write", "1"), *did(0, "write", [1, {"a": 2}]), *did(0, "write", True)]
+    assert decided(history([*rows, *did(1, "read", True)])).verdicts == []
     for wrong in ("true", 1, [1, {"a": 2}]):
-        assert decided(history(*rows, *done(1, "read", wrong))).verdicts != []
+        assert decided(history([*rows, *did(1, "read", wrong)])).verdicts != []
 
 
 def test_a_value_written_twice_is_left_to_the_search() -> None:
-    rows = [*done(0, "write", 1), *done(0, "write", 2), *done(0, "write", 1), *done(1, "read", 1)]
-    decision = decided(history(*rows))
+    rows = [*did(0, "write", 1), *did(0, "write", 2), *did(0, "write", 1), *did(1, "read", 1)]
+    decision = decided(history(rows))
     assert (decision.sorted_keys, [v.outcome.valid for v in decision.verdicts]) == (0, [True])
     # Twice, but the second may not have happened and nobody needs it.
-    rows = [*done(0, "write", 1), (5, "invoke", "write", 9), (6, "invoke", "write", 9)]
-    assert decided(history(*rows)).sorted_keys == 1
+    rows = [*did(0, "write", 1), (5, "invoke", "write", 9), (6, "invoke", "write", 9)]
+    assert decided(history(rows)).sorted_keys == 1

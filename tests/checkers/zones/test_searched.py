@@ -21,6 +21,7 @@ from checkers.zones.registers import Decision, decide
 from checkers.zones.searched import unproven
 from histories.operation import Op
 from histories.reading import HISTORY_SCHEMA, to_table
+from tests.checkers.rows import history
 
 CAS = Register("cas-register")
 
@@ -108,10 +109,6 @@ def test_an_order_that_proves_nothing_is_refused(order: list[int], why: str | No
         (0, "invoke", "write", 2), (1, "invoke", "read", None),
         (0, "ok", "write", 2), (1, "ok", "read", 2),
     ]  # fmt: skip
-    ops = [
-        Op(index=i, time=i, process=process, type=kind, f=f, value=value)  # type: ignore[arg-type]  # a literal
-        for i, (process, kind, f, value) in enumerate(rows)
-    ]
-    table = to_table(ops, HISTORY_SCHEMA)
+    table = to_table(history(rows), HISTORY_SCHEMA)
     operations = needed(read_operations(table, pair_rows(table)))
     assert unproven(operations, np.array(order)) == why

@@ -1,0 +1,11 @@
+"""Which invariants a run made by hand breaks."""
+
+from __future__ import annotations
+
+from checkers.invariants import check
+from checkers.recorded.run_data import RunData
+
+
+def broken(run: RunData) -> set[str]:
+    """Return the ids of the invariants that ``run`` breaks."""
+    return {anomaly.type for anomaly in check(run).anomalies}
