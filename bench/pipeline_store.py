@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from bench.checkers.histories import registers
 from histories.columns import read_table
 from histories.parquet import write_history, write_table
-from histories.reading import TRACE_SCHEMA
+from histories.tables import TRACE_SCHEMA
 
 NODES = 5
 SECONDS = 60

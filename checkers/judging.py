@@ -13,8 +13,8 @@ from checkers.jepsen.judgement import Judgement
 from checkers.linearizability.keyed import TIME_LIMIT_S, check_keys, merge
 from checkers.linearizability.models import Model, Register
 from histories.events import Event, read_records
-from histories.reading import HistoryError
 from histories.source import HistoryFile, Source
+from histories.tables import HistoryError
 from histories.verdict import Anomaly, CheckerResult, merge_valid
 
 Options = Mapping[str, Any]

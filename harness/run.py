@@ -34,7 +34,7 @@ from harness.run_errors import Trouble, merge
 from harness.system import Deployed, Disturbed, Followed, Housed, System
 from harness.workload import ClientState, Workload, owed
 from histories.fault import Fault
-from histories.parquet import convert_run
+from histories.reading import convert_run
 from histories.store import JsonLines, RunFolder, StoreError
 from nodes.draw import draw_below
 

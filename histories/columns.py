@@ -1,8 +1,7 @@
-"""Any history file as a table of :data:`~histories.reading.HISTORY_SCHEMA`.
+"""Any history file as a table of :data:`~histories.tables.HISTORY_SCHEMA`.
 
-For checkers that work on whole columns. Parquet and Arrow files may lack the columns that
-have a default, be ordered differently, and hold numbers where ours hold JSON text. JSON
-lines are taken apart without making objects of their values.
+For checkers that work on whole columns. JSON lines are taken apart without making objects of
+their values.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from histories.column_files import read_columns
 from histories.events import Event, guess_format, read_events, to_op
-from histories.reading import HISTORY_SCHEMA, HistoryError, to_table
+from histories.tables import HISTORY_SCHEMA, HistoryError, to_table
 
-_REQUIRED = ("process", "type", "f", "value")
-_TEXTS = ("key", "value")
 _TYPES = ("invoke", "ok", "fail", "info")
 _BATCH = 1 << 16
 
@@ -46,7 +43,8 @@ def read_table(path: Path, kind: str | None = None, *, independent: bool = False
     """
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):
-        return split_keys(_columns(path, kind)) if independent else _columns(path, kind)
+        table = read_columns(path, kind)
+        return split_keys(table) if independent else table
     if kind == "jsonl" and not independent:
         table = _json_lines(path)
         if table is not None:
@@ -57,70 +55,6 @@ def read_table(path: Path, kind: str | None = None, *, independent: bool = False
 def table_of(events: Iterable[Event]) -> pa.Table:
     """Return events as a table."""
     return to_table(list(map(to_op, events)), HISTORY_SCHEMA)
-
-
-def _columns(path: Path, kind: str) -> pa.Table:
-    try:
-        if kind == "parquet":
-            files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-            if not files:
-                raise HistoryError(f"{path}: no *.parquet file in this folder")
-            table = pa.concat_tables([_selected(pq.ParquetFile(file)) for file in files])
-        else:
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-        missing = [name for name in _REQUIRED if name not in table.column_names]
-        if missing:
-            raise HistoryError(f"{path}: there is no column {missing[0]!r}")
-        columns = [_column(table, field) for field in HISTORY_SCHEMA]
-    except (OSError, pa.ArrowException) as error:
-        raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error
-    found = pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA)
-    for name in ("index", "process", "type", "f"):
-        if found.column(name).null_count:
-            row = int(np.argmax(pc.is_null(found.column(name)).to_numpy()))
-            raise HistoryError(f"{path}: row {row}: {name} must not be null")
-    index = found.column("index").to_numpy()
-    if len(index) > 1 and bool((index[1:] <= index[:-1]).any()):
-        found = found.sort_by("index")
-    return found
-
-
-def with_schema(table: pa.Table) -> pa.Table:
-    """Return ``table`` with the columns of :data:`~histories.reading.HISTORY_SCHEMA`."""
-    columns = [_column(table, field) for field in HISTORY_SCHEMA]
-    return pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA)
-
-
-def _selected(file: pq.ParquetFile) -> pa.Table:
-    # Columns no checker of whole columns looks at are not read: they become defaults.
-    wanted = [name for name in file.schema_arrow.names if name not in ("node", "error")]
-    return file.read([name for name in wanted if name in HISTORY_SCHEMA.names])
-
-
-def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """Return one column of the schema from whatever the table has of it."""
-    size = len(table)
-    if field.name not in table.column_names:
-        if field.name in ("index", "time"):
-            return pa.chunked_array([np.arange(size)])
-        if field.name == "final":
-            return pa.chunked_array([np.zeros(size, np.bool_)])
-        return pa.chunked_array([pa.nulls(size, field.type)])
-    column = table.column(field.name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if field.name in _TEXTS and not pa.types.is_string(column.type):
-        if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
-            return column.cast(pa.string())
-        if pa.types.is_large_string(column.type):
-            return column.cast(pa.string())
-        return pa.chunked_array([pa.array(_texts(column), pa.string())])
-    return column.cast(field.type)
-
-
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    encode = msgspec.json.Encoder(order="deterministic").encode
-    return [None if item is None else encode(item).decode() for item in column.to_pylist()]
 
 
 def _json_lines(path: Path) -> pa.Table | None:

@@ -17,7 +17,7 @@ import msgspec
 from histories import edn
 from histories.events import FORMATS, guess_format, read_events, to_op
 from histories.operation import Op
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 
 __all__ = ["FORMATS", "guess_format", "load", "to_edn", "to_json", "to_json_lines"]
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from histories import edn
+from histories.column_files import read_columns
 from histories.operation import Op, OpType
-from histories.reading import HISTORY_SCHEMA, HistoryError, from_table
+from histories.tables import HISTORY_SCHEMA, HistoryError, from_table
 
 FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")
 _TYPES = get_args(OpType)
@@ -156,9 +157,7 @@ def _from_columns(path: Path, kind: str) -> Iterator[Event]:
                 return
         except (OSError, pa.ArrowException) as error:
             raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error
-    from histories.columns import read_table
-
-    table = read_table(path, kind)
+    table = read_columns(path, kind)
     for start in range(0, len(table), _BATCH):
         yield from of_ops(from_table(table.slice(start, _BATCH), Op))
 

@@ -15,13 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.reading import (
-    HISTORY_SCHEMA,
-    TRACE_SCHEMA,
-    HistoryError,
-    read_history,
-    read_trace,
-)
+from histories.tables import HISTORY_SCHEMA, HistoryError
 
 SHARDS = 8
 _DELTA = ("index", "time", "seq", "mono", "wall")
@@ -82,13 +76,3 @@ def read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
 def read_history_parquet(path: Path) -> pa.Table:
     """Return the sharded history in ``path``, ordered by index."""
     return read_parquet(path, HISTORY_SCHEMA).sort_by("index")
-
-
-def convert_run(run: Path, shards: int = SHARDS) -> None:
-    """Write ``history.parquet`` and ``trace.parquet`` of the run folder ``run``.
-
-    Raises :class:`HistoryError` when the live files cannot be read.
-    """
-    write_history(read_history(run), run / "history.parquet", shards)
-    trace = read_trace(run)
-    write_table(trace.cast(TRACE_SCHEMA), run / "trace.parquet")

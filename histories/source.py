@@ -11,7 +11,7 @@ import pyarrow as pa
 from histories.columns import read_table, table_of
 from histories.events import Event, guess_format, read_events, to_op
 from histories.operation import Op
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 
 
 class Source(ABC):

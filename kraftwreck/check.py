@@ -18,8 +18,8 @@ from checkers.elle.transactions import TransactionError
 from checkers.linearizability.keyed import TIME_LIMIT_S
 from checkers.linearizability.models import ModelError
 from histories.events import FORMATS
-from histories.reading import HistoryError
 from histories.source import HistoryFile
+from histories.tables import HistoryError
 from histories.verdict import Validity, merge_valid
 from histories.without_pandas import leave_pandas_out
 

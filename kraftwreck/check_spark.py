@@ -28,7 +28,7 @@ def judge_with_spark(
     """Return a report for each of ``histories``, as ``check`` tells them.
 
     Raises :class:`click.UsageError` for a model that does not judge by key,
-    :class:`~histories.reading.HistoryError` for a file that is not there and
+    :class:`~histories.tables.HistoryError` for a file that is not there and
     :class:`~pipeline.java.PipelineError` when Spark or a checker fails.
     """
     if entry is None or not can_be_keyed(entry, settings):

@@ -8,8 +8,8 @@ from typing import Any
 
 from checkers.recorded.run_data import RunData
 from checkers.registry import check
-from histories.reading import HistoryError
 from histories.store import StoreError, write_json
+from histories.tables import HistoryError
 from histories.verdict import Anomaly, CheckerResult, Validity, Verdict
 from nemesis.coverage import Coverage, coverage
 from reports.junit import write_junit

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from histories.parquet import write_table
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 from pipeline.changes import Changes, changes
 from pipeline.compute import Computed, compute
 from pipeline.fleet import SOURCES, fleet

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 
 Tell = Callable[[str], None]
 
@@ -37,7 +37,7 @@ def apart(do: Callable[[Tell], Any]) -> Any:
 
     ``do`` gets a function to tell where it is. The child is what the kernel kills first when
     memory runs out, and it ends with this process. Raises :class:`Died`; what ``do`` raises as
-    a :class:`~histories.reading.HistoryError` or a RuntimeError of the same text.
+    a :class:`~histories.tables.HistoryError` or a RuntimeError of the same text.
     """
     reading, writing = os.pipe()
     parent = os.getpid()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 from histories.verdict import Validity, merge_valid
 from pipeline import judging, silver
 from pipeline.gold_frames import leaders, of_findings, of_operations, open_table

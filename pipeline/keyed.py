@@ -21,8 +21,8 @@ from checkers.catalogue import HistoryModel, Settings, find
 from histories.columns import read_table
 from histories.events import Event, of_ops
 from histories.operation import Op
-from histories.reading import from_table, to_text
 from histories.source import HistoryFile, Source
+from histories.tables import from_table, to_text
 from histories.verdict import Anomaly, CheckerResult, merge_valid
 from pipeline.silver import one_line
 

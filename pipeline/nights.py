@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from histories.reading import HistoryError, to_text
 from histories.store import whole_lines
+from histories.tables import HistoryError, to_text
 from pipeline.runs import moment
 from pipeline.schemas import FLEET
 
@@ -24,7 +24,7 @@ def find_nights(store: Path) -> list[Path]:
 def read_night(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows of ``night_runs`` and the row of ``nights``.
 
-    Raises :class:`~histories.reading.HistoryError` naming file and line. A torn last line,
+    Raises :class:`~histories.tables.HistoryError` naming file and line. A torn last line,
     of a night that is at work or was killed, does not count.
     """
     path = folder / "runs.jsonl"

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from histories.reading import HistoryError
 from histories.store import RUNNING
+from histories.tables import HistoryError
 from pipeline.java import PipelineError
 
 _READ = ("test.json", "results.json", "coverage.json", "faults.jsonl", "history.jsonl",
@@ -62,14 +62,14 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def read_test(folder: Path) -> dict[str, Any]:
-    """Return ``test.json``. Raises :class:`~histories.reading.HistoryError`."""
+    """Return ``test.json``. Raises :class:`~histories.tables.HistoryError`."""
     return _read_json(folder / "test.json")
 
 
 def recorded_verdict(folder: Path) -> dict[str, Any]:
     """Return the checkers of ``results.json``; none where it is not there.
 
-    Raises :class:`~histories.reading.HistoryError`.
+    Raises :class:`~histories.tables.HistoryError`.
     """
     path = folder / "results.json"
     if not path.exists():
@@ -90,7 +90,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def describe(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of the table ``runs`` that ``test.json`` and the name tell.
 
-    Raises :class:`~histories.reading.HistoryError` for a value of another type than it has.
+    Raises :class:`~histories.tables.HistoryError` for a value of another type than it has.
     """
     try:
         return _described(folder, test)

@@ -20,15 +20,8 @@ import pyarrow.parquet as pq
 from checkers.recorded.clocks import NodeClock, node_clocks
 from checkers.zones.operations import TYPES, pair_rows
 from histories.parquet import read_parquet
-from histories.reading import (
-    HISTORY_SCHEMA,
-    TRACE_SCHEMA,
-    HistoryError,
-    read_faults,
-    read_history,
-    read_trace,
-    to_text,
-)
+from histories.reading import read_faults, read_history, read_trace
+from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, to_text
 from pipeline.apart import apart
 from pipeline.runs import read_test, run_id
 from pipeline.schemas import SILVER

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from histories.operation import Op
 from histories.parquet import write_history, write_table
-from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
+from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
 from histories.trace import TraceEvent
 from pipeline.analysis import analyze_run, analyze_store
 from pipeline.java import PipelineError

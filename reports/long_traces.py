@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.reading import TRACE_SCHEMA, HistoryError, from_table
+from histories.tables import TRACE_SCHEMA, HistoryError, from_table
 from histories.trace import TraceEvent
 
 MANY = 1_000_000
@@ -35,7 +35,7 @@ def thinned(table: Path) -> tuple[list[TraceEvent], str]:
     """Return events of the trace in ``table``, and in a sentence what was left out.
 
     Of a kind that is frequent every so many-th event of a file is kept. Raises
-    :class:`~histories.reading.HistoryError`.
+    :class:`~histories.tables.HistoryError`.
     """
     try:
         return _thinned(pq.ParquetFile(table))

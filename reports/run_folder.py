@@ -16,7 +16,7 @@ import msgspec
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.parquet import read_history_parquet, read_parquet
-from histories.reading import TRACE_SCHEMA, HistoryError, from_table
+from histories.tables import TRACE_SCHEMA, HistoryError, from_table
 from histories.trace import TraceEvent
 from histories.verdict import Verdict
 from reports.long_traces import is_long, thinned

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import networkx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,3 +67,39 @@ def test_nodes_need_only_the_standard_library() -> None:
         for name in imported_names(module.read_text())
     }
     assert used <= allowed
+
+
+TIED = [
+    {"nodes.broker.broker", "nodes.broker.lifecycle", "nodes.node"},
+    {"nodes.consensus.kraft.fetches", "nodes.consensus.kraft.replication"},
+    {"nodes.consensus.kraft.membership", "nodes.consensus.kraft.replica"},
+    {"nodes.metadata.image", "nodes.metadata.image_records"},
+]
+"""Files that name each other's types, and are one thing in two files each."""
+
+
+def files_imported(source: str, known: set[str]) -> set[str]:
+    """The modules of ``known`` that ``source`` imports, for types alone or not."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner & known or {node.module}
+    return found & known
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    names = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in MODULES
+    }
+    graph = networkx.DiGraph(
+        (name, other)
+        for name, path in names.items()
+        for other in files_imported(path.read_text(), set(names))
+        if other != name
+    )
+    circles = [c for c in networkx.strongly_connected_components(graph) if len(c) > 1]
+    assert sorted(map(sorted, circles)) == sorted(map(sorted, TIED))

@@ -38,7 +38,7 @@ from checkers.machines import fifo
 from checkers.machines.linearizable import check_calls
 from checkers.zones.registers import decide
 from histories.operation import Op
-from histories.reading import HISTORY_SCHEMA, to_table
+from histories.tables import HISTORY_SCHEMA, to_table
 
 History = list[Op]
 _BATCH = 500

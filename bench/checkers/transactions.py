@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from histories.reading import HISTORY_SCHEMA
+from histories.tables import HISTORY_SCHEMA
 from nodes.draw import draw
 
 KEYS, WRITES_PER_KEY, MAX_LENGTH = 10, 32, 4

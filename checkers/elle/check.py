@@ -29,7 +29,7 @@ from checkers.elle.transactions import (
     Transactions,
 )
 from histories.operation import Op
-from histories.reading import from_table
+from histories.tables import from_table
 from histories.verdict import Anomaly, CheckerResult, Validity
 
 MODELS = (*WRITES, predicates.NAME)
@@ -88,7 +88,7 @@ def check_transactions(
     """Judge a history of transactions.
 
     ``history`` is a list of operations, or a table of
-    :data:`histories.reading.HISTORY_SCHEMA`, which is far faster. ``stats["elle"]`` of the
+    :data:`histories.tables.HISTORY_SCHEMA`, which is far faster. ``stats["elle"]`` of the
     result is Elle's result map (``valid?``, ``anomaly-types``, ``anomalies``, ``not``,
     ``also-not``). Raises :class:`~checkers.elle.transactions.TransactionError` for what is no
     history of the model, :class:`~checkers.elle.models.UnknownModelError` for a name of a

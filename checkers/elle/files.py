@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from checkers.elle.reading import as_numbers
 from histories.events import guess_format, read_events, to_op
 from histories.operation import Op, OpType
-from histories.reading import HISTORY_SCHEMA, HistoryError
+from histories.tables import HISTORY_SCHEMA, HistoryError
 
 _COLUMNS = ("index", "process", "type", "f", "value", "time")
 _SCHEMA = pa.schema([HISTORY_SCHEMA.field(name) for name in _COLUMNS])
@@ -39,7 +39,7 @@ def read_history_file(path: Path, kind: str | None = None) -> Sequence[Op] | pa.
     """Return the client operations of ``path``, for :func:`~checkers.elle.check_transactions`.
 
     ``kind`` is one of :data:`histories.events.FORMATS`, by default what the name says.
-    Raises :class:`histories.reading.HistoryError`.
+    Raises :class:`histories.tables.HistoryError`.
     """
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):

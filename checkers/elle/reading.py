@@ -1,6 +1,6 @@
 """From a list of operations, or a table of them, to columns.
 
-A table's ``value`` column is JSON text, as :data:`histories.reading.HISTORY_SCHEMA` has it.
+A table's ``value`` column is JSON text, as :data:`histories.tables.HISTORY_SCHEMA` has it.
 Where keys and values are whole numbers the text is taken apart by array operations
 (:mod:`checkers.elle.tokens`); any other text is decoded row by row, and each distinct key
 and value is numbered.

@@ -6,14 +6,12 @@ Source: definitions as in :mod:`checkers.elle.append_anomalies`; elle.rw-registe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from checkers.elle.registers import Registers
 from checkers.elle.transactions import FAIL, NULL, READ, WRITE, Ints
-
-if TYPE_CHECKING:
-    from checkers.elle.register_graph import Registers
 
 Found = dict[str, list[dict[str, Any]]]
 

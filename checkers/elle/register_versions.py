@@ -7,15 +7,13 @@ that come after it are still tried.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from checkers.elle.components import strong_components
+from checkers.elle.registers import Registers
 from checkers.elle.transactions import INFO, OK, Ints
-
-if TYPE_CHECKING:
-    from checkers.elle.register_graph import Registers
 
 
 class VersionOrders:

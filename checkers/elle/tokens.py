@@ -1,6 +1,6 @@
 """JSON text of transactions taken apart by array operations.
 
-The text is as :func:`histories.reading.to_text` writes it, or with spaces:
+The text is as :func:`histories.tables.to_text` writes it, or with spaces:
 ``[["r",3,[1,2]],["append",5,7],["r",4,null]]``. Every number is found at once; the mark
 ``["`` begins a micro-operation, its first number is the key, the others are the value. What
 is not of this shape (keys or values that are no whole numbers) is left to the

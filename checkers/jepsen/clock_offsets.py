@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from checkers.jepsen.judgement import Judgement, unknown
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 
 FIELDS = ("clock-offsets", "clock_offsets")
 
@@ -18,7 +18,7 @@ def check(records: Iterable[tuple[str, Any]], options: Any) -> Judgement:
     """Return per node ``[seconds of the test, offset in seconds]``; it is never invalid.
 
     ``records`` are (where, map) of all events, the nemesis' among them. Raises
-    :class:`~histories.reading.HistoryError` for offsets that are no numbers.
+    :class:`~histories.tables.HistoryError` for offsets that are no numbers.
     """
     offsets: dict[str, list[list[float]]] = {}
     last = 0.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from checkers.jepsen.judgement import Judgement, Options, unknown
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 from histories.verdict import Anomaly
 
 FILE = "stdout.log"
@@ -25,7 +25,7 @@ _LONGEST = 2000
 def check(history: Path, options: Options) -> Judgement:
     """Search every node's file; a match is an anomaly.
 
-    Raises :class:`~histories.reading.HistoryError` when the pattern is none, or a file cannot be
+    Raises :class:`~histories.tables.HistoryError` when the pattern is none, or a file cannot be
     read.
     """
     text = options.get("pattern")

@@ -20,11 +20,11 @@ from checkers.machines.log import Log
 from checkers.machines.narrowing import narrowed
 from checkers.machines.search import check as search
 from checkers.zones.operations import call_at, pair_rows
-from histories.columns import with_schema
+from histories.column_files import with_schema
 from histories.events import Event, to_op
 from histories.operation import INFO, OK
-from histories.reading import HistoryError
 from histories.source import Source
+from histories.tables import HistoryError
 
 _LOOKED_S = 10.0
 _LOOKED_ROWS = 2_000_000

@@ -17,7 +17,7 @@ import msgspec
 
 from checkers.recorded.clocks import NodeClock
 from histories.message import Message
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 from nodes.consensus.effects import (
     ApiRequest,
     ApiResponseReceived,
@@ -196,7 +196,7 @@ def read_messages(
     """Return what the input logs of the run in folder ``run`` tell; None if there are none.
 
     ``ids`` are node ids by name, ``clocks`` tell what theirs showed when.
-    Raises :class:`~histories.reading.HistoryError` for a log that cannot be understood.
+    Raises :class:`~histories.tables.HistoryError` for a log that cannot be understood.
     """
     capture, found = Capture(), False
     for name, node in ids.items():

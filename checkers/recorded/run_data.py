@@ -22,16 +22,8 @@ from checkers.recorded.clocks import node_clocks
 from checkers.recorded.stored_events import stored_events
 from histories.fault import FaultEvent
 from histories.operation import Op
-from histories.reading import (
-    HISTORY_SCHEMA,
-    TRACE_SCHEMA,
-    HistoryError,
-    from_table,
-    read_faults,
-    read_history,
-    read_trace,
-    to_table,
-)
+from histories.reading import read_faults, read_history, read_trace
+from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, from_table, to_table
 from histories.trace import TraceEvent
 
 FINAL = "final"
@@ -141,7 +133,7 @@ class RunData:
     def from_folder(cls, path: Path) -> RunData:
         """Return the run in folder ``path`` (complete or not).
 
-        Raises :class:`~histories.reading.HistoryError` when ``test.json`` cannot be read;
+        Raises :class:`~histories.tables.HistoryError` when ``test.json`` cannot be read;
         the other files are read on first use, with the same error.
         """
         file = path / "test.json"
@@ -182,12 +174,12 @@ class RunData:
 
     @cached_property
     def history(self) -> pa.Table:
-        """The operations as a table of :data:`~histories.reading.HISTORY_SCHEMA`."""
+        """The operations as a table of :data:`~histories.tables.HISTORY_SCHEMA`."""
         return to_table(self.ops, HISTORY_SCHEMA)
 
     @cached_property
     def trace(self) -> pa.Table:
-        """The trace as a table of :data:`~histories.reading.TRACE_SCHEMA`."""
+        """The trace as a table of :data:`~histories.tables.TRACE_SCHEMA`."""
         return to_table(self.events, TRACE_SCHEMA)
 
     @cached_property
@@ -217,7 +209,7 @@ class RunData:
 def read_images(run: Path) -> list[DiskImage]:
     """Return the disk images under ``nodes/<n>/images/<label>/``, by node and label.
 
-    Raises :class:`~histories.reading.HistoryError` when a file cannot be read.
+    Raises :class:`~histories.tables.HistoryError` when a file cannot be read.
     """
     images = []
     for folder in sorted((run / "nodes").glob("*/images/*/")):

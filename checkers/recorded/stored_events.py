@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from histories.parquet import read_parquet
-from histories.reading import TRACE_SCHEMA, from_table
+from histories.tables import TRACE_SCHEMA, from_table
 from histories.trace import TraceEvent
 
 MANY = 2_000_000
@@ -22,7 +22,7 @@ _BATCH = 1 << 14
 
 
 class StoredEvents(Sequence[TraceEvent]):
-    """The events of a table of :data:`~histories.reading.TRACE_SCHEMA`, in its order."""
+    """The events of a table of :data:`~histories.tables.TRACE_SCHEMA`, in its order."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -51,7 +51,7 @@ def stored_events(run: Path) -> StoredEvents | None:
     """Return the events of a run folder whose ``trace.parquet`` holds :data:`MANY` or more.
 
     They are ordered by node, incarnation and seq, as that file is. Raises
-    :class:`~histories.reading.HistoryError`.
+    :class:`~histories.tables.HistoryError`.
     """
     path = run / "trace.parquet"
     try:

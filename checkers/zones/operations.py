@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from checkers.calls import OPEN, Call, HistoryShapeError
 from checkers.linearizability.models import ModelError, freeze
 from histories.operation import INFO
-from histories.reading import from_text
+from histories.tables import from_text
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

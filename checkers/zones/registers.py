@@ -31,7 +31,7 @@ from checkers.zones.operations import (
 from checkers.zones.searched import is_compiled
 from checkers.zones.searched import search as search_columns
 from checkers.zones.window import Contradiction, explain, of_key
-from histories.reading import HISTORY_SCHEMA
+from histories.tables import HISTORY_SCHEMA
 
 _EXPLAINED = 8
 """Keys for which a contradiction is worked out; the others are only named."""
@@ -63,7 +63,7 @@ def decide(
     time_limit_s: float = 120.0,
     stop: Callable[[], bool] | None = None,
 ) -> Decision:
-    """Decide a table of :data:`~histories.reading.HISTORY_SCHEMA`, ordered by index.
+    """Decide a table of :data:`~histories.tables.HISTORY_SCHEMA`, ordered by index.
 
     Raises :class:`~checkers.calls.HistoryShapeError` and
     :class:`~checkers.linearizability.models.ModelError`.
@@ -191,7 +191,7 @@ class _Calls:
         rows.sort()
         from checkers.calls import pair
         from histories.operation import Op
-        from histories.reading import from_table
+        from histories.tables import from_table
 
         return pair(from_table(self._table.take(pa.array(rows)), Op))
 

@@ -18,7 +18,7 @@ from harness.simulated.run import SimResult, simulate
 from harness.simulated.schedule import InjectorFactory
 from harness.workload import Workload, owed
 from histories.fault import Fault
-from histories.parquet import convert_run
+from histories.reading import convert_run
 from histories.store import RunFolder, write_json
 from histories.verdict import Verdict
 from nodes.log.layout import (

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from checkers.invariants import check
-from histories.reading import TRACE_SCHEMA, from_table, to_table
+from histories.tables import TRACE_SCHEMA, from_table, to_table
 from histories.trace import TraceEvent
 from tests.checkers.breaks import broken
 

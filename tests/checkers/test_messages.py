@@ -13,7 +13,7 @@ from checkers.invariants import check
 from checkers.recorded.capture import Capture, read_messages
 from checkers.recorded.clocks import NodeClock
 from checkers.recorded.run_data import RunData
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 from nodes.consensus.effects import ApiRequest, RequestReceived, ResponseReceived, Tick
 from nodes.consensus.kraft.messages import (
     NO_DIRECTORY,

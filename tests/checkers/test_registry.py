@@ -12,7 +12,7 @@ import pytest
 from checkers import recovery, stats
 from checkers.recorded.run_data import RunData
 from checkers.registry import CHECKERS, check
-from histories.reading import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
+from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
 from histories.verdict import Anomaly, CheckerResult
 
 

@@ -12,7 +12,7 @@ from checkers.recorded.run_data import RunData
 from checkers.recorded.stored_events import StoredEvents
 from checkers.registry import check
 from histories.parquet import write_table
-from histories.reading import TRACE_SCHEMA, to_table
+from histories.tables import TRACE_SCHEMA, to_table
 from histories.trace import TraceEvent
 
 

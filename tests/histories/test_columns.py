@@ -12,8 +12,8 @@ import pytest
 
 from histories.columns import read_table
 from histories.events import read_events
-from histories.reading import HISTORY_SCHEMA, HistoryError
 from histories.source import Events, HistoryFile
+from histories.tables import HISTORY_SCHEMA, HistoryError
 
 ROWS: list[dict[str, Any]] = [
     {"index": 0, "process": 0, "type": "invoke", "f": "write", "value": 3},

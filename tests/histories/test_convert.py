@@ -8,7 +8,7 @@ import pytest
 
 from histories.convert import load, to_edn, to_json, to_json_lines
 from histories.operation import Op
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 
 OPS = [
     Op(index=0, process=1, type="invoke", f="write", key="k", value=3, time=10),

@@ -11,8 +11,9 @@ import pytest
 
 from histories.fault import FaultEvent
 from histories.operation import Op
-from histories.reading import HistoryError, read_faults, read_history, read_lines
+from histories.reading import read_faults, read_history, read_lines
 from histories.store import JsonLines, RunFolder, StoreError
+from histories.tables import HistoryError
 
 
 def op(index: int, **fields: object) -> Op:

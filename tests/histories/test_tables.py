@@ -10,21 +10,13 @@ import pytest
 
 from histories.operation import Op
 from histories.parquet import (
-    convert_run,
     read_history_parquet,
     shard_of,
     write_history,
 )
-from histories.reading import (
-    HISTORY_SCHEMA,
-    TRACE_SCHEMA,
-    HistoryError,
-    from_table,
-    read_history,
-    read_trace,
-    to_table,
-)
+from histories.reading import convert_run, read_history, read_trace
 from histories.store import JsonLines
+from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, from_table, to_table
 from histories.trace import TraceEvent
 
 

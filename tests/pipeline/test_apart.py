@@ -15,7 +15,7 @@ import pytest
 from checkers import registry
 from checkers.recorded.run_data import RunData
 from histories.operation import Op
-from histories.reading import HistoryError
+from histories.tables import HistoryError
 from histories.verdict import CheckerResult
 from pipeline import judging, silver
 from pipeline.apart import Died, apart

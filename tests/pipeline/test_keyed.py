@@ -13,8 +13,8 @@ from bench.checkers.random_histories import machine, registers
 from checkers.catalogue import Settings, find
 from histories.operation import Op
 from histories.parquet import write_history
-from histories.reading import HISTORY_SCHEMA, to_table
 from histories.source import HistoryFile
+from histories.tables import HISTORY_SCHEMA, to_table
 from histories.verdict import CheckerResult
 from kraftwreck import check_spark
 from kraftwreck.main import status

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from checkers.calls import HistoryShapeError, pair
 from histories.fault import FaultEvent
 from histories.operation import Op
-from histories.reading import HISTORY_SCHEMA, from_text, to_table
+from histories.tables import HISTORY_SCHEMA, from_text, to_table
 from pipeline.silver import operations
 from pipeline.windows import FOREVER, earliest, fault_windows, first_served, name_windows
 

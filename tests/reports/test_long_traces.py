@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from histories.parquet import write_table
-from histories.reading import TRACE_SCHEMA, to_table
+from histories.tables import TRACE_SCHEMA, to_table
 from histories.trace import TraceEvent
 from reports import long_traces
 from reports.run_folder import RunFolderError, load_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from histories.parquet import convert_run
+from histories.reading import convert_run
 from histories.verdict import Anomaly, CheckerResult, Verdict
 from reports.run_folder import RunFolderError, load_run
 from reports.run_report import write_report

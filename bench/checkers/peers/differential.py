@@ -26,7 +26,7 @@ from checkers.elle import check_transactions
 from checkers.linearizability.models import Register
 from checkers.zones.registers import decide
 from histories.operation import Op
-from histories.reading import HISTORY_SCHEMA, to_table
+from histories.tables import HISTORY_SCHEMA, to_table
 
 MODELS = (
     "strict-serializable",

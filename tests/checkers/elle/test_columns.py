@@ -23,7 +23,7 @@ from checkers.elle.reading import read_transactions
 from checkers.elle.transactions import TransactionError
 from histories.operation import Op
 from histories.parquet import write_table
-from histories.reading import HISTORY_SCHEMA, HistoryError, to_table
+from histories.tables import HISTORY_SCHEMA, HistoryError, to_table
 from nodes.draw import draw_below
 
 VALUES = [

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from checkers.catalogue import Settings, find
-from histories.reading import HistoryError
 from histories.source import HistoryFile
+from histories.tables import HistoryError
 
 
 def judged(model: str, path: Path, **options: Any) -> dict[str, Any]:

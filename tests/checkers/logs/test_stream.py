@@ -16,10 +16,10 @@ from checkers.linearizability.witness import misplaced
 from checkers.logs import linearizable, stream
 from checkers.logs.decide import AmbiguousError, decide
 from checkers.logs.operations import from_columns
-from histories.columns import with_schema
+from histories.column_files import with_schema
 from histories.operation import Op
-from histories.reading import HistoryError, from_table
 from histories.source import HistoryFile
+from histories.tables import HistoryError, from_table
 
 NAMES = ["index", "process", "type", "f", "value", "offset"]
 Row = tuple[int, str, str, int | None, int | None]

@@ -16,7 +16,7 @@ from checkers.linearizability.witness import verify
 from checkers.zones import decide as deciding
 from checkers.zones.registers import Decision, decide
 from histories.operation import Op
-from histories.reading import HISTORY_SCHEMA, to_table
+from histories.tables import HISTORY_SCHEMA, to_table
 from tests.checkers.rows import did, history
 
 CAS = Register("cas-register")

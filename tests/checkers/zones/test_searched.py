@@ -20,7 +20,7 @@ from checkers.zones.operations import pair_rows, read_operations
 from checkers.zones.registers import Decision, decide
 from checkers.zones.searched import unproven
 from histories.operation import Op
-from histories.reading import HISTORY_SCHEMA, to_table
+from histories.tables import HISTORY_SCHEMA, to_table
 from tests.checkers.rows import history
 
 CAS = Register("cas-register")
