@@ -28,6 +28,7 @@ from harness.final_reads import final_operations
 from harness.interpreter import Client, Interpreter
 from harness.interrupts import Interrupted, Interrupts
 from harness.options import BROKER, RunOptions, repeat_command
+from harness.patience import PATIENCE
 from harness.recorder import Recorder
 from harness.remote.session import RemoteError
 from harness.run_errors import Trouble, merge
@@ -38,11 +39,11 @@ from histories.reading import convert_run
 from histories.store import JsonLines, RunFolder, StoreError
 from nodes.draw import draw_below
 
-SET_UP_S = 90.0
+SET_UP_S = 90.0 * PATIENCE
 """How long a fresh cluster may take to serve clients, on a machine that has much else to do."""
-READY_S = 30.0
+READY_S = 30.0 * PATIENCE
 """How long a healed cluster may take to serve clients."""
-CLIENT_WAIT_S = 10.0
+CLIENT_WAIT_S = 10.0 * PATIENCE
 """How long open operations may take after the last one began."""
 PROGRESS_S = 1.0
 

@@ -29,9 +29,10 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
 mkdir -p /etc/kraftwreck
 echo "$address" >/etc/kraftwreck/address
 
-# Debian maps a machine's own name to 127.0.1.1; the others must find it at its address.
+# Debian maps a machine's own name to 127.0.1.1, Vagrant to 127.0.2.1; it must find itself where
+# the others do.
 # Written in place: in a container the file is a mount and cannot be replaced.
-hosts=$(sed -e '/^127\.0\.1\.1[[:space:]]/d' -e '/# kraftwreck$/d' /etc/hosts)
+hosts=$(sed -e '/^127\.0\.[12]\.1[[:space:]]/d' -e '/# kraftwreck$/d' /etc/hosts)
 {
     printf '%s\n' "$hosts"
     for pair in "$@"; do
@@ -48,6 +49,10 @@ MaxStartups 100:30:200
 END
 [ -f /etc/ssh/ssh_host_ed25519_key ] || ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key
 if [ -d /run/systemd/system ]; then
-    systemctl enable --quiet ssh
+    systemctl is-enabled --quiet ssh || systemctl enable --quiet ssh
     systemctl reload-or-restart ssh
+    # Clocks that are put wrong stay wrong, until they are healed.
+    if systemctl is-enabled --quiet systemd-timesyncd 2>/dev/null; then
+        systemctl disable --quiet --now systemd-timesyncd
+    fi
 fi

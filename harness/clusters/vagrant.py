@@ -24,14 +24,15 @@ import paramiko
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
 from harness.clusters.healing import heal_hosts
 from harness.clusters.hosts import check_logins
+from harness.patience import PATIENCE
 
 PROJECT = Path(__file__).resolve().parents[2]
 ADDRESS_FILE = "/etc/kraftwreck/address"
 """Written by vagrant/provision.sh: the machine's address among the machines."""
 HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key.pub"
 
-_QUERY_TIMEOUT_S = 180
-_UP_TIMEOUT_S = 3600
+_QUERY_TIMEOUT_S = 180 * PATIENCE
+_UP_TIMEOUT_S = 3600 * PATIENCE
 
 
 class VagrantCluster:
@@ -164,7 +165,7 @@ class VagrantCluster:
         self._started = []
         self._vagrant(["halt"], _UP_TIMEOUT_S, show=True)
 
-    def _vagrant(self, arguments: Sequence[str], timeout_s: int, show: bool = False) -> str:
+    def _vagrant(self, arguments: Sequence[str], timeout_s: float, show: bool = False) -> str:
         """Run vagrant; with ``show`` its progress goes to standard error as it comes."""
         command = ["vagrant", *arguments]
         try:
@@ -180,7 +181,9 @@ class VagrantCluster:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise ClusterError(f"`{' '.join(command)}` gave no result in {timeout_s} s") from error
+            raise ClusterError(
+                f"`{' '.join(command)}` gave no result in {timeout_s:g} s"
+            ) from error
         except OSError as error:
             raise ClusterUnavailable(f"vagrant cannot be run: {error.strerror}") from error
         if "Errors::NoDefaultProvider" in (done.stdout or ""):

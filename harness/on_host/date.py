@@ -30,6 +30,8 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 SECOND = 1_000_000_000
 TOLERANCE_NS = SECOND // 4
 """How far from what was asked for the clock may be once it is set; a busy machine is late."""
+ATTEMPTS = 4
+"""How often it is set at most: where date itself takes longer than that, by so much more."""
 _KEEPERS = frozenset({"chronyd", "ntpd", "openntpd", "systemd-timesyn", "VBoxService", "vmtoolsd"})
 """Programs that set a clock right, by their names in /proc; those are cut after 15 bytes."""
 _CAP_SYS_TIME = 25
@@ -149,9 +151,14 @@ def put_ahead(by: int, control: str) -> dict[str, Any]:
         known = distance()
         Path(FILE).write_text(json.dumps({"boot_id": boot_id(), "base": known}))
     before = distance() - known
-    _set(known + by)
-    after = distance() - known
-    if abs(after - by) > TOLERANCE_NS:
+    late = 0
+    for _ in range(ATTEMPTS):
+        _set(known + by + late)
+        after = distance() - known
+        if abs(after - by) <= TOLERANCE_NS:
+            break
+        late += by - after
+    else:
         raise RefusedError(f"date has set the clock to {after} ns ahead, and not {by}")
     return {"means": "date", "ahead_before_us": before // 1000, "ahead_us": after // 1000}
 

@@ -12,6 +12,7 @@ from typing import Any
 import paramiko
 
 from harness import on_host
+from harness.patience import PATIENCE
 from harness.remote.session import Remote, RemoteError
 
 _BOOT = """\
@@ -25,7 +26,7 @@ for name, text in json.loads(source):
 module.main()
 """
 """Runs modules that are sent to it. It reads no further than they go: what follows is theirs."""
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 30.0 * PATIENCE
 NETWORK = (
     *("daemon", "echo", "forward", "netem", "links", "names"),
     *("relay", "network"),

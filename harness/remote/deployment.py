@@ -26,6 +26,7 @@ from harness.clusters.state import control_boot_id
 from harness.environment import ClockSetting, Evidence
 from harness.kafka_client import KafkaClient
 from harness.options import BROKER
+from harness.patience import PATIENCE
 from harness.remote.agent import Agent
 from harness.remote.service import CODE, CONFIG, DATA, LOGS, OTHER_CODE, PYTHON, libraries, service
 from harness.remote.session import Remote, RemoteError, on_all
@@ -35,11 +36,12 @@ RECORDED = ("inputs.log", "trace.jsonl")
 SUMS = "sums.json"
 """In the run folder: size and SHA-256 of what the node recorded, as its host had it."""
 
-START_TIMEOUT_S = 40.0
-STOP_TIMEOUT_S = 5.0
+START_TIMEOUT_S = 40.0 * PATIENCE
+STOP_TIMEOUT_S = 5.0 * PATIENCE
 SETTLE_S = 3.0
 """How long deploying waits for what a killed run still does to a host."""
-_PROVISION_TIMEOUT_S = 60
+_PROVISION_TIMEOUT_S = 60 * PATIENCE
+_IMAGE_TIMEOUT_S = 60.0 * PATIENCE
 
 
 class Deployment:
@@ -249,7 +251,7 @@ class Deployment:
     def upgrade(self, name: str) -> Evidence:
         """Let the node, which is down, start with the other code; evidence: what it is."""
         return self._starters[name].ask(
-            "exchange", service=self.service, paths=[CODE, OTHER_CODE], timeout_s=60.0
+            "exchange", service=self.service, paths=[CODE, OTHER_CODE], timeout_s=_IMAGE_TIMEOUT_S
         )
 
     def kill(self, name: str, label: str) -> Evidence:
@@ -333,7 +335,9 @@ class Deployment:
         """
 
         def collect_one(name: str) -> int:
-            self.agents[name].ask("image", service=self.service, label="final", timeout_s=60.0)
+            self.agents[name].ask(
+                "image", service=self.service, label="final", timeout_s=_IMAGE_TIMEOUT_S
+            )
             target = run / "nodes" / name
             target.mkdir(parents=True, exist_ok=True)
             paths = [f"{LOGS}/{file}" for file in RECORDED]

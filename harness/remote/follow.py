@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 import paramiko
 
+from harness.patience import PATIENCE
 from harness.remote.agent import open_module
 from harness.remote.session import Remote, RemoteError
 from histories.trace import TraceEvent
 
 AGAIN_S = 0.5
 """How long to wait before a host that went away is asked again."""
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 10.0 * PATIENCE
 
 See = Callable[[TraceEvent, int], None]
 """Is told of a trace event, and what the host's monotonic clock read (µs) when it was passed on."""

@@ -26,19 +26,21 @@ from paramiko.pkey import UnknownKeyType
 
 from harness.clusters.cluster import Host
 from harness.clusters.gateway import dial
+from harness.patience import PATIENCE
 from harness.remote.errors import RemoteError as RemoteError
 from harness.remote.errors import UnreachableError as UnreachableError
 
 if TYPE_CHECKING:
     import fabric
 
-CONNECT_TIMEOUT_S = 5.0
-COMMAND_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0 * PATIENCE
+COMMAND_TIMEOUT_S = 30.0 * PATIENCE
+TREE_TIMEOUT_S = 120.0 * PATIENCE
 KEEPALIVE_S = 5
 ATTEMPTS = 3
 GIVEN_UP_S = 60.0
 """How long a host that could not be reached is tried once only, and for less time."""
-GIVEN_UP_TIMEOUT_S = 2.0
+GIVEN_UP_TIMEOUT_S = 2.0 * PATIENCE
 _CHUNK = 1 << 16
 
 T = TypeVar("T")
@@ -246,7 +248,7 @@ class Remote:
         """Return the content of a file on the host."""
         return self.run(["cat", path]).stdout
 
-    def get_tree(self, path: str, target: Path, timeout_s: float = 120.0) -> int:
+    def get_tree(self, path: str, target: Path, timeout_s: float = TREE_TIMEOUT_S) -> int:
         """Copy the files below the directory ``path`` into ``target``; return their number.
 
         Files that change while they are read are taken as they are. Only plain files and

@@ -190,6 +190,19 @@ def test_a_jump_is_set_by_date_and_set_right_again(
     assert abs(by_date(elsewhere)) < 1
 
 
+def test_a_machine_that_is_slow_to_set_its_clock_is_asked_for_more(
+    env: RemoteEnvironment, elsewhere: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As emulated ones are: by the time date has begun, what it was asked for is over."""
+    slow = FAKE.replace('    open(path, "w")', '    time.sleep(0.6)\n    open(path, "w")')
+    assert slow != FAKE
+    elsewhere.put(slow.encode(), "/usr/local/bin/date", mode=0o755)
+    monkeypatch.setattr(env.deployment, "clock_means", {"n1": "date"})
+    told = env.set_clock("n1", ClockSetting(wall_us=HOUR_US))["n1"]
+    assert told["machine"]["ahead_us"] == pytest.approx(HOUR_US, abs=250_000)
+    env.set_clock("n1", ClockSetting())
+
+
 def test_healing_finds_a_clock_that_a_killed_run_has_left_wrong(
     env: RemoteEnvironment, elsewhere: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:

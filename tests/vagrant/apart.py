@@ -1,7 +1,8 @@
-"""A Docker daemon, and whoever uses it, apart from the machine: in namespaces of their own.
+"""A daemon of Docker's or libvirt's, and whoever uses it, in namespaces of their own.
 
-Bridges, packet filter rules, mounts and containers are made in there, and gone with the first
-process in there. None of them has the capability to set a clock, whatever it asks for.
+Bridges, packet filter rules, mounts, containers and virtual machines are made in there, and gone
+with the first process in there. None of them has the capability to set this machine's clock,
+whatever it asks for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,16 +26,31 @@ START_S = 60.0
 
 
 class ApartError(Exception):
-    """Containers are refused here; one line says why."""
+    """The daemon is refused here; one line says why."""
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """What brings machines up: ``script`` of vagrant/rehearsal becomes it, and it is there when
+    ``question`` is answered."""
+
+    name: str
+    script: str
+    question: tuple[str, ...]
+
+
+DOCKER = Daemon("dockerd", "apart.sh", ("docker", "version"))
+LIBVIRT = Daemon("libvirtd", "libvirt.sh", ("virsh", "-c", "qemu:///system", "version"))
 
 
 class Apart:
     """A daemon that keeps its files in ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, daemon: Daemon = DOCKER) -> None:
         self.directory = directory
         self.group = f"{GROUP}-{os.getpid()}"
-        self._log = directory / "dockerd.log"
+        self._daemon = daemon
+        self._log = directory / f"{daemon.name}.log"
         self._outer: subprocess.Popen[bytes] | None = None
         self._held: list[int] = []
         self.init = 0
@@ -49,7 +66,7 @@ class Apart:
                     "unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork",
                     "--mount-proc", "--kill-child=SIGKILL",
                     "setpriv", f"--bounding-set={BOUND}",
-                    ROOT / "vagrant/rehearsal/apart.sh", self.directory, self.group,
+                    ROOT / "vagrant/rehearsal" / self._daemon.script, self.directory, self.group,
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 env={**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
@@ -59,15 +76,15 @@ class Apart:
             if self._outer.poll() is not None or time.monotonic() > deadline:
                 said = self._log.read_text(errors="replace").strip().splitlines() or ["no word"]
                 self.stop()
-                raise ApartError(f"dockerd does not start here: {said[-1]}")
+                raise ApartError(f"{self._daemon.name} does not start here: {said[-1]}")
             time.sleep(0.2)
 
     def _answers(self) -> bool:
         assert self._outer is not None
         pid = self._outer.pid
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
             self.init = int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
-            return self.run(["docker", "version"], timeout_s=30).returncode == 0
+            return self.run(self._daemon.question, timeout_s=30).returncode == 0
         return False
 
     def run(

@@ -7,7 +7,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = ("docker", "containerd", "vagrant", "veth", "br-", "172.31.253.", "192.168.56.")
+WORDS = (
+    *("docker", "containerd", "libvirt", "qemu", "virbr", "vnet", "vagrant", "veth", "br-"),
+    *("172.31.253.", "192.168.56.", "192.168.121."),
+)
 """What theirs is called. Others bring hosts up and down at the same time; that is theirs."""
 
 
@@ -27,6 +30,8 @@ def seen(directory: Path) -> set[str]:
         *map(str, Path("/etc/docker").glob("*")),
         *map(str, Path("/run").glob("*docker*")),
         *map(str, Path("/var/lib/docker").glob("*")),
+        *map(str, Path("/run").glob("*libvirt*")),
+        *map(str, Path("/var/lib/libvirt").rglob("*")),
         *map(str, (Path.home() / ".vagrant.d").glob("*")),
         *map(str, (ROOT / ".vagrant").rglob("*")),
     ]

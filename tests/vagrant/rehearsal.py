@@ -1,0 +1,149 @@
+"""What every rehearsal of Vagrant has: a user, steps that are timed, and what faults must show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.options import RunOptions
+from kraftwreck.campaign import plan_faults
+from nemesis.clocks import CLOCKS
+from nemesis.generator import style_of
+from tests.vagrant.apart import Apart
+from tests.vagrant.leftovers import ROOT, clock_offset
+
+BUILD = ROOT / "build" / "vagrant"
+KRAFTWRECK = (str(ROOT / ".venv/bin/python"), "-m", "kraftwreck")
+FAULTS = ("partition", "kill", "clock")
+SECONDS = 60
+JUMP_US = 5_000_000
+WRONG_US = 100_000
+
+
+class Step:
+    """Shows how long something took."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        print(f"vagrant-test: {self._what}: {time.monotonic() - self._began:.1f} s", flush=True)
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return ((done.stderr or "") + (done.stdout or "")).strip().splitlines()[-1]
+
+
+class User:
+    """Somebody with Vagrant and kraftwreck, apart; every command must succeed."""
+
+    def __init__(self, apart: Apart, environment: Mapping[str, str], patience_s: float) -> None:
+        self._apart = apart
+        self._patience_s = patience_s
+        self.store = BUILD / "store"
+        self._environment = {
+            "VAGRANT_DOTFILE_PATH": str(apart.directory / "dot"),
+            "VAGRANT_HOME": str(apart.directory / "vagrant.d"),
+            "VAGRANT_CHECKPOINT_DISABLE": "1",
+            # Vagrant is what is tried, on few processors: no Spark beside it.
+            "JAVA_HOME": str(apart.directory / "none"),
+            **environment,
+        }
+
+    def does(self, *command: str) -> str:
+        shown = " ".join(command)
+        with Step(f"{shown[:60]} …" if len(shown) > 60 else shown):
+            done = self._apart.run(
+                command, environment=self._environment, timeout_s=self._patience_s, show=True
+            )
+        assert done.returncode == 0, f"`{shown}` gave status {done.returncode}"
+        return done.stdout
+
+    def kraftwreck(self, *words: str) -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(self.does(*KRAFTWRECK, *words, "--json"))
+        return said
+
+
+class Clock:
+    """Watches this machine's clock: how far it was put at most, in seconds."""
+
+    def __init__(self) -> None:
+        self._first = clock_offset()
+        self._most = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.2):
+            self._most = max(self._most, abs(clock_offset() - self._first))
+
+    def moved(self) -> float:
+        self._over.set()
+        self._thread.join()
+        return max(self._most, abs(clock_offset() - self._first))
+
+
+def telling_seed(jump_s: float, restart_s: float) -> int:
+    """The first seed by which every family strikes at times of its own, and clocks are put far
+    ahead or back, for ``jump_s``, while nobody is down, nor still coming up for ``restart_s``."""
+    jump_ns, restart_ns = int(jump_s * 1e9), int(restart_s * 1e9)
+    for seed in range(10_000):
+        if style_of(seed) != "timed":
+            continue
+        options = RunOptions(faults=FAULTS, nodes=3, seed=seed, time_limit_s=SECONDS)
+        planned = plan_faults(options, 0)
+        away = [(f.at, f.at + f.duration + restart_ns) for f in planned if f.kind == "kill"]
+        jumps = [
+            fault
+            for fault in planned
+            if fault.kind == "clock"
+            and fault.shape == "jump"
+            and abs(CLOCKS["jump"].setting(fault.draw).wall_us) >= JUMP_US
+            and fault.duration >= jump_ns
+            and not any(fault.at < end and begin < fault.at + jump_ns for begin, end in away)
+        ]
+        if {fault.kind for fault in planned} == set(FAULTS) and jumps:
+            return seed
+    raise AssertionError("no seed plans all faults")
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def check_that_faults_bit(run: Path) -> None:
+    """By what the machines' kernels and the nodes say, not by what was asked of them."""
+    faults = lines(run / "faults.jsonl")
+    assert not [fault["error"] for fault in faults if fault["error"]]
+    by_kind: dict[str, list[dict[str, Any]]] = {kind: [] for kind in FAULTS}
+    for fault in faults:
+        by_kind[fault["kind"]].append(fault)
+    dropped = sum(
+        host.get("packets", 0) for fault in by_kind["partition"]
+        for host in fault["evidence"].values()
+    )  # fmt: skip
+    assert dropped > 0, "no packet was dropped by a partition"
+    traces = {node.name: lines(node / "trace.jsonl") for node in sorted((run / "nodes").iterdir())}
+    killed = {
+        name for fault in by_kind["kill"] if fault["phase"] == "start"
+        for name, host in fault["evidence"].items() if host["after"] == "ESRCH"
+    }  # fmt: skip
+    assert killed, "no process was killed"
+    for name in killed:
+        assert traces[name][-1]["incarnation"] > 0, f"{name} was not started again"
+    put = 0
+    for name, trace in traces.items():
+        ahead = [line["wall"] - line["mono"] for line in trace]
+        put = max(put, max(ahead) - min(ahead))
+        print(f"vagrant-test: clock of {name} moved by {(max(ahead) - min(ahead)) / 1e6:.3f} s")
+    assert put >= WRONG_US, "no node saw another time"
+    print(f"vagrant-test: {dropped} packets dropped, killed: {', '.join(sorted(killed))}")
