@@ -127,5 +127,16 @@ def _apply(machine: Machine, state: Any, f: str, asked: Any) -> tuple[Any, Any]:
     return asked, machine.step(state, operation)
 
 
+KINDS: list[tuple[str, Choose]] = [
+    ("lock", locks),
+    ("fifo-queue", queues),
+    ("unordered-queue", queues),
+    ("linearizable-set", sets),
+    ("linearizable-set", elements),
+    ("linearizable-counter", counters),
+]
+"""Machines by name, and what clients do to them."""
+
+
 def judged(model: str, rows: list[Row], **options: Any) -> Any:
     return find(model).judge(Events(of_ops(history(rows))), Settings(options=options)).result

@@ -14,14 +14,10 @@ from checkers.machines.models import MACHINES, Machine, Operation
 from checkers.machines.narrowing import narrowed
 from checkers.machines.search import check, constraints
 from tests.checkers.machines.random_machines import (
+    KINDS,
     Choose,
-    counters,
-    elements,
     judged,
-    locks,
-    queues,
     random_histories,
-    sets,
 )
 from tests.checkers.rows import done, history
 
@@ -47,17 +43,7 @@ def _legal(machine: Machine, order: Sequence[tuple[Call, Operation]]) -> bool:
     return bool(states)
 
 
-@pytest.mark.parametrize(
-    ("name", "choose"),
-    [
-        ("lock", locks),
-        ("fifo-queue", queues),
-        ("unordered-queue", queues),
-        ("linearizable-set", sets),
-        ("linearizable-set", elements),
-        ("linearizable-counter", counters),
-    ],
-)
+@pytest.mark.parametrize(("name", "choose"), KINDS)
 def test_no_order_holds_them_and_each_of_them_is_needed(name: str, choose: Choose) -> None:
     machine = MACHINES[name]({})
     seen = 0

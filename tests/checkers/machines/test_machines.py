@@ -16,15 +16,11 @@ from checkers.machines.log import Log
 from checkers.machines.models import MACHINES, Machine
 from checkers.machines.search import check, verify
 from tests.checkers.machines.random_machines import (
+    KINDS,
     Choose,
-    counters,
-    elements,
     judged,
-    locks,
     logs,
-    queues,
     random_histories,
-    sets,
 )
 from tests.checkers.rows import done
 
@@ -46,17 +42,7 @@ def brute_force(machine: Machine, calls: Sequence[Call]) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "choose"),
-    [
-        ("lock", locks),
-        ("fifo-queue", queues),
-        ("unordered-queue", queues),
-        ("linearizable-set", sets),
-        ("linearizable-set", elements),
-        ("linearizable-counter", counters),
-    ],
-)
+@pytest.mark.parametrize(("name", "choose"), KINDS)
 def test_machines_agree_with_brute_force(name: str, choose: Choose) -> None:
     machine = MACHINES[name]({})
     seen = {True: 0, False: 0}
