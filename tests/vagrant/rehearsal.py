@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from harness.options import RunOptions
 from kraftwreck.campaign import plan_faults
@@ -40,6 +45,35 @@ class Step:
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:
     return ((done.stderr or "") + (done.stdout or "")).strip().splitlines()[-1]
+
+
+def made_box(
+    provider: str, tools: Mapping[str, str], script: Path, recipe: bytes, kind: str
+) -> Path:
+    """Return the provider's box, made by ``script`` when there is none or ``recipe`` has changed.
+
+    ``tools`` are what it takes, with their packages; skips where one is missing or nothing can
+    be made.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("a daemon of our own needs root")
+    for tool, package in tools.items():
+        if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
+            pytest.skip(
+                f"{tool} is missing: scripts/setup --{provider}, or apt-get install {package}"
+            )
+    target = BUILD / f"{provider}-{hashlib.sha256(recipe).hexdigest()[:12]}.{kind}"
+    if not target.exists():
+        BUILD.mkdir(parents=True, exist_ok=True)
+        for old in BUILD.glob(f"{provider}-*.{kind}"):
+            old.unlink()
+        with Step("box made of Debian's packages"):
+            made = subprocess.run(
+                [script, target], capture_output=True, text=True, timeout=1800, check=False
+            )
+        if made.returncode != 0:
+            pytest.skip(f"no box can be made here: {last_line(made)}")
+    return target
 
 
 class User:

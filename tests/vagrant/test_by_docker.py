@@ -9,11 +9,9 @@ library.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +30,7 @@ from tests.vagrant.rehearsal import (
     User,
     check_that_faults_bit,
     last_line,
+    made_box,
     telling_seed,
 )
 
@@ -46,26 +45,10 @@ TOOLS = {"vagrant": "vagrant", "dockerd": "docker.io", "mmdebstrap": "mmdebstrap
 @pytest.fixture(scope="module")
 def box() -> Path:
     """The image of the machines, made when there is none or the recipe has changed."""
-    if os.geteuid() != 0:
-        pytest.skip("containers need root")
-    for tool, package in TOOLS.items():
-        if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-            pytest.skip(f"{tool} is missing: scripts/setup --docker, or apt-get install {package}")
     recipe = [ROOT / "vagrant" / name for name in (*SCRIPTS, "provision.sh")]
     recipe.append(ROOT / "vagrant/docker/vagrant.pub")
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in recipe)).hexdigest()[:12]
-    target = BUILD / f"docker-{digest}.tar"
-    if not target.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
-        for old in BUILD.glob("docker-*.tar"):
-            old.unlink()
-        with Step("box made of Debian's packages"):
-            made = subprocess.run(
-                [recipe[0], target], capture_output=True, text=True, timeout=1800, check=False
-            )
-        if made.returncode != 0:
-            pytest.skip(f"no box can be made here: {last_line(made)}")
-    return target
+    text = b"".join(file.read_bytes() for file in recipe)
+    return made_box("docker", TOOLS, recipe[0], text, "tar")
 
 
 @contextlib.contextmanager

@@ -8,11 +8,9 @@ machine's own may be set by no process of it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +28,8 @@ from tests.vagrant.rehearsal import (
     Step,
     User,
     check_that_faults_bit,
-    last_line,
     lines,
+    made_box,
     telling_seed,
 )
 
@@ -55,11 +53,6 @@ ENVIRONMENT = {
 @pytest.fixture(scope="module")
 def box() -> Path:
     """The box of the machines, made when there is none or the recipe has changed."""
-    if os.geteuid() != 0:
-        pytest.skip("a libvirt daemon of our own needs root")
-    for tool, package in TOOLS.items():
-        if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-            pytest.skip(f"{tool} is missing: scripts/setup --libvirt, or apt-get install {package}")
     scripts = [ROOT / "vagrant/rehearsal" / name for name in ("machine.sh", "machine.rb")]
     recipe = [*scripts, ROOT / "vagrant/rehearsal/debian.sh", ROOT / "vagrant/docker/vagrant.pub"]
     packages = re.search(
@@ -67,18 +60,7 @@ def box() -> Path:
     )
     assert packages is not None
     text = b"".join(file.read_bytes() for file in recipe) + packages[0].encode()
-    target = BUILD / f"libvirt-{hashlib.sha256(text).hexdigest()[:12]}.box"
-    if not target.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
-        for old in BUILD.glob("libvirt-*.box"):
-            old.unlink()
-        with Step("box made of Debian's packages"):
-            made = subprocess.run(
-                [scripts[0], target], capture_output=True, text=True, timeout=1800, check=False
-            )
-        if made.returncode != 0:
-            pytest.skip(f"no box can be made here: {last_line(made)}")
-    return target
+    return made_box("libvirt", TOOLS, scripts[0], text, "box")
 
 
 @contextlib.contextmanager
