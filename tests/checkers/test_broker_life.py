@@ -65,16 +65,20 @@ def test_c23_a_broker_ends_its_shutdown_once_it_is_fenced(
     assert broken(make_run(None, cluster)) == (set() if right else {"C23"})
 
 
+def beats(cluster: Any, capture: Capture, epoch: int, offset: int) -> None:
+    """Broker 3 sends n1 a heartbeat of ``epoch`` that tells ``offset``."""
+    body = {"broker_id": 3, "broker_epoch": epoch, "current_metadata_offset": offset,
+            "want_fence": True, "want_shut_down": False}  # fmt: skip
+    now = int(cluster.time * SECOND)
+    capture.api(now, 3, 1, "BrokerHeartbeat", body, {"error_code": 7}, now)
+
+
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_i24_a_broker_has_applied_what_it_tells(
     cluster: Any, capture: Capture, make_run: MakeRun, ahead: int
 ) -> None:
     says(cluster, "starting")
-    offset = cluster.epoch + ahead
-    body = {"broker_id": 3, "broker_epoch": cluster.epoch, "current_metadata_offset": offset,
-            "want_fence": True, "want_shut_down": False}  # fmt: skip
-    now = int(cluster.time * SECOND)
-    capture.api(now, 3, 1, "BrokerHeartbeat", body, {"error_code": 7}, now)
+    beats(cluster, capture, cluster.epoch, cluster.epoch + ahead)
     # Offset epoch + 1 is committed somewhere a moment later.
     cluster.append("n1", 1)
     cluster.copy("n1", "n2")
@@ -86,10 +90,7 @@ def test_i24_a_clients_heartbeat_that_a_broker_passes_on_is_none_of_the_brokers(
     cluster: Any, capture: Capture, make_run: MakeRun
 ) -> None:
     says(cluster, "starting")
-    body = {"broker_id": 3, "broker_epoch": 0, "current_metadata_offset": cluster.epoch + 1,
-            "want_fence": True, "want_shut_down": False}  # fmt: skip
-    now = int(cluster.time * SECOND)
-    capture.api(now, 3, 1, "BrokerHeartbeat", body, {"error_code": 7}, now)
+    beats(cluster, capture, 0, cluster.epoch + 1)
     cluster.append("n1", 1)
     cluster.copy("n1", "n2")
     cluster.commit("n1", "n2")

@@ -11,7 +11,7 @@ from checkers.catalogue import Settings, find
 from checkers.machines.log import Log
 from checkers.machines.models import MACHINES, Machine
 from histories.events import of_ops
-from histories.operation import Op
+from histories.operation import Op, OpType
 from histories.source import Events
 from tests.checkers.rows import Row, history
 
@@ -91,7 +91,7 @@ def _run(rnd: random.Random, machine: Machine, choose: Choose, left: int) -> Ite
         unsure = rnd.random() < doubt
         happens = not unsure or rnd.random() < 0.5
         saw, following = _apply(machine, state, f, asked)
-        kind = "info" if unsure else "ok"
+        kind: OpType = "info" if unsure else "ok"
         if following is None:
             kind = "info" if unsure else ("ok" if rnd.random() < lies else "fail")
         elif happens:
@@ -103,7 +103,7 @@ def _run(rnd: random.Random, machine: Machine, choose: Choose, left: int) -> Ite
         value = saw if kind == "ok" else asked
         if machine.name == "linearizable-counter" and f == "read" and kind == "ok":
             value = saw if isinstance(saw, int) else 1
-        yield Op(index=index, process=process, type=kind, f=f, value=value, time=index)  # type: ignore[arg-type]
+        yield Op(index=index, process=process, type=kind, f=f, value=value, time=index)
         index += 1
         if kind == "info":
             processes[thread] += 3
