@@ -335,7 +335,8 @@ def _kill(point: dict[str, Any], where: str, clusters: set[str]) -> tuple[str, s
         lines = said.read().splitlines() or [""]
     (TEMPORARY / "said").unlink()
     how = "killed" if run.returncode == -signal.SIGKILL else f"ended with {run.returncode}"
-    return how, lines[-1]
+    # Why a run ended by itself is said before where it lies.
+    return how, lines[-1] if how == "killed" else " / ".join(lines[-4:])
 
 
 def _seen() -> list[str]:

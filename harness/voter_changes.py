@@ -100,11 +100,17 @@ class _View:
     committed: int
 
 
-def carry_out(change: VoterChange, members: Members) -> Steps:
+def carry_out(
+    change: VoterChange,
+    members: Members,
+    following: Callable[[], VoterChange | None] = lambda: None,
+) -> Steps:
     """Bring ``change`` about; it ends only when the change is there or is refused for good.
 
     It is there when it is committed: what only the leader knows may be lost with it, and with the
-    next change there may be no majority any more.
+    next change there may be no majority any more. Where that takes long, the change that is
+    ``following`` is asked for already, as by an operator who has no patience: a quorum refuses
+    it until the change before is committed (KIP-853).
     """
     node_id = members.ids[change.node]
     done = Changed(change, "done", 0)
@@ -121,6 +127,8 @@ def carry_out(change: VoterChange, members: Members) -> Steps:
             if seen is None or (seen.node, seen.epoch) != (view.node, view.epoch):
                 seen = view
             if view.committed >= seen.end:
+                return done
+            if (yield from _hurry(following(), view, members)):
                 return done
             yield Pause()
             continue
@@ -139,6 +147,20 @@ def carry_out(change: VoterChange, members: Members) -> Steps:
             return done
         if error != errors.NONE:
             yield Pause()
+
+
+def _hurry(
+    change: VoterChange | None, view: _View, members: Members
+) -> Generator[Call | Pause, Answer | None, bool]:
+    """Ask once for ``change``; return whether the quorum has granted it, and so committed the
+    change before."""
+    if change is None:
+        return False
+    step = _next_step(change, members.ids[change.node], view, members)
+    if not isinstance(step, Call):
+        return False
+    answer = yield step
+    return answer is not None and answer.status == "ok" and answer.body["error_code"] == errors.NONE
 
 
 def _next_step(

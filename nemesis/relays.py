@@ -50,6 +50,8 @@ def plan(
     modes: list[Callable[[_Writer], None]] = [_successions, _successions, _laggards, _usurpers]
     if "membership" in kinds and len(nodes) - brokers >= 3:
         modes += [_voters, _voters]
+        if "partition" in kinds:
+            modes += [_undecided, _undecided]
     writer = _Writer(seed, blows, duration_s, len(nodes), brokers)
     modes[draw_below(len(modes), seed, "relay", "mode")](writer)
     return sorted(writer.faults, key=lambda fault: (fault.at, fault.kind))
@@ -125,14 +127,20 @@ def _successions(writer: _Writer) -> None:
 
 
 def _laggards(writer: _Writer) -> None:
-    """One lags behind for long; when it is back, and fetches, its leader falls."""
+    """One lags behind for long; when it is back, and fetches, its leader falls: about then, or
+    as soon as a snapshot is to be fetched."""
     while not writer.over:
         length = writer.between("length", 3_000, 9_000)
         writer.blow(("one", "one", "minority", "halves", "broker"), length)
         writer.now += length + writer.choose("after", _AFTER_MS)
         for _ in range(1 + writer.below(3, "times")):
+            if writer.over:
+                break
             short = writer.between("short", 100, 3_500)
-            writer.blow(("leader", "leader", "all", "one"), short)
+            if writer.below(4, "how") == 0:
+                writer.blow(("one",), short, targets=("@leader",), trigger="download#1")
+            else:
+                writer.blow(("leader", "leader", "all", "one"), short)
             writer.now += short + writer.choose("again", _AFTER_MS)
         writer.now += writer.between("rest", 100, 1_500)
 
@@ -172,3 +180,14 @@ def _voters(writer: _Writer) -> None:
             )
             writer.blow(("one",), length, targets=(target,), trigger=f"{trigger}#{count}")
         writer.now += change + writer.choose("seam", (*_SEAMS_MS, 1_000, 2_000))
+
+
+def _undecided(writer: _Writer) -> None:
+    """A leader that is cut off appends a new set of voters, which cannot be committed while it
+    leads; meanwhile the next change is asked for."""
+    while not writer.over:
+        cut = writer.between("cut", 2_500, 8_000)
+        writer.blow(("leader",), cut, kind="partition")
+        writer.now += writer.between("later", 1, 1_000)
+        writer.blow(("one", "shrink"), writer.between("change", 300, 4_000), kind="membership")
+        writer.now += cut + writer.choose("seam", (100, 1_000, 2_000))

@@ -238,10 +238,13 @@ class Invariants:
     # --- messages ---------------------------------------------------------------------
 
     def _on_request(self, host: Host, message: Request) -> None:
+        kind = type(message)
+        if kind is FetchSnapshotRequest:
+            assert isinstance(message, FetchSnapshotRequest)
+            self.snapshots.asked(host, message)
         quorum = self._quorums.get(host.id)
         if quorum is None:
             return  # It never led.
-        kind = type(message)
         if kind is FetchRequest or kind is FetchSnapshotRequest:
             assert isinstance(message, FetchRequest | FetchSnapshotRequest)
             asking = message.replica_id

@@ -1,6 +1,7 @@
 """Watches snapshots: what they are named, what they hold, and that nothing is missing beside them.
 
-I19: one name is one state on all nodes, and what is fetched is what somebody made. I20: a
+I19: one name is one state on all nodes, and what is fetched is what somebody made, piece by
+piece from one leader of one epoch. I20: a
 name is the end of a committed batch and its epoch, and the file is whole. I21: a log that
 does not begin at 0 begins at or below the end of a snapshot. I22: a leader loads none.
 """
@@ -12,6 +13,7 @@ import hashlib
 
 from histories.trace import TraceEvent
 from nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
+from nodes.consensus.kraft.messages import FetchSnapshotRequest
 from nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
 from simulation.disk_index import Durable, SnapshotId
 from simulation.failures import Failures
@@ -31,6 +33,7 @@ class SnapshotWatch:
         self._new: dict[int, tuple[SnapshotId, bytes]] = {}
         self._states: dict[tuple[str, int, int], tuple[str, str]] = {}
         self._loaded: dict[str, int] = {}  # Processes that have loaded a snapshot.
+        self._begun: set[tuple[int, int, bytes, int, SnapshotId]] = set()  # Downloads.
         self._early: list[tuple[TraceEvent, SnapshotId]] = []  # Of logs that are ahead.
         world.on_disk.append(self._on_disk)
         world.on_wipe.append(self._wiped)
@@ -89,6 +92,22 @@ class SnapshotWatch:
 
     def _wiped(self, host: Host) -> None:
         self._new.pop(host.id, None)
+
+    # --- messages ---------------------------------------------------------------------
+
+    def asked(self, host: Host, request: FetchSnapshotRequest) -> None:
+        """``host`` was asked for a piece: whoever wants a later one asked it for the first."""
+        name = request.snapshot_end, request.snapshot_epoch
+        epoch = request.current_leader_epoch
+        download = host.id, request.replica_id, request.directory, epoch, name
+        if request.position == 0:
+            self._begun.add(download)
+        elif download not in self._begun:
+            self._fail(
+                "I19",
+                f"replica {request.replica_id} asked {host.name} in epoch {epoch} for snapshot"
+                f" {name} from byte {request.position} on: what is before is not from there",
+            )
 
     # --- traces -----------------------------------------------------------------------
 

@@ -95,9 +95,13 @@ class RemoteAdmin:
             self._busy = True
             return self._queue.popleft()
 
+    def _following(self) -> VoterChange | None:
+        with self._lock:
+            return self._queue[0] if self._queue else None
+
     def _carry_out(self, change: VoterChange) -> dict[str, Any] | None:
         """Return how ``change`` ended, None when closing came first."""
-        steps = carry_out(change, self._members)
+        steps = carry_out(change, self._members, self._following)
         answer: Answer | None = None
         while not self._closing.is_set():
             try:

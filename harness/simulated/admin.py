@@ -67,8 +67,11 @@ class VirtualAdmin:
         if self._queue:
             change = self._queue.popleft()
             self._world.fact(f"admin {change.action} {change.node}")
-            self._steps = carry_out(change, self._members)
+            self._steps = carry_out(change, self._members, self._following)
             self._advance(None)
+
+    def _following(self) -> VoterChange | None:
+        return self._queue[0] if self._queue else None
 
     def _advance(self, answer: Answer | None) -> None:
         steps = self._steps

@@ -12,6 +12,7 @@ from nodes.consensus.effects import (
     FlushLog,
     InstallSnapshot,
 )
+from nodes.consensus.kraft.messages import FetchSnapshotRequest
 from simulation.disk import Disk
 from tests.simulation.watched import Watched, batch, snapshot
 
@@ -157,6 +158,18 @@ def test_i19_what_is_fetched_is_what_somebody_has_made(run: Watched) -> None:
     run.told(1, 4, hw=6)
     run.make(3, 4, content=snapshot(timestamp=8))
     run.disk(3, InstallSnapshot(4, 1))
+    assert run.found == ["I19"]
+
+
+def test_i19_all_pieces_are_one_leaders(run: Watched) -> None:
+    def ask(leader: int, epoch: int, position: int) -> None:
+        request = FetchSnapshotRequest("c", 3, b"d" * 16, 100, epoch, 4, 1, position)
+        run.watch.snapshots.asked(run.host(leader), request)
+
+    for leader, epoch, position in ((1, 2, 0), (1, 2, 100), (2, 3, 0), (2, 3, 100), (1, 2, 100)):
+        ask(leader, epoch, position)
+    assert run.found == []
+    ask(1, 4, 200)
     assert run.found == ["I19"]
 
 

@@ -65,8 +65,16 @@ class Quorum:
         }
         return {"error_code": errors.NONE, "topics": [{"partitions": [partition]}]}
 
-    def run(self, action: Any, node: str, directory: bytes = OLD, limit: int = 100) -> Any:
-        steps = carry_out(VoterChange(action, node), self.members(directory))
+    def run(
+        self,
+        action: Any,
+        node: str,
+        directory: bytes = OLD,
+        limit: int = 100,
+        following: VoterChange | None = None,
+    ) -> Any:
+        change = VoterChange(action, node)
+        steps = carry_out(change, self.members(directory), lambda: following)
         step = next(steps)
         for _ in range(limit):
             try:
@@ -156,3 +164,33 @@ def test_without_a_leader_it_waits_for_ever() -> None:
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD}, leader="nobody")
     assert quorum.run("remove", "n1", limit=40) is None
     assert quorum.pauses >= 9
+
+
+def test_an_operator_without_patience_asks_for_the_next_change_before_this_one_is_committed() -> (
+    None
+):
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.committed = [9, 9, 9, 10]
+    quorum.failing = [errors.NONE, errors.REQUEST_TIMED_OUT, errors.REQUEST_TIMED_OUT]
+    changed = quorum.run("remove", "n1", following=VoterChange("add", "n1"))
+    assert changed.result == "done"
+    assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1", "AddRaftVoter 1"]
+    assert 1 not in quorum.voters
+
+
+def test_a_quorum_that_grants_the_next_change_has_committed_this_one() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.committed = [9]
+    changed = quorum.run("remove", "n1", following=VoterChange("add", "n1"))
+    assert changed.result == "done"
+    assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1"]
+
+
+def test_nobody_asks_early_for_what_is_so_or_cannot_be() -> None:
+    quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
+    quorum.committed = [9, 9, 10]
+    quorum.run("remove", "n1", following=VoterChange("remove", "n3"))
+    assert quorum.asked == ["RemoveRaftVoter 1"], "two voters are the fewest"
+    quorum.committed = [9, 9, 10]
+    quorum.run("add", "n1", following=VoterChange("add", "n3"))
+    assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1"]
