@@ -21,6 +21,7 @@ OPTIONS = {option for parameter in cli.params for option in parameter.opts}
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     names = sorted(path.name for path in UNITS.glob("kraftwreck-*"))
     assert names == [
+        "kraftwreck-machines.service", "kraftwreck-machines.timer",
         "kraftwreck-nightly-resume.service", "kraftwreck-nightly.service",
         "kraftwreck-nightly.timer",
     ]  # fmt: skip
@@ -48,6 +49,15 @@ def test_the_workflow_is_one_and_runs_a_night() -> None:
     assert any("GITHUB_STEP_SUMMARY" in command for command in commands)
     assert all("@v" in step["uses"] for step in steps if "uses" in step)
     assert (ROOT / "nightly" / "example.toml").exists()
+
+
+def test_machines_with_kernels_of_their_own_are_brought_up_every_night() -> None:
+    command = "make vagrant-test PROVIDER=libvirt"
+    workflow = yaml.safe_load((UNITS / "github-actions.yml").read_text())
+    assert any(command in step.get("run", "") for step in workflow["jobs"]["machines"]["steps"])
+    assert command in (UNITS / "kraftwreck-machines.service").read_text()
+    assert command in (UNITS / "crontab").read_text()
+    assert (ROOT / "tests" / "vagrant" / "test_by_libvirt.py").exists()
 
 
 def test_the_crontab_has_a_night_each_evening_and_goes_on_after_a_reboot() -> None:
