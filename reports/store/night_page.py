@@ -88,6 +88,7 @@ def render_night(
         return None
     night, runs = found
     links = Links("../../", copied, pairs)
+    kept = reader.index.runs()
     banner = night_banner(night, runs, links)
     shown: list[Break] = (banner["real"] + banner["other"])[:MAX_BREAKS]
     planted: list[Break] = banner["planted"][:MAX_BREAKS]
@@ -108,7 +109,7 @@ def render_night(
         limit=MAX_BREAKS,
         planted=[(number, numbered[number]) for number in numbered if number > len(shown)],
         cases=_cases(reader.store, night, numbered, links),
-        good={number: _good(item, runs, links) for number, item in numbered.items()},
+        good={number: _good(item, runs, kept, links) for number, item in numbered.items()},
         matrix=matrix(runs),
         builds=builds(runs),
         runs=listed,
@@ -173,11 +174,12 @@ def builds(runs: list[NightRun]) -> list[Build]:
     return sorted(found.values(), key=lambda build: (build.first is not None, build.name))
 
 
-def _good(broken: Break, runs: list[NightRun], links: Links) -> str:
-    """Return the page that puts the break beside a valid run of the same test, if there is one."""
+def _good(broken: Break, runs: list[NightRun], kept: list[RunSummary], links: Links) -> str:
+    """Return the page that puts the break beside a valid run of the same test: one of this night,
+    or else the latest one that is ``kept`` from before. Empty if there is none."""
     bad = broken.first.summary
-    for run in runs:
-        other = run.summary
+    before = [run for run in kept if run.run < bad.run]  # Newest first.
+    for other in [run.summary for run in runs] + before:
         if (
             other.valid is True
             and other.path

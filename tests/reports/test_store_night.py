@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from reports.store.entries import StoreReader
 from reports.store.night_page import render_night
 from reports.store.overview import headline
 from tests.reports.fake_run import HOSTILE
-from tests.reports.made_store import FIRST_DAY, make_night
+from tests.reports.made_store import FIRST_DAY, make_night, make_run
 
 
 def page(store: Path, name: str) -> str:
@@ -184,3 +185,16 @@ def test_a_night_that_is_none_has_no_page(tmp_path: Path) -> None:
     reader = StoreReader(tmp_path)
     for name in ("nothing", "..", "../..", "", "a/b"):
         assert render_night(reader, name) is None
+
+
+def test_a_break_is_put_beside_the_latest_valid_run_from_before(night: tuple[Path, str]) -> None:
+    store, name = night
+    broken = {"system": "kraft", "workload": "register", "cluster": "sim"}
+    assert "Beside a valid run" not in page(store, name), "of this night none was kept"
+    make_run(store, 7, 0, FIRST_DAY + timedelta(days=1), **broken)
+    make_run(store, 7, 1, FIRST_DAY - timedelta(days=1), **{**broken, "workload": "metadata"})
+    assert "Beside a valid run" not in page(store, name), "later, or of another test"
+    make_run(store, 7, 2, FIRST_DAY - timedelta(days=3), **broken)
+    path = make_run(store, 7, 3, FIRST_DAY - timedelta(days=2), **broken)
+    text = page(store, name)
+    assert f"b={quote(path, safe='')}" in text[: text.index("Beside a valid run")][-400:]
