@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkers.invariants.evidence import Evidence
+from checkers.recorded.clocks import slowest
 from histories.message import Message
+
+if TYPE_CHECKING:
+    from checkers.invariants.evidence import Evidence  # whose package imports this
 
 
 class Exchange(NamedTuple):
@@ -39,6 +42,9 @@ class Commits:
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
+        # Clocks and the samples of those that run slower are in whole microseconds, so what
+        # happens at one instant may seem this far apart.
+        self.blur = int(4_000 * slowest(evidence.run.test))
         self._times: list[int] = []
         self._ends: list[int] = []
         told = sorted(evidence.trace.chain.committed.items())
@@ -109,7 +115,8 @@ class Commits:
         if message.request is None or message.response is None or message.sent < 0:
             return None
         node = self._evidence.name(message.replier)
-        low, high = self.committed(message.sent), self.committed(message.time)
+        low = self.committed(message.sent - self.blur)
+        high = self.committed(message.time + self.blur)
         if low > high:
             return None
         return Exchange(message, low, high, f"{node} answers {message.api}")

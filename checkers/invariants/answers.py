@@ -427,7 +427,7 @@ class _Judge:
         self._report.held("C20")
         message = exchange.message
         node = self._evidence.name(message.replier)
-        end, life = self._commits.taken(node, message.time)
+        end, life = self._commits.taken(node, message.time + self._commits.blur)
         state = State(self._history, end)
         wrong = fault(state)
         if wrong is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftwreck.campaign import EVERYTHING
+from simulation.knobs import draw_knobs
 
 
 def test_now_and_then_a_campaign_has_a_single_controller() -> None:
@@ -13,3 +14,10 @@ def test_now_and_then_a_campaign_has_a_single_controller() -> None:
         assert {fault.kind for fault in EVERYTHING.schedule(seed)}.isdisjoint(
             ("membership", "disk")
         )
+
+
+def test_nobody_fetches_so_slowly_that_it_never_catches_up() -> None:
+    for seed in range(3000):
+        knobs = draw_knobs(seed, 5, quorum="dynamic", brokers=2)
+        if knobs.slow_disk and knobs.fsync_max * knobs.slow_factor > 200_000:
+            assert knobs.node["fetch_max_bytes"] >= 1_000, seed
