@@ -5,7 +5,6 @@ Controllers come first in the order of hosts, brokers follow them.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,8 @@ from harness.archive import PROJECT_TREE
 from harness.clusters.cluster import Host
 from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
 from harness.remote.service import DATA, LOGS
-from nodes.draw import draw, draw_below
-from nodes.log.uuids import to_text
+from nodes.draw import draw_below
+from nodes.log.uuids import draw_uuid, to_text
 
 PORT = 9093
 BROKER_PORT = 9092
@@ -58,8 +57,7 @@ class Settings:
     @property
     def cluster_id(self) -> str:
         """A Kafka uuid in its text form, drawn from the seed."""
-        number = draw(self.seed, "cluster.id", "high") << 64 | draw(self.seed, "cluster.id", "low")
-        return base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
+        return to_text(draw_uuid(self.seed, "cluster.id"))
 
 
 def roles(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
@@ -82,14 +80,9 @@ def first_voters(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
     controllers = [host for host in hosts if by_name[host.name] != BROKER]
     few = draw_below(2, settings.seed, "first voters")
     return {
-        host.name: to_text(_directory(settings.seed, host.node_id))
+        host.name: to_text(draw_uuid(settings.seed, "directory", host.node_id))
         for host in (controllers[:FEW_VOTERS] if few else controllers)
     }
-
-
-def _directory(seed: int, node_id: int) -> bytes:
-    halves = (draw(seed, "directory", node_id, half) for half in (0, 1))
-    return b"".join(half.to_bytes(8, "big") for half in halves)
 
 
 def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
