@@ -71,8 +71,8 @@ class _Writer:
         # Two families a run: with few of them the same thing is tried more often.
         self._blows = [blows[draw_below(len(blows), seed, "relay", "family", i)] for i in range(2)]
 
-    @property
     def over(self) -> bool:
+        """Say whether it is too late for another fault."""
         return self.now >= self._end
 
     def below(self, bound: int, what: str) -> int:
@@ -119,7 +119,7 @@ class _Writer:
 def _successions(writer: _Writer) -> None:
     """Leader after leader: each falls for a while, the next about when it comes back."""
     shortest = writer.choose("shortest", (300, 1_200, 2_500))
-    while not writer.over:
+    while not writer.over():
         length = writer.between("length", shortest, 5_500)
         writer.blow(("leader", "leader", "leader", "halves", "to-leader"), length)
         seam = writer.choose("seam", _SEAMS_MS)
@@ -129,12 +129,12 @@ def _successions(writer: _Writer) -> None:
 def _laggards(writer: _Writer) -> None:
     """One lags behind for long; when it is back, and fetches, its leader falls: about then, or
     as soon as a snapshot is to be fetched."""
-    while not writer.over:
+    while not writer.over():
         length = writer.between("length", 3_000, 9_000)
         writer.blow(("one", "one", "minority", "halves", "broker"), length)
         writer.now += length + writer.choose("after", _AFTER_MS)
         for _ in range(1 + writer.below(3, "times")):
-            if writer.over:
+            if writer.over():
                 break
             short = writer.between("short", 100, 3_500)
             if writer.below(4, "how") == 0:
@@ -161,7 +161,7 @@ def _usurpers(writer: _Writer) -> None:
         shapes = ("one", "one", "one", "to-leader")
         writer.blow(shapes, length, targets=("@",), trigger=f"{trigger}#{count}")
     writer.now = begun
-    while not writer.over:
+    while not writer.over():
         # Should nobody be elected for a while, this makes a vacancy.
         writer.blow(("leader",), writer.between("kick", 300, 2_500))
         writer.now += writer.between("gap", 2_000, 8_000)
@@ -169,7 +169,7 @@ def _usurpers(writer: _Writer) -> None:
 
 def _voters(writer: _Writer) -> None:
     """The voters change, and somebody falls as the new set is appended or committed."""
-    while not writer.over:
+    while not writer.over():
         change = writer.between("change", 300, 5_000)
         writer.blow(("one", "leader", "shrink", "grow", "replace"), change, kind="membership")
         for _ in range(1 + writer.below(2, "times")):
@@ -185,7 +185,7 @@ def _voters(writer: _Writer) -> None:
 def _undecided(writer: _Writer) -> None:
     """A leader that is cut off appends a new set of voters, which cannot be committed while it
     leads; meanwhile the next change is asked for."""
-    while not writer.over:
+    while not writer.over():
         cut = writer.between("cut", 2_500, 8_000)
         writer.blow(("leader",), cut, kind="partition")
         writer.now += writer.between("later", 1, 1_000)
