@@ -30,7 +30,8 @@ class AnswerWatch:
         """The run is over and the cluster has recovered."""
         for host in self._world.hosts:
             for request in host.tokens.values():
-                since = max(request.sent, host.resumed_at)
+                given = request.sent if isinstance(request, ClientCall) else request.arrived
+                since = max(given, host.resumed_at)
                 if since + self._patience(host, request) < self._world.now:
                     self._failures.add(
                         "F2",

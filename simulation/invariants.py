@@ -39,11 +39,16 @@ SLACK = 1_000_000
 
 @dataclass(slots=True)
 class _Quorum:
-    """Who has fetched from the leader of ``epoch``; ``since`` is when a majority last had."""
+    """When each voter last fetched from the leader of ``epoch``; ``since`` is when a majority last
+    had, each of them no longer ago than a leader may wait for one.
+
+    When the leader itself begins to count anew is its own affair: a fetch that diverges may count
+    or not, and what follows is then counted in other portions.
+    """
 
     epoch: int
     since: int
-    heard: set[int] = field(default_factory=set)
+    heard: dict[int, int] = field(default_factory=dict)
 
 
 class Invariants:
@@ -256,12 +261,21 @@ class Invariants:
         if quorum.epoch == message.current_leader_epoch:
             if not self.voters.counts(host.name, asking, message.directory):
                 return
-            quorum.heard.add(asking)
+            now = self._world.now
+            quorum.heard[asking] = now
             voters = self.voters.of(host.name)
             # Its own vote counts, if it has one: it may be about to leave.
-            if len(quorum.heard) >= len(voters) // 2 + (host.id not in voters):
-                quorum.heard.clear()
-                quorum.since = self._world.now
+            needed = len(voters) // 2 + (host.id not in voters)
+            if len(quorum.heard) >= needed and self._recent(host, quorum) >= needed:
+                quorum.since = now
+
+    def _recent(self, host: Host, quorum: _Quorum) -> int:
+        """Return how many voters have fetched within the time a leader waits for a majority. A
+        process that was stopped meanwhile has not noticed how long ago that was."""
+        now, elapsed = self._world.now, host.clock.elapsed
+        if elapsed(host.resumed_at, now) <= self._check_quorum + SLACK:
+            return len(quorum.heard)
+        return sum(elapsed(at, now) <= self._check_quorum + SLACK for at in quorum.heard.values())
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         answer, last = event.message, host.last_trace

@@ -53,6 +53,8 @@ class Rpc:
     key: int = 0
     """What the sender knows it by while it waits: see ``Wires``."""
     answer: Response | dict[str, Any] | None = None
+    arrived: int = 0
+    """When the destination was given it; long after ``sent`` if a cut had held it up."""
 
 
 @dataclass(slots=True, eq=False)

@@ -162,6 +162,7 @@ class Wires:
             return
         self._tokens = token = self._tokens + 1
         host.tokens[token] = rpc
+        rpc.arrived = self._time.now
         self._time.fact(f"> {rpc.source} {rpc.destination} {rpc.correlation}")
         message = rpc.message
         if type(message) is ApiMessage:

@@ -28,7 +28,8 @@ def check(evidence: Evidence, report: Report) -> None:
     if not told or evidence.trace.gaps:
         return
     commits = Commits(evidence)
-    _offsets(evidence, report, commits, {(e.node, e.detail.get("broker_epoch")) for e in told})
+    lives = {(e.node, e.detail.get("broker_epoch")): e.incarnation for e in told}
+    _offsets(evidence, report, commits, lives)
     history = Controller.of(evidence).history
     if not history.whole or evidence.log.missing:
         report.unseen("C23", NO_LOG)
@@ -71,21 +72,23 @@ def _life(
 
 
 def _offsets(
-    evidence: Evidence, report: Report, commits: Commits, lives: set[tuple[str, object]]
+    evidence: Evidence, report: Report, commits: Commits, lives: dict[tuple[str, object], int]
 ) -> None:
     """I24: whoever tells an offset has applied what lies up to it.
 
-    ``lives`` are the epochs that brokers say they have: other heartbeats are clients', which a
-    broker passes on.
+    ``lives`` are the incarnations of brokers by the epoch they say they have: other heartbeats are
+    clients', which a broker passes on.
     """
     for message in evidence.of("BrokerHeartbeat"):
         body, node = message.request, evidence.name(message.asker)
         if body is None or message.sent < 0 or body["broker_id"] != message.asker:
             continue
-        if (node, body["broker_epoch"]) not in lives:
+        life = lives.get((node, body["broker_epoch"]))
+        if life is None:
             continue
         offset = body["current_metadata_offset"]
-        end, _ = commits.taken(node, message.sent + _MS)
+        # Its next life may have begun within the millisecond, with less.
+        end, _ = commits.taken(node, message.sent + _MS, life)
         report.held("I24")
         if offset >= end and offset >= 0:
             report.broken(

@@ -217,6 +217,8 @@ class PartitionRules:
                 f"{name}: the reassignment to {sorted(target)} ends with {list(new.replicas)}.",
             )
         elif old.adding and set(new.replicas) == target and not set(old.adding) <= set(new.isr):
+            if set(old.adding) <= set(old.isr) and new.leader >= 0 and new.leader not in old.isr:
+                return  # They were, until an unclean election in the same record.
             if self._asked.times(topic, new.replicas) >= 2:
                 return  # The second starts from all the replicas that the first has left.
             report.broken(

@@ -36,6 +36,7 @@ def _old(evidence: Evidence, report: Report) -> None:
     span = int(bound * _MS * slowest(evidence.run.test)) + SLACK_NS
     made: dict[str, list[TraceEvent]] = {}
     told: set[str] = set()
+    fetched = _fetches(evidence)
     for event in evidence.run.events:
         if event.kind in ("start", "clean", "install"):
             made[event.node] = []
@@ -49,7 +50,10 @@ def _old(evidence: Evidence, report: Report) -> None:
         if len(known) < 2:
             continue
         since, now = evidence.moment(known[1]), evidence.moment(event)
-        if since is not None and now is not None and now - since > span:
+        if since is None or now is None:
+            continue
+        since = max([since, *(at for at in fetched.get(event.node, ()) if at <= now)])
+        if now - since > span:
             told.add(event.node)
             report.broken(
                 "L11",
@@ -58,6 +62,15 @@ def _old(evidence: Evidence, report: Report) -> None:
                 f"retention is {TINY} byte.",
                 [known[0], known[1], event],
             )
+
+
+def _fetches(evidence: Evidence) -> dict[str, list[int]]:
+    """Return when (ns) each node was asked for a piece of a snapshot: while somebody fetches one,
+    it stays, and with it all that is newer."""
+    found: dict[str, list[int]] = {}
+    for message in evidence.of("FetchSnapshot") if evidence.captured else ():
+        found.setdefault(evidence.name(message.replier), []).append(message.time)
+    return found
 
 
 def _patience_ms(evidence: Evidence) -> int:

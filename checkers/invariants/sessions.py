@@ -206,18 +206,19 @@ def _early(evidence: Evidence, report: Report) -> None:
             continue
         report.held("C16")
         own = evidence.trace.tracks[claim.node].id
+        stopped = evidence.pauses.get(claim.node, [])
+        decided = decided_at(stopped, at, delay)
         heard = [
             message.sent
             for message in mine
             if message.replier == own
-            and message.time <= at - delay
+            and message.time <= decided
             and message.api == "BrokerHeartbeat"
             and message.request["broker_epoch"] == epoch
             and message.response
             and message.response["error_code"] == errors.NONE
         ]
-        # The claim, too, may have been told that much later than it was made.
-        since = max([begun - delay, *heard])
+        since = max([decided_at(stopped, begun, delay), *heard])
         if evidence.after(claim.node, since, span) > at:
             report.broken(
                 "C16",
@@ -226,6 +227,16 @@ def _early(evidence: Evidence, report: Report) -> None:
                 f"it could know it alive; a session lasts {session_ns(evidence) / 1e9:g} s.",
                 [claim, batch.event],
             )
+
+
+def decided_at(stopped: list[tuple[int, int]], told: int, delay: int) -> int:
+    """Return the earliest moment (ns) at which something may have been decided that was told at
+    ``told``: ``delay`` before, and before whatever the process was ``stopped`` for meanwhile."""
+    moment = told - delay
+    for begin, end in sorted(stopped, reverse=True):
+        if begin <= told and end >= moment:
+            moment = min(moment, begin - delay)
+    return moment
 
 
 def append_ns(evidence: Evidence) -> int:

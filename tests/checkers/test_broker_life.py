@@ -86,6 +86,16 @@ def test_i24_a_broker_has_applied_what_it_tells(
     assert broken(make_run(None, cluster, capture=capture)) == ({"I24"} if ahead else set())
 
 
+def test_i24_what_a_broker_had_applied_is_not_what_its_next_life_has(
+    cluster: Any, capture: Capture, make_run: MakeRun
+) -> None:
+    says(cluster, "starting")
+    cluster.event("n3", "start", {"incarnation": 2, "directory": "00"}, incarnation=2, seq=0, hw=-1)
+    cluster.time = cluster.events[-1].mono / 1_000_000 - 0.0005
+    beats(cluster, capture, cluster.epoch, cluster.epoch)
+    assert "I24" not in broken(make_run(None, cluster, capture=capture))
+
+
 def test_i24_a_clients_heartbeat_that_a_broker_passes_on_is_none_of_the_brokers(
     cluster: Any, capture: Capture, make_run: MakeRun
 ) -> None:
@@ -103,7 +113,7 @@ def test_c23_what_a_broker_had_applied_is_not_what_its_next_life_has(
     cluster.copy("n1", "n2", "n3")
     cluster.commit("n1", "n2", "n3")
     says(cluster, "recovery")
-    cluster.event("n3", "start", {"incarnation": 2, "directory": "00"}, incarnation=2, hw=-1)
+    cluster.event("n3", "start", {"incarnation": 2, "directory": "00"}, incarnation=2, seq=0, hw=-1)
     assert "C23" not in broken(make_run(None, cluster))
 
 

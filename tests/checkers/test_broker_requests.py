@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.invariants import check
+from checkers.invariants.sessions import decided_at
 from checkers.recorded.capture import Capture
 from checkers.recorded.run_data import RunData
 from nodes.log.batch import encode_batch
@@ -247,6 +248,13 @@ def test_c16_a_silent_broker_that_is_fenced_in_time(
     brokers.write(brokers.later)
     run = make_run(None, brokers, capture=capture)
     assert not {kind for kind in broken(run) if kind.startswith("C")}
+
+
+def test_c16_what_was_decided_before_a_pause_may_be_told_after_it() -> None:
+    assert decided_at([], 100, 10) == 90
+    assert decided_at([(60, 99)], 100, 10) == 50, "decided before it was stopped"
+    assert decided_at([(20, 52), (60, 99)], 100, 10) == 10, "and before that, too"
+    assert decided_at([(60, 89), (101, 120)], 100, 10) == 90, "it had gone on for longer"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,25 @@ def test_l11_an_old_snapshot_goes(
     assert found(run, "L11") == ([] if right else ["L11"])
 
 
+@pytest.mark.parametrize("asker_goes_on", [True, False])
+def test_l11_while_one_is_fetched_the_newer_ones_stay_too(
+    quorum: Any, capture: Capture, make_run: MakeRun, asker_goes_on: bool
+) -> None:
+    quorum.one_epoch()
+    made(quorum, 1)
+    made(quorum, 2)
+    begin = int(quorum.time * SECOND)
+    asked = FetchSnapshotRequest(None, 2, bytes(16), 100, 1, 1, 1, 0)
+    there = FetchSnapshotResponse(0, 0, 1, 1, 1, 1)
+    for second in range(30 if asker_goes_on else 2):
+        at = begin + second * SECOND
+        capture.exchange(at, 2, 1, asked, there, at)
+    quorum.time += 30
+    quorum.append("n1", 1)
+    run = make_run(None, quorum, capture=capture, knobs=TINY)
+    assert found(run, "L11") == ([] if asker_goes_on else ["L11"])
+
+
 @pytest.mark.parametrize("after_ms", [10, 3000])
 def test_l11_what_is_fetched_stays(
     quorum: Any, capture: Capture, make_run: MakeRun, after_ms: int

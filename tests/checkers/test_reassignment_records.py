@@ -25,6 +25,21 @@ def test_c14_a_reassignment_that_ends_too_early(
     assert broken(make_run(None, cluster)) == {"C14"}
 
 
+@pytest.mark.parametrize("unclean", [True, False])
+def test_c14_an_unclean_election_may_follow_in_the_same_record(
+    cluster: Any, records: Any, make_run: Callable[..., Any], unclean: bool
+) -> None:
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    was = [4] if unclean else [2]
+    cluster.write(records.change(replicas=[1, 2, 4, 3], isr=was, leader=was[0],
+                                 adding_replicas=[4], removing_replicas=[3]))  # fmt: skip
+    cluster.write(records.change(replicas=[1, 2, 4], isr=[1], leader=1,
+                                 adding_replicas=[], removing_replicas=[]))  # fmt: skip
+    assert ("C14" in broken(make_run(None, cluster))) != unclean
+
+
 @pytest.mark.parametrize(
     ("asked", "verdict"), [([1, 2], set()), ([1, 3], {"C14"})], ids=["these", "others"]
 )

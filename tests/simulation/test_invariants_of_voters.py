@@ -12,7 +12,9 @@ from nodes.consensus.effects import (
     WriteQuorumState,
 )
 from nodes.consensus.kraft.messages import (
+    BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    FetchRequest,
     FetchResponse,
     VoteRequest,
     VoteResponse,
@@ -190,6 +192,41 @@ def test_l8_a_leader_announces_itself_now_and_then(run: Watched) -> None:
     assert run.found == ["L8"]
 
 
+# --- a leader that nobody hears ---------------------------------------------------------------
+
+
+def fetches(run: Watched, at_s: float, follower: int) -> None:
+    """n1, leader of epoch 1, is asked by ``follower``."""
+    run.world.run(int(at_s * 1_000_000))
+    request = FetchRequest(None, follower, bytes([follower]) * 16, 500, 1 << 20, 1, 5, 1, -1)
+    for told in run.world.on_request:
+        told(run.host(1), request)
+
+
+@pytest.mark.parametrize(("until_s", "right"), [(4.5, True), (6.0, False)])
+def test_i18_in_which_portions_a_leader_counts_is_its_own_affair(
+    run: Watched, until_s: float, right: bool
+) -> None:
+    run.voters(1, "1234")
+    run.trace(1, "state", "leader")
+    fetches(run, 0.0, 4)
+    fetches(run, 0.05, 2)  # May have diverged, and not have counted.
+    fetches(run, 1.6, 3)
+    run.world.run(int(until_s * 1_000_000))
+    run.trace(1, "append", "leader")
+    assert run.found == ([] if right else ["I18"])
+
+
+def test_i18_one_of_four_is_no_majority(run: Watched) -> None:
+    run.voters(1, "1234")
+    run.trace(1, "state", "leader")
+    fetches(run, 0.0, 4)
+    for second in range(1, 12):
+        fetches(run, second, 3)
+    run.trace(1, "append", "leader")
+    assert run.found == ["I18"]
+
+
 # --- answers that never come ------------------------------------------------------------------
 
 
@@ -200,6 +237,16 @@ def test_f2_who_lives_answers(run: Watched, age_s: int) -> None:
     run.world.run(age_s * 1_000_000)
     run.watch.finish()
     assert run.found == (["F2"] if age_s == 8 else [])
+
+
+@pytest.mark.parametrize("held_up_s", [7, 0])
+def test_f2_what_a_cut_has_held_up_is_young_when_it_arrives(run: Watched, held_up_s: int) -> None:
+    request = BeginQuorumEpochRequest(None, 1, bytes(16), 2, 1)
+    arrived = held_up_s * 1_000_000
+    run.host(1).tokens[1] = Rpc(2, 1, 1, 1, 1, 1, request, sent=0, arrived=arrived)
+    run.world.run(8_000_000)
+    run.watch.finish()
+    assert run.found == ([] if held_up_s else ["F2"])
 
 
 def test_f3_brokers_come_into_service(run: Watched) -> None:
