@@ -50,10 +50,9 @@ def _old(evidence: Evidence, report: Report) -> None:
         if len(known) < 2:
             continue
         since, now = evidence.moment(known[1]), evidence.moment(event)
-        if since is None or now is None:
+        if since is None or now is None or now - since <= span:
             continue
-        since = max([since, *(at for at in fetched.get(event.node, ()) if at <= now)])
-        if now - since > span:
+        if not any(now - span <= at <= now for at in fetched.get(event.node, ())):
             told.add(event.node)
             report.broken(
                 "L11",
