@@ -77,16 +77,25 @@ class FakeNight:
 
 @pytest.fixture
 def fake_night(tmp_path: Path) -> Callable[..., FakeNight]:
-    """Return ``fake_night(rules, seeds="0..5", block="…", top="…")``."""
+    """Return ``fake_night(rules, seeds="0..5", block="…", top="…", jobs=2)``.
+
+    Of two workers either may be the first to say what it was asked: a test of the order in
+    which runs begin has ``jobs=1``.
+    """
 
     def make(
-        rules: Rules | None = None, *, seeds: str = "0..5", block: str = "", top: str = ""
+        rules: Rules | None = None,
+        *,
+        seeds: str = "0..5",
+        block: str = "",
+        top: str = "",
+        jobs: int = 2,
     ) -> FakeNight:
         config = tmp_path / "night.toml"
         budget = "" if "[budget]" in top else "[budget]\nruns = 1000\n"
         limits = "" if "[limits]" in top else "[limits]\nfree_bytes = 0\n"
         config.write_text(
-            f'name = "fake"\nstore = "{tmp_path / "store"}"\njobs = 2\nseed = 1\n'
+            f'name = "fake"\nstore = "{tmp_path / "store"}"\njobs = {jobs}\nseed = 1\n'
             f'{top}\n{budget}{limits}[[matrix]]\nworkloads = ["register"]\n'
             f'seeds = "{seeds}"\n{block}\n'
         )
