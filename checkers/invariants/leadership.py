@@ -98,19 +98,25 @@ def _reign(
         return  # Its clock stood still, or majorities changed: the trace alone must do.
     report.held("I18")
     slack, timeout = slack_ns(evidence.run.test) + SLACK_NS, timeout_ns(evidence.run.test)
-    since, seen = begun, set[int]()
-    latest = evidence.after(node, since + slack, timeout)
-    messages = sorted(heard.get((leader, epoch), ()), key=lambda message: message.time)
-    for message in messages:
-        if message.time > last:
-            break
-        if message.time > latest:
+
+    def deadline(since: int) -> int:
+        return evidence.after(node, since + slack, timeout)
+
+    # The leader counts in portions, and leaves out what diverges: which fetches ended a portion
+    # is its own affair, that a majority asked within one time-out is not.
+    needed = len(voters) // 2
+    since, fetched = begun, dict[int, int]()
+    for message in sorted(heard.get((leader, epoch), ()), key=lambda message: message.time):
+        now = message.time
+        if now > last or (now > since + slack and now > deadline(since)):
             break
         if message.asker in voters and message.asker != leader:
-            seen.add(message.asker)
-            if len(seen) >= len(voters) // 2:
-                since, seen = message.time, set()
-                latest = evidence.after(node, since + slack, timeout)
+            fetched[message.asker] = now
+            if len(fetched) >= needed:
+                oldest = sorted(fetched.values())[-needed]
+                if now <= oldest + slack or now <= deadline(oldest):
+                    since = now
+    latest = deadline(since)
     if last > latest:
         report.broken(
             "I18",

@@ -176,6 +176,45 @@ def test_i18_a_leader_that_nobody_fetches_from(
     assert check(run).stats["invariants"]["I18"]["facts"] == 1
 
 
+@pytest.mark.parametrize(("last_seen_s", "right"), [(8.0, True), (10.0, False)])
+def test_i18_in_which_portions_a_leader_counts_is_its_own_affair(
+    quorum: Any,
+    capture: Capture,
+    make_run: Callable[..., Any],
+    last_seen_s: float,
+    right: bool,
+) -> None:
+    """As the simulator's rule of the same name; here 3 s are given for messages under way."""
+    quorum.one_epoch()
+    elected = next(event for event in quorum.events if event.kind == "elected")
+    elected.detail["voters"] = [1, 2, 3, 4]
+    begin = elected.mono * 1000
+    for at_s, follower in ((0.0, 4), (0.05, 2), (2.6, 3)):  # The second may have diverged.
+        at = begin + int(at_s * 1000) * MS
+        capture.exchange(at, follower, 1, fetch(follower, 1, 2, 1), answer(1, 1, 2))
+    quorum.time = begin / 1e9 + last_seen_s
+    quorum.event("n1", "hw")
+    assert broken(make_run(None, quorum, capture=capture)) == (set() if right else {"I18"})
+
+
+@pytest.mark.parametrize("fetching", ["one", "both"])
+def test_i18_one_of_four_is_no_majority(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any], fetching: str
+) -> None:
+    quorum.one_epoch()
+    elected = next(event for event in quorum.events if event.kind == "elected")
+    elected.detail["voters"] = [1, 2, 3, 4]
+    begin = elected.mono * 1000
+    for second in range(20):
+        for follower in (3,) if fetching == "one" and second else (3, 4):
+            at = begin + (second * 1000 + follower) * MS
+            capture.exchange(at, follower, 1, fetch(follower, 1, 2, 1), answer(1, 1, 2))
+    quorum.time = begin / 1e9 + 20
+    quorum.event("n1", "hw")
+    expected = {"I18"} if fetching == "one" else set()
+    assert broken(make_run(None, quorum, capture=capture)) == expected
+
+
 def test_i22_a_leader_fetches_a_snapshot(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
