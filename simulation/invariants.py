@@ -23,6 +23,7 @@ from nodes.consensus.kraft.messages import (
     VoteResponse,
 )
 from simulation.answer_watch import AnswerWatch
+from simulation.election_watch import ElectionWatch
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
@@ -66,6 +67,7 @@ class Invariants:
         self.logs = LogWatch(world, self.failures, self.voters)
         self.snapshots = SnapshotWatch(world, self.failures, self.logs)
         self.storms = StormWatch(world, self.failures)
+        self.elections = ElectionWatch(world, self.failures, self.voters)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self._world = world
@@ -105,6 +107,7 @@ class Invariants:
         self.logs.finish()
         self.snapshots.finish()
         self.answers.finish()
+        self.elections.finish()
 
     # --- traces -----------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from simulation.disk import Disk
 from simulation.disk_index import Durable
 from simulation.host import Host, SimNode
 from simulation.invariants import Invariants
+from simulation.knobs import Knobs
 from simulation.world import World
 
 
@@ -31,8 +32,8 @@ def snapshot(epoch: int = 1, timestamp: int = 7) -> bytes:
 class Watched:
     """Three hosts without nodes: the test is what happens to them. n3 has another disk."""
 
-    def __init__(self) -> None:
-        self.world = World(["n1", "n2", "n3"], self._none, 1)
+    def __init__(self, knobs: Knobs | None = None) -> None:
+        self.world = World(["n1", "n2", "n3"], self._none, 1, knobs)
         for host in self.world.hosts:
             host.disk = Disk(bytes([host.id]) * 16, segment_bytes=1)
         self.watch = Invariants(self.world)

@@ -1,0 +1,106 @@
+"""Watches for voters that leave it to others to stand for election (F4).
+
+Raft makes progress because nobody waits for long (Ongaro's thesis, section 3.4): a follower that
+its leader does not answer begins an election within a fetch time-out, any other voter that knows
+no leader within two election time-outs, as time-outs are drawn from [T, 2T), of its last attempt
+or vote. A newer epoch alone is no reason to wait anew: who is told of one again and again would
+never stand. Time is that of the voter's own clock, without that for which it was stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from histories.trace import TraceEvent
+from nodes.consensus.effects import ResponseReceived
+from nodes.consensus.kraft.config import QuorumConfig
+from nodes.consensus.kraft.messages import BeginQuorumEpochRequest, Request
+from simulation.failures import Failures
+from simulation.host import Host
+from simulation.voter_watch import VoterWatch
+from simulation.world import World
+
+SLACK = 1_000_000
+"""Microseconds that a voter may take beyond its time-out to say that it stands."""
+
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(QuorumConfig)}
+
+_KEEPS = frozenset(("unattached", "candidate", "resigned"))
+"""States that keep their deadline when a newer epoch makes them unattached."""
+
+_ANEW = frozenset(("start", "voters", "grant"))
+"""Who starts, who may just have become a voter, and who votes waits anew."""
+
+
+class ElectionWatch:
+    """Knows since when each node that does not lead has waited."""
+
+    def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._voters = voters
+        self._since: dict[int, int] = {}
+        self._limits = {host.id: _limits(world, host) for host in world.hosts}
+        world.on_trace.append(self._on_trace)
+        world.on_request.append(self._on_request)
+        world.on_response.append(self._on_response)
+
+    def finish(self) -> None:
+        """The run is over: judge who waits still."""
+        for host in self._world.hosts:
+            last = host.last_trace
+            if last is not None and host.node is not None and not host.paused and not host.busy:
+                self._judge(host, last.state, last)
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        kind, now = event.kind, self._world.now
+        if kind == "state":
+            before = event.detail.get("from", "")
+            self._judge(host, before, event)
+            if event.state == "leader":
+                self._since.pop(host.id, None)
+            elif event.state != "unattached" or before not in _KEEPS:
+                self._since[host.id] = now
+        elif kind in _ANEW and not event.detail.get("pre"):
+            self._since[host.id] = now
+
+    def _on_request(self, host: Host, message: Request) -> None:
+        if type(message) is BeginQuorumEpochRequest:
+            self._heard(host, message.leader_id)
+
+    def _on_response(self, host: Host, event: ResponseReceived) -> None:
+        self._heard(host, event.source)
+
+    def _heard(self, host: Host, source: int) -> None:
+        last = host.last_trace
+        if last is not None and last.state == "follower" and last.leader == source:
+            self._since[host.id] = self._world.now
+
+    def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
+        """``event`` is the first that the node tells since it was in ``state``, or the last."""
+        limits = self._limits[host.id]
+        since = max(self._since.get(host.id, self._world.now), host.resumed_at)
+        limit = limits.get(state)
+        if limit is None or self._world.now - since <= SLACK:
+            return
+        waited = host.clock.elapsed(since + SLACK, self._world.now)
+        if waited > limit and self._voters.counts(host.name, host.id, host.disk.directory):
+            self._failures.add(
+                "F4",
+                self._world.now,
+                f"{host.name} was {state} in epoch {event.epoch} for"
+                f" {(self._world.now - since) / 1e6:.1f} s without standing for election",
+                event,
+            )
+
+
+def _limits(world: World, host: Host) -> dict[str, int]:
+    """Return by state how long (µs) the node may wait there."""
+    knobs = world.knobs
+    hasty: dict[str, Any] = knobs.hasty if host.id in knobs.hasty_nodes else {}
+    config = {**_DEFAULTS, **knobs.node, **hasty}
+    election = 2000 * config["election_timeout_ms"]
+    fetch = 1000 * config["fetch_timeout_ms"]
+    waiting = dict.fromkeys(("unattached", "prospective", "candidate", "resigned"), election)
+    return {**waiting, "follower": fetch}

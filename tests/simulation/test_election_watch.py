@@ -1,0 +1,140 @@
+"""F4: a voter that hears of no leader stands for election in time. By default T is 1 s and a
+fetch time-out 2 s; one second more is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodes.consensus.effects import ResponseReceived
+from nodes.consensus.kraft.messages import (
+    BeginQuorumEpochRequest,
+    FetchResponse,
+    Request,
+)
+from simulation.knobs import Knobs
+from tests.simulation.watched import Watched
+
+NO_DIRECTORY = bytes(16)
+
+
+@pytest.fixture
+def run() -> Watched:
+    return Watched()
+
+
+def becomes(run: Watched, at_s: float, before: str, state: str, epoch: int = 1) -> None:
+    run.world.run(int(at_s * 1_000_000))
+    run.trace(2, "state", state, epoch=epoch, detail={"from": before})
+
+
+def request(run: Watched, at_s: float, message: Request) -> None:
+    run.world.run(int(at_s * 1_000_000))
+    for told in run.world.on_request:
+        told(run.host(2), message)
+
+
+def answered(run: Watched, at_s: float, source: int) -> None:
+    run.world.run(int(at_s * 1_000_000))
+    answer = FetchResponse(0, 0, 1, 1, 0, 0, -1, -1, -1, -1, b"")
+    for heard in run.world.on_response:
+        heard(run.host(2), ResponseReceived(source, 1, answer))
+
+
+@pytest.mark.parametrize("state", ["unattached", "prospective", "candidate", "resigned"])
+@pytest.mark.parametrize(("until_s", "right"), [(2.9, True), (3.1, False)])
+def test_who_knows_no_leader_stands(run: Watched, state: str, until_s: float, right: bool) -> None:
+    becomes(run, 0, "follower", state)
+    becomes(run, until_s, state, "prospective")
+    assert run.found == ([] if right else ["F4"])
+
+
+def test_who_never_says_anything_again_is_judged_in_the_end(run: Watched) -> None:
+    becomes(run, 0, "follower", "unattached")
+    run.world.run(60_000_000)
+    run.watch.elections.finish()
+    assert run.found == [], "no process runs there"
+    run.host(2).node = object()  # type: ignore[assignment]
+    run.watch.elections.finish()
+    assert run.found == ["F4"]
+
+
+@pytest.mark.parametrize("before", ["unattached", "candidate", "resigned"])
+def test_a_newer_epoch_is_no_reason_to_wait_anew(run: Watched, before: str) -> None:
+    becomes(run, 0, "follower", before)
+    for second in (1, 2, 3):
+        becomes(run, second, before if second == 1 else "unattached", "unattached", 1 + second)
+    becomes(run, 3.5, "unattached", "prospective", 4)
+    assert run.found == ["F4"]
+
+
+@pytest.mark.parametrize("before", ["follower", "leader", "prospective"])
+def test_who_did_not_wait_before_begins_to(run: Watched, before: str) -> None:
+    becomes(run, 0, "candidate", before)
+    if before == "follower":
+        answered(run, 2, 1)
+    becomes(run, 2, before, "unattached", 2)
+    becomes(run, 4.5, "unattached", "prospective", 2)
+    assert run.found == []
+
+
+@pytest.mark.parametrize(("pre", "right"), [(False, True), (True, False)])
+def test_a_vote_gives_the_candidate_time_a_pre_vote_does_not(
+    run: Watched, pre: bool, right: bool
+) -> None:
+    becomes(run, 0, "follower", "unattached")
+    run.world.run(1_500_000)
+    run.trace(2, "grant", "unattached", detail={"pre": pre})
+    becomes(run, 4, "unattached", "prospective")
+    assert run.found == ([] if right else ["F4"])
+
+
+@pytest.mark.parametrize(("until_s", "right"), [(4.9, True), (5.1, False)])
+@pytest.mark.parametrize("by", ["answer", "announcement"])
+def test_a_follower_waits_for_its_leader_alone(
+    run: Watched, until_s: float, right: bool, by: str
+) -> None:
+    becomes(run, 0, "unattached", "follower")
+    if by == "answer":
+        answered(run, 2, 1)
+    else:
+        request(run, 2, BeginQuorumEpochRequest(None, 2, NO_DIRECTORY, 1, 1))
+    answered(run, 4, 3)
+    becomes(run, until_s, "follower", "prospective")
+    assert run.found == ([] if right else ["F4"])
+
+
+def test_an_observer_stands_for_nothing(run: Watched) -> None:
+    run.voters(2, "13")
+    becomes(run, 0, "follower", "unattached")
+    becomes(run, 60, "unattached", "follower")
+    assert run.found == []
+
+
+def test_time_for_which_it_was_stopped_does_not_count(run: Watched) -> None:
+    becomes(run, 0, "follower", "unattached")
+    run.host(2).resumed_at = 10_000_000
+    becomes(run, 12.5, "unattached", "prospective")
+    assert run.found == []
+
+
+def test_its_own_clock_counts(run: Watched) -> None:
+    run.world.set_clock("n2", wall_us=0, strobe_us=0, rate_ppm=-500_000)
+    becomes(run, 0, "follower", "unattached")
+    becomes(run, 4.5, "unattached", "prospective")
+    assert run.found == []
+    becomes(run, 10, "prospective", "candidate")
+    assert run.found == ["F4"]
+
+
+def test_time_outs_are_those_of_the_node() -> None:
+    knobs = Knobs(
+        node={"election_timeout_ms": 3000, "fetch_timeout_ms": 5000},
+        hasty={"fetch_timeout_ms": 1000},
+        hasty_nodes=(2,),
+    )
+    run = Watched(knobs)
+    becomes(run, 0, "follower", "unattached")
+    becomes(run, 6.5, "unattached", "follower")
+    assert run.found == []
+    becomes(run, 9, "follower", "prospective")
+    assert run.found == ["F4"]
