@@ -10,14 +10,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from operator import attrgetter
+from heapq import merge
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from checkers.recorded.clocks import NodeClock, node_clocks
+from checkers.recorded.stored_events import StoredEvents
 from harness.options import BROKER, OptionError
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent
@@ -34,7 +36,6 @@ _STATES = {
     )
 }
 _SNAPSHOTS = {"snapshot": 1, "install": 2, "load": 2}
-_mono = attrgetter("mono")
 
 
 class Coverage(msgspec.Struct, kw_only=True):
@@ -139,31 +140,48 @@ def coverage(
     any order, and are sorted by the clocks of ``test``.
     """
     clocks = node_clocks(test)
-    if not ordered:
-        unknown = NodeClock([(0, 0)])
-        events = sorted(
-            events, key=lambda e: (clocks.get(e.node, unknown).time(e.mono), e.node, e.seq)
-        )
     roles = test.get("roles") or {}
     controllers = tuple(
         test.get("controllers")
         or [name for name in test.get("nodes") or () if roles.get(name) != BROKER]
     )
     reached = Coverage(runs=1)
-    by_node = _walk(events, controllers, reached)
-    _faults(faults, controllers, by_node, clocks, reached)
+    lives = _walk(events if ordered else _in_order(events, clocks), controllers, reached)
+    _faults(faults, controllers, lives, clocks, reached)
     return reached
+
+
+def _in_order(
+    events: Sequence[TraceEvent], clocks: Mapping[str, NodeClock]
+) -> Iterable[TraceEvent]:
+    """Return the events of all nodes by time; of those that stay columns one at a time."""
+    unknown = NodeClock([(0, 0)])
+
+    def place(event: TraceEvent) -> tuple[int, str, int]:
+        return clocks.get(event.node, unknown).time(event.mono), event.node, event.seq
+
+    if isinstance(events, StoredEvents):
+        return merge(*events.by_node(), key=place)
+    return sorted(events, key=place)
+
+
+@dataclass(slots=True)
+class _Life:
+    """The states of a node: from ``since`` (µs of its monotonic clock) on it is in ``states``."""
+
+    since: array[int] = field(default_factory=lambda: array("q"))
+    states: list[str] = field(default_factory=list)
 
 
 def _walk(
     events: Iterable[TraceEvent], controllers: Sequence[str], reached: Coverage
-) -> dict[str, list[TraceEvent]]:
-    """Follow the traces; return each node's events."""
+) -> dict[str, _Life]:
+    """Follow the traces; return each node's states."""
     place = {name: number for number, name in enumerate(controllers)}
     count = len(controllers)
     last: list[TraceEvent | None] = [None] * count
     snapshots, codes = [0] * count, [0] * count
-    by_node: dict[str, list[TraceEvent]] = {}
+    lives: dict[str, _Life] = {}
     before: dict[str, tuple[str, str]] = {}
     steps: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     edges: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
@@ -176,12 +194,15 @@ def _walk(
             continue  # Half of all events, and each comes with its high watermark.
         node, state = event.node, event.state
         here = (state, kind)
-        known = by_node.get(node)
-        if known is None:
-            by_node[node] = [event]
+        previous = before.get(node)
+        if previous is None:
+            lives[node] = _Life()
         else:
-            known.append(event)
-            steps.add((before[node], here))
+            steps.add((previous, here))
+        if previous is None or previous[0] != state:
+            life = lives[node]
+            life.since.append(event.mono)
+            life.states.append(state)
         before[node] = here
         number = place.get(node)
         if number is None:
@@ -213,7 +234,7 @@ def _walk(
     reached.steps = dict.fromkeys((f"{'.'.join(a)} > {'.'.join(b)}" for a, b in steps), 1)
     reached.edges = dict.fromkeys((_hash(a + b) for a, b in edges), 1)
     reached.marks = dict.fromkeys(marks, 1)
-    return by_node
+    return lives
 
 
 def _code(event: TraceEvent, top: int, snapshots: int) -> int:
@@ -234,7 +255,7 @@ def _hash(codes: tuple[int, ...]) -> int:
 def _faults(
     faults: Iterable[FaultEvent],
     controllers: Sequence[str],
-    by_node: Mapping[str, Sequence[TraceEvent]],
+    lives: Mapping[str, _Life],
     clocks: Mapping[str, NodeClock],
     reached: Coverage,
 ) -> None:
@@ -258,7 +279,7 @@ def _faults(
         for node in fault.targets:
             if node in spared:
                 continue
-            state = _state_at(node, fault.time // 1000, active, by_node, clocks)
+            state = _state_at(node, fault.time // 1000, active, lives, clocks)
             reached.struck[f"{state} {name}"] = 1
         started[name] = None
         active[fault.id] = fault
@@ -270,7 +291,7 @@ def _state_at(
     node: str,
     time_us: int,
     active: Mapping[int, FaultEvent],
-    by_node: Mapping[str, Sequence[TraceEvent]],
+    lives: Mapping[str, _Life],
     clocks: Mapping[str, NodeClock],
 ) -> str:
     """Return the state of ``node`` just before ``time_us``, as its trace told it."""
@@ -279,11 +300,11 @@ def _state_at(
         return "down"
     if "pause" in held:
         return "paused"
-    events, clock = by_node.get(node, ()), clocks.get(node)
+    life, clock = lives.get(node), clocks.get(node)
     if clock is None:
         return "unknown"
-    index = bisect_right(events, clock.reading(time_us), key=_mono)
-    return events[index - 1].state if index else "unborn"
+    index = 0 if life is None else bisect_right(life.since, clock.reading(time_us))
+    return life.states[index - 1] if life is not None and index else "unborn"
 
 
 def _cuts(active: Mapping[int, FaultEvent], controllers: Sequence[str], reached: Coverage) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from checkers.linearizability.keyed import explain, model_of, verdicts_of
 from checkers.recorded.run_data import RunData
-from checkers.recorded.stored_events import StoredEvents
 from checkers.registry import check
 from histories.verdict import Anomaly, Validity
 from nemesis.coverage import Coverage, coverage
@@ -161,7 +160,7 @@ def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, s
     """Return what the run reached, as it was counted, or counted now, and which of the two.
 
     What is wrong with it costs no verdict: then nothing is known to be reached, and why is
-    told instead. A trace that is too long to be sorted as objects is not counted.
+    told instead.
     """
     path = folder / "coverage.json"
     try:
@@ -169,9 +168,6 @@ def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, s
             return msgspec.json.decode(path.read_bytes(), type=Coverage), RECORDED
         if dead is not None:
             return Coverage(), f"not counted: {dead}"
-        if isinstance(data.events, StoredEvents):
-            many = f"the trace has {len(data.events)} events, too many to be sorted in memory"
-            return Coverage(), f"not counted: {many}"
         return coverage(data.events, data.faults, data.test, ordered=False), COUNTED
     except Exception as error:
         return Coverage(), f"not counted: {one_line(error, path.name)}"

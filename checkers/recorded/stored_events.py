@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from histories.parquet import read_parquet
@@ -22,10 +23,20 @@ _BATCH = 1 << 14
 
 
 class StoredEvents(Sequence[TraceEvent]):
-    """The events of a table of :data:`~histories.tables.TRACE_SCHEMA`, in its order."""
+    """The events of a table of :data:`~histories.tables.TRACE_SCHEMA`, in its order: by node,
+    incarnation and seq."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
+
+    def by_node(self) -> list[StoredEvents]:
+        """Return the events of each node; those of one are beside each other in the table."""
+        parts, first = [], 0
+        for node in pc.value_counts(self._table["node"]):
+            count = node["counts"].as_py()
+            parts.append(StoredEvents(self._table.slice(first, count)))
+            first += count
+        return parts
 
     def __len__(self) -> int:
         return len(self._table)

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from checkers.recorded import stored_events
+from checkers.recorded.stored_events import StoredEvents
 from harness.options import OptionError
 from histories.fault import FaultEvent
+from histories.tables import TRACE_SCHEMA, to_table
 from histories.trace import TraceEvent
 from nemesis.coverage import Coverage, coverage, fault_classes, load, store
 
@@ -170,3 +173,23 @@ def test_a_file_keeps_it_and_another_file_is_refused(tmp_path: Path) -> None:
 def test_it_is_plain_json() -> None:
     one = coverage([event("n1", 1, "state", "leader")], [], TEST)
     assert msgspec.json.decode(msgspec.json.encode(one), type=Coverage) == one
+
+
+def test_a_trace_that_stays_columns_is_counted_one_event_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stored_events, "_BATCH", 3)
+    states = ("unattached", "follower", "leader", "follower")
+    events = [
+        event(node, 10 * at + place, "state", states[(at + place) % 4], epoch=1 + at // 3)
+        for place, node in enumerate(NAMES)
+        for at in range(10)
+    ]
+    faults = [fault(at, "start", 17 * at, "kill/one", NAMES[at % 3]) for at in range(6)]
+    columns = StoredEvents(to_table(events, TRACE_SCHEMA))
+    counted = coverage(columns, faults, TEST, ordered=False)
+    assert counted == coverage(events, faults, TEST, ordered=False)
+    by_time = sorted(events, key=lambda e: e.seq)
+    assert counted == coverage(by_time, faults, TEST)
+    assert len(counted.struck) > 2
+    assert len(counted.edges) > 5
