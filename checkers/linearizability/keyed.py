@@ -15,6 +15,7 @@ import msgspec
 from checkers.calls import Call, by_key
 from checkers.linearizability.decide import Outcome
 from checkers.linearizability.decide import check as search
+from checkers.linearizability.level_walk import time_left
 from checkers.linearizability.models import MODELS, Model, thaw
 from checkers.linearizability.witness import verify
 from checkers.recorded.run_data import RunData
@@ -83,7 +84,7 @@ def check_keys(
     deadline = thread_time() + time_limit_s
     verdicts = []
     for key, group in by_key(calls).items():
-        left = max(deadline - thread_time(), 0.1)
+        left = time_left(deadline)
         outcome = search(model, group, time_limit_s=left, stop=stop)
         if outcome.valid is True:
             doubt = verify(model, group, outcome.order)

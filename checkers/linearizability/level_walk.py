@@ -85,6 +85,12 @@ class Bounds:
             raise StoppedError("the search was interrupted")
 
 
+def time_left(deadline: float) -> float:
+    """Return how many seconds of this thread's CPU time are left until ``deadline``: a tenth at
+    least, so that the keys whose turn comes late are not given up unseen."""
+    return max(deadline - thread_time(), 0.1)
+
+
 @dataclass(slots=True)
 class Level(Generic[A]):
     """One completion: the call, its bit, and who is open then, as (bit, action, position)."""

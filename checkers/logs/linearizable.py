@@ -12,6 +12,7 @@ import pyarrow as pa
 from checkers.calls import Call, by_key, known, pair
 from checkers.linearizability.decide import Outcome
 from checkers.linearizability.keyed import KeyVerdict, describe
+from checkers.linearizability.level_walk import time_left
 from checkers.logs import stream
 from checkers.logs.decide import AmbiguousError, Verdict, decide
 from checkers.logs.operations import LogOperations, from_calls, from_columns
@@ -85,7 +86,7 @@ def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]
         verdict = decide(from_calls(calls))
     except AmbiguousError:
         machine = Log(calls)
-        outcome = search(machine, calls, time_limit_s=max(deadline - thread_time(), 0.1))
+        outcome = search(machine, calls, time_limit_s=time_left(deadline))
         return narrowed(machine, calls, outcome), lambda: outcome.order
     if verdict.fault is None:
         return Outcome(valid=True, order=[]), lambda: verdict.order().tolist()

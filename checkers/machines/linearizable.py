@@ -9,6 +9,7 @@ from typing import Any
 from checkers.calls import Call, by_key, known
 from checkers.linearizability.decide import Outcome
 from checkers.linearizability.keyed import KeyVerdict, describe
+from checkers.linearizability.level_walk import time_left
 from checkers.machines import fifo
 from checkers.machines.elements import interleaved, split
 from checkers.machines.models import MACHINES, Machine
@@ -45,7 +46,7 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
     order: list[int] = []
     steps = 0
     for part in parts:
-        outcome = check(machine, part, time_limit_s=max(deadline - thread_time(), 0.1))
+        outcome = check(machine, part, time_limit_s=time_left(deadline))
         steps += outcome.steps
         if outcome.valid is not True:
             return narrowed(machine, part, outcome)

@@ -18,6 +18,7 @@ from checkers.calls import Call
 from checkers.linearizability.decide import Outcome
 from checkers.linearizability.decide import check as search
 from checkers.linearizability.keyed import KeyVerdict, describe
+from checkers.linearizability.level_walk import time_left
 from checkers.linearizability.models import Model, freeze, thaw
 from checkers.zones.decide import gather, judge, needed, order_of, repeated
 from checkers.zones.operations import (
@@ -124,7 +125,7 @@ def _searched(
     kept = _by_key(needed_ones, searched) if compiled else {}
     verdicts = []
     for key, mine in groups.items():
-        left = max(deadline - thread_time(), 0.1)
+        left = time_left(deadline)
         found = None
         if compiled:
             found = search_columns(kept[key], calls.of, partial(_named, calls, mine), left, stop)
