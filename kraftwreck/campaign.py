@@ -26,7 +26,7 @@ from nemesis.coverage import Coverage, coverage
 from nemesis.inject import Injector
 from nemesis.registry import families
 from nemesis.steering import Proposal
-from nodes.draw import draw_below
+from nodes.draw import draw, draw_below
 from simulation.knobs import Knobs, Quorum, draw_knobs
 from workloads.registry import find, workloads
 
@@ -45,6 +45,10 @@ ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 FAULTS = ("partition", "kill", "pause", "membership", "power", "network", "clock", "disk")
 LONELY = 16
 """One run in so many has a single controller."""
+
+STANDALONE = 5
+"""One dynamic quorum in so many begins with one voter, as ``kafka-storage format --standalone``
+makes it, and grows."""
 
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
@@ -113,7 +117,9 @@ class Campaign:
             snapshots=self.snapshots,
         )
         if self.style == "swarm":
-            return drawn
+            grows = drawn.dynamic and "membership" in self.faults
+            alone = grows and draw_below(STANDALONE, seed, "standalone") == 0
+            return msgspec.structs.replace(drawn, first_voters=1) if alone else drawn
         return Knobs(
             segment_bytes=4_000,
             dynamic=drawn.dynamic,
@@ -128,11 +134,14 @@ class Campaign:
         """Return the faults of the test with this ``seed``."""
         options, knobs = self.options(seed), self.knobs(seed)
         if self.style == "swarm":
-            if options.nodes == 1:
+            grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)
+            if options.nodes == 1 or grows:
                 # The only voter can neither be voted out nor lose its disk.
                 spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
                 options = replace(options, faults=spared)
             faults = plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
+            if grows:
+                faults = _growth(seed, "partition" in options.faults, faults)
             if knobs.upgrade:
                 faults = [*triggers.upheavals(options.faults, seed), *faults]
             return faults
@@ -151,6 +160,21 @@ class Campaign:
         words += [] if self.style == "swarm" else ["--style", self.style]
         words += ["--seeds", f"{seed}..{seed}"]
         return shlex.join(words)
+
+
+def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
+    """Return the change that lets all controllers vote, as who sets up a quorum asks for, and the
+    ``others``; or, now and then, only those that come after the leader, which was alone before
+    and has others to hear from now, was cut off."""
+    second = 1_000_000_000
+    at = second // 2 + draw_below(5 * second // 2, seed, "growth")
+    order = draw(seed, "growth", "order")
+    growth = Fault(at=at, kind="membership", shape="grow", duration=3 * second, draw=order)
+    if not cuts or draw_below(2, seed, "growth", "cut"):
+        return sorted([growth, *others], key=lambda fault: (fault.at, fault.kind))
+    later = at + second + draw_below(3 * second, seed, "growth", "later")
+    cut = Fault(at=later, kind="partition", shape="leader", duration=8 * second, draw=order)
+    return [growth, cut, *(fault for fault in others if fault.at >= later + cut.duration)]
 
 
 def _controllers(seed: int) -> int:

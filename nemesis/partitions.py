@@ -74,6 +74,13 @@ def pick_minority(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[
     return tuple(shuffled(nodes, draw)[: (len(nodes) - 1) // 2 or 1])
 
 
+def pick_leader_side(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
+    """The leader and some others, if there can be any, together no majority of the nodes."""
+    others = len(nodes) // 2 - 1
+    count = 2 + draw_below(others, draw, "side") if others > 0 else 1
+    return tuple(leader_first(nodes, draw, leader)[:count])
+
+
 def pick_minority_third(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
     """Fewer than a third of the nodes (at least one)."""
     return tuple(shuffled(nodes, draw)[: (len(nodes) - 1) // 3 or 1])
@@ -206,7 +213,8 @@ PARTITIONS: dict[str, PartitionShape] = {
     "one-ways": PartitionShape(2, 3, pick_one_ways, one_ways),
     "from-leader": PartitionShape(3, 2, pick_leader, from_target),
     "to-leader": PartitionShape(3, 2, pick_leader, to_target),
-    "halves": PartitionShape(7, 3, pick_minority, isolate),
+    "halves": PartitionShape(4, 3, pick_minority, isolate),
+    "leader-side": PartitionShape(3, 4, pick_leader_side, isolate),
     "minority-third": PartitionShape(3, 3, pick_minority_third, isolate),
     "broker": PartitionShape(20, 2, pick_one, isolate, of_brokers=True),
     "mute-broker": PartitionShape(5, 2, pick_one, from_target, of_brokers=True),

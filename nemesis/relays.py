@@ -68,6 +68,7 @@ class _Writer:
         self._end = duration_s * 1000 * LAST
         self._seed = seed
         self._nodes, self._brokers = nodes, brokers
+        self.cuts = "partition" in blows
         # Two families a run: with few of them the same thing is tried more often.
         self._blows = [blows[draw_below(len(blows), seed, "relay", "family", i)] for i in range(2)]
 
@@ -121,7 +122,12 @@ def _successions(writer: _Writer) -> None:
     shortest = writer.choose("shortest", (300, 1_200, 2_500))
     while not writer.over():
         length = writer.between("length", shortest, 5_500)
-        writer.blow(("leader", "leader", "leader", "halves", "to-leader"), length)
+        if writer.cuts and writer.below(6, "side") == 0:
+            # It must notice by itself that those who follow it are no majority.
+            length = writer.between("together", 4_500, 9_000)
+            writer.blow(("leader-side",), length, kind="partition")
+        else:
+            writer.blow(("leader", "leader", "leader", "halves", "to-leader"), length)
         seam = writer.choose("seam", _SEAMS_MS)
         writer.now += max(length + seam, 200)
 
@@ -138,7 +144,10 @@ def _laggards(writer: _Writer) -> None:
                 break
             short = writer.between("short", 100, 3_500)
             if writer.below(4, "how") == 0:
-                writer.blow(("one",), short, targets=("@leader",), trigger="download#1")
+                target = writer.choose("of", ("@leader", "@leader", "@"))
+                # Who fetches may find, when it is back, that its snapshot is gone.
+                short *= 1 if target == "@leader" else 2
+                writer.blow(("one",), short, targets=(target,), trigger="download#1")
             else:
                 writer.blow(("leader", "leader", "all", "one"), short)
             writer.now += short + writer.choose("again", _AFTER_MS)

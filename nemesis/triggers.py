@@ -124,6 +124,7 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("one", ("@leader",)),
         ("leader", ()),
         ("halves", ()),
+        ("leader-side", ()),
         ("link", ("@", "@leader")),
         ("one-way", ("@", "@leader")),
         ("one-way", ("@leader", "@")),
@@ -231,7 +232,7 @@ def depositions(seed: int, duration_s: float) -> list[Fault]:
         mine = (seed, "depose", number)
         count += 1 + (spare > 0 and draw_below(4, *mine, "spare") < spare)
         duration = _LONG_MS[draw_below(len(_LONG_MS), *mine, "duration")] * MILLISECOND
-        shape = _pick(("one", "one", "one", "to-leader", "halves"), (*mine, "shape"))
+        shape = _pick(("one", "one", "one", "to-leader", "leader-side"), (*mine, "shape"))
         faults.append(
             Fault(
                 at=0,
@@ -239,7 +240,7 @@ def depositions(seed: int, duration_s: float) -> list[Fault]:
                 shape=shape,
                 duration=duration,
                 draw=draw(*mine, "draw"),
-                targets=("@",),
+                targets=() if shape == "leader-side" else ("@",),
                 trigger=f"claim#{count}",
             )
         )

@@ -51,7 +51,6 @@ DIGEST_INTERVAL: Final = 64
 """Offsets between two traces of the image's digest."""
 FIRST_REGISTRATION: Final = 1 << 29
 """Correlation of the first ControllerRegistration: far from the numbers of anything else."""
-_PIECE_RECORDS: Final = 500
 _NEVER: Final = 2**63 - 1
 
 
@@ -61,7 +60,8 @@ class NodeConfig(QuorumConfig):
 
     A node has the ``controller`` role, the ``broker`` role, or both (``process.roles``).
     ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
-    ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``; ``session_timeout_ms``
+    ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``, ``snapshot_piece_records``
+    how many records of a snapshot are made at a time, most; ``session_timeout_ms``
     and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
     the broker and ``broker_incarnation`` (16 bytes) names its process;
     ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
@@ -75,6 +75,7 @@ class NodeConfig(QuorumConfig):
     min_insync_replicas: int = 1
     snapshot_bytes: int = 20 << 20
     snapshot_interval_ms: int = 3_600_000
+    snapshot_piece_records: int = 500
     session_timeout_ms: int = 9000
     leader_imbalance_check_interval_seconds: int = 300
     unclean_leader_election_interval_ms: int = 300_000
@@ -320,7 +321,7 @@ class Node:
             return
         end, epoch = making
         for _ in range(3):  # A small image takes three pieces: header, data, footer.
-            piece = loader.next_piece(_PIECE_RECORDS)
+            piece = loader.next_piece(self.config.snapshot_piece_records)
             if piece is None:
                 break
             snapshots.piece(replica, end, epoch, self._position, piece)

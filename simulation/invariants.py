@@ -34,7 +34,7 @@ from simulation.storm_watch import StormWatch
 from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
-SLACK = 1_000_000
+SLACK = 400_000
 """Microseconds a deposed leader may take beyond its check-quorum time to say so."""
 
 

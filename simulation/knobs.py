@@ -178,4 +178,5 @@ def _draw_snapshots(seed: int) -> dict[str, int]:
         "retention_bytes": _pick([1, 1, 4_000, 100 << 20], seed, "retention"),
         "clean_interval_ms": _pick([200, 500, 2_000], seed, "clean-interval"),
         "fetch_snapshot_max_bytes": _pick([1 << 20, 200, 500, 2_000], seed, "snapshot-piece"),
+        "snapshot_piece_records": _pick([500, 500, 20, 3], seed, "snapshot-records"),
     }

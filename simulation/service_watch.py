@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from histories.trace import TraceEvent
 from simulation.failures import Failures
 from simulation.host import Host
+from simulation.network import ApiMessage, Rpc
 from simulation.world import World
 
 RUNNING = "running"
@@ -13,17 +16,31 @@ BROKERS = "PLAINTEXT"
 
 
 class ServiceWatch:
-    """Takes in what brokers tell of their lives."""
+    """Takes in what brokers tell of their lives, and what controllers answer to them."""
 
     def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
         self._failures = failures
         self._states: dict[int, tuple[int, str]] = {}
+        self._refused: dict[int, str] = {}
         world.on_trace.append(self._on_trace)
+        world.wires.on_api_reply.append(self._on_api_reply)
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         if event.kind == "broker":
             self._states[host.id] = host.life, str(event.detail.get("state"))
+
+    def _on_api_reply(self, host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
+        """What a controller says to a broker's own heartbeat: other ones are clients'."""
+        message = rpc.message
+        if (
+            isinstance(message, ApiMessage)
+            and message.api == "BrokerHeartbeat"
+            and message.body["broker_id"] == rpc.source
+        ):
+            code = body["error_code"]
+            fenced = code == 0 and body["is_fenced"]
+            self._refused[rpc.source] = "fenced" if fenced else f"refused, {code}" if code else ""
 
     def missing(self) -> list[str]:
         """Return the brokers that are not in service, each with the state it last told."""
@@ -33,6 +50,8 @@ class ServiceWatch:
                 life, state = self._states.get(host.id, (-1, ""))
                 if life != host.life:
                     state = "silent"
+                elif state == RUNNING and self._refused.get(host.id):
+                    state = f"{state}, but {self._refused[host.id]}"
                 if state != RUNNING:
                     found.append(f"{host.name} ({state})")
         return found

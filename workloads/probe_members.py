@@ -24,7 +24,11 @@ def stranger(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
         case 0:
             return "AllocateProducerIds", 0, broker
         case 1:
-            return "UnregisterBroker", 0, {"broker_id": 888}
+            # Of brokers that live, too, where there are any: it is an operator's mistake, and they
+            # come back by themselves.
+            living = [len(client.nodes) + 1 + each for each in range(2)]
+            known = (888, 888, *living)
+            return "UnregisterBroker", 0, {"broker_id": known[choose(len(known), "living")]}
         case 2:
             return "AlterPartition", 3, broker | {"topics": []}
     heartbeat = {"current_metadata_offset": 0, "want_fence": False, "want_shut_down": False}

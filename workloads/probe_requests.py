@@ -51,6 +51,7 @@ _OF_BROKERS: Final = (
     ("log.flush.interval.messages", ("7", "1", "0")),
     ("log.preallocate", ("true", "false", "perhaps")),
     ("log.segment.bytes", ("1048576", "2097152", "1")),
+    ("min.insync.replicas", ("1", "2", "3", "0")),
 )
 
 
@@ -279,6 +280,10 @@ def _reassign(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
     return "AlterPartitionReassignments", 1, body
 
 
+_BACK: Final = ((24, 2), (23, 2), (22, 2), (16, 2))
+"""Levels of metadata.version to go back to, if nothing is lost; some lose something."""
+
+
 def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     elr, metadata = "eligible.leader.replicas.version", "metadata.version"
     updates = (
@@ -295,14 +300,16 @@ def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         [(metadata, 24, 1)],
         [(elr, 0, 2)],
         [(elr, 1, 1), (elr, 1, 1)],
-    )[choose(13, "updates")]
+        *([(metadata, *back)] for back in _BACK),
+    )[choose(17, "updates")]
     body = {
         "timeout_ms": timeout_ms,
         "feature_updates": [
             {"feature": feature, "max_version_level": level, "upgrade_type": kind}
             for feature, level, kind in updates
         ],
-        "validate_only": choose(2, "dry") == 0,
+        # A cluster that has gone back could not show much of what is new.
+        "validate_only": choose(2, "dry") == 0 or updates[0][1:] in _BACK,
     }
     return "UpdateFeatures", 1, body
 
@@ -332,10 +339,13 @@ def _cluster(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 
 def _described(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     names = [name, _known(name, choose, client)][: choose(3, "names")]
+    # As if the page before had ended there; the topic may be gone, or be none of those asked.
+    at = (name, _known(name, choose, client), f"{PREFIX}.")[choose(3, "cursor-topic")]
+    cursor = {"topic_name": at, "partition_index": choose(4, "cursor-index")}
     body = {
         "topics": [{"name": each} for each in sorted(set(names))],
         "response_partition_limit": (1, 3, 10, 2000)[choose(4, "limit")],
-        "cursor": None,
+        "cursor": cursor if choose(3, "cursor") == 0 else None,
     }
     return "DescribeTopicPartitions", 0, body
 

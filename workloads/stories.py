@@ -14,6 +14,7 @@ from typing import Any, Final
 from harness.workload import Answer, Call, ClientState, Completion, Invocation
 from nodes.draw import draw_below
 from nodes.protocol import errors
+from workloads.administration import ELR_VERSION, UPDATE_FEATURES_VERSION, UPGRADE
 from workloads.controller import ask_controller, error_name, not_answered, refused_by_node
 from workloads.phantoms import NO_EPOCH, Phantom, beat, live, phantoms_of
 from workloads.probe_requests import PREFIX
@@ -122,6 +123,14 @@ class _Stage:
         api = "IncrementalAlterConfigs"
         return (yield from self.send(api, ALTER_CONFIGS_VERSION, body, "responses"))
 
+    def keep_eligible(self) -> Steps:
+        """Let those be remembered who were in sync as long as there were enough (KIP-966)."""
+        update = {"feature": ELR_VERSION, "max_version_level": 1, "upgrade_type": UPGRADE}
+        body = {
+            "timeout_ms": self.timeout_ms, "feature_updates": [update], "validate_only": False,
+        }  # fmt: skip
+        return (yield from self.send("UpdateFeatures", UPDATE_FEATURES_VERSION, body, None))
+
     def depart(self, phantom: Phantom) -> Steps:
         """Let a broker be fenced, as it wants, and say nothing more for a while."""
         how, seen = yield from beat(self.client, phantom, fence=True)
@@ -170,7 +179,19 @@ def _stranded(stage: _Stage) -> Steps:
     return ended or (yield from stage.configure("unclean.leader.election.enable", "true"))
 
 
+def _dropped(stage: _Stage) -> Steps:
+    """The only one in sync is replaced, and who comes for it is not enough."""
+    a, b, c = stage.cast
+    ended = yield from stage.keep_eligible()
+    ended = ended or (yield from stage.create([a, b]))
+    ended = ended or (yield from stage.configure("min.insync.replicas", "2"))
+    ended = ended or (yield from stage.propose([a]))
+    ended = ended or (yield from stage.move([c, b]))
+    return ended or (yield from stage.propose([a, c]))
+
+
 STORIES: Final[dict[str, Callable[[_Stage], Steps]]] = {
+    "story-dropped": _dropped,
     "story-partial": _partial,
     "story-stranded": _stranded,
     "story-turned": _turned,

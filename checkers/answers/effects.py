@@ -270,45 +270,6 @@ def heartbeat(history: StateHistory, exchange: Exchange, answer: Body) -> str | 
     return _asked(who, found, fences, stops, answer)
 
 
-class Departures:
-    """Who is told to go leads nothing; judged where its session was no reason to fence it."""
-
-    def __init__(self) -> None:
-        self._beats: dict[tuple[int, int, int], int] = {}
-
-    def heartbeat(self, history: StateHistory, exchange: Exchange, session: int) -> str | None:
-        """Return what is wrong with the answer to a heartbeat; ``session`` is in ns."""
-        message, broker_id = exchange.message, exchange.request["broker_id"]
-        beat = broker_id, exchange.request["broker_epoch"], message.replier
-        before, self._beats[beat] = self._beats.get(beat, -1), message.sent
-        alive = before >= 0 and message.sent - before < session * 3 // 5
-        in_time = message.time - message.sent < session // 5
-        if not (exchange.answer["should_shut_down"] and alive and in_time):
-            return None
-        return _left_leading(history, exchange, broker_id)
-
-
-def _left_leading(history: StateHistory, exchange: Exchange, broker_id: int) -> str | None:
-    """BrokerHeartbeat: who was in service may go once it leads nothing (KIP-631).
-
-    Only where nothing else than this heartbeat can have fenced the broker.
-    """
-    before = None
-    for state in history.states(exchange.low, exchange.high):  # The latest comes first.
-        broker = state.broker(broker_id)
-        if broker is not None and not broker.fenced:
-            before = state
-            break
-    now = history.before(exchange.low + 1).broker(broker_id)
-    if before is None or now is None or now.fenced:
-        return None
-    for (topic_id, number), versions in history.partitions.items():
-        partition = versions.at(before.end)
-        if partition is not None and partition.leader == broker_id:
-            return f"broker {broker_id} is told to go, and leads {topic_id.hex()}-{number}"
-    return None
-
-
 def _asked(who: str, found: list[Broker], fences: bool, stops: bool, answer: Body) -> str | None:
     """What a broker outside of a controlled shutdown wants, it gets."""
     told, go = answer["is_fenced"], answer["should_shut_down"]

@@ -95,8 +95,10 @@ class Commits:
 
     def written(self, end: int) -> int:
         """Return when (ns) the batch that ends at ``end`` was first appended, by its leader or who
-        told of it first; a far future if that is not known."""
-        return self._written.get(end, 1 << 62)
+        told of it first, or else when it was committed: who wrote it may have died before it told
+        of it. A far future if neither is known."""
+        told, committed = self._written.get(end), self.when(end)
+        return min((at for at in (told, committed) if at is not None), default=1 << 62)
 
     def taken(self, node: str, time: int, life: int | None = None) -> tuple[int, int]:
         """Return (end, incarnation) of what the node had taken in at ``time``, or at the end of its
@@ -109,6 +111,14 @@ class Commits:
         if life is not None:
             place = min(place, bisect_right(lives, life))
         return (ends[place - 1], lives[place - 1]) if place else (0, 0)
+
+    def at_start(self, node: str, life: int) -> int:
+        """Return the end of what was committed when the node's incarnation ``life`` started; a
+        broker registers after that, and serves once it has taken in its registration."""
+        times, _, lives = self._taken.get(node, ([], [], []))
+        place = bisect_left(lives, life)
+        known = place < len(lives) and lives[place] == life
+        return self.committed(times[place] - self.blur) if known else 0
 
     def exchange(self, message: Message) -> Exchange | None:
         """Return the exchange of a captured message, None if it is but half of one."""

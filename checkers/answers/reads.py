@@ -186,11 +186,19 @@ def describe_cluster(state: State, request: Body, answer: Body, listener: str | 
 
 
 def describe_partitions(state: State, request: Body, answer: Body, listener: str | None) -> Fault:
-    """DescribeTopicPartitions without a cursor (KIP-966)."""
-    if request["cursor"] is not None:
-        return None
+    """DescribeTopicPartitions (KIP-966): topics in order, from the cursor on."""
+    cursor, first = request["cursor"], 0
+    asked = sorted({topic["name"] for topic in request["topics"]})
+    if cursor is not None and asked and cursor["topic_name"] not in asked:
+        codes = {topic["name"]: topic["error_code"] for topic in answer["topics"]}
+        right = dict.fromkeys(asked, errors.INVALID_REQUEST)
+        return None if codes == right else f"a cursor at no topic asked for leads to {codes}"
     alive = _alive(state, listener)
-    names = sorted({topic["name"] for topic in request["topics"]}) or state.topics()
+    names = asked or state.topics()
+    if cursor is not None:
+        names = [name for name in names if name >= cursor["topic_name"]]
+        # A topic that is gone has no page to go on with: the next is told from its beginning.
+        first = cursor["partition_index"] if cursor["topic_name"] in names[:1] else 0
     left = min(max(request["response_partition_limit"], 1), 2000)
     told = {topic["name"]: topic for topic in answer["topics"]}
     following = None
@@ -208,21 +216,24 @@ def describe_partitions(state: State, request: Body, answer: Body, listener: str
                 return wrong
             continue
         partitions = state.partitions(topic_id)
-        shown = partitions[:left]
-        if bytes(topic["topic_id"]) != topic_id or len(topic["partitions"]) != len(shown):
-            return f"topic {name}: {len(topic['partitions'])} partitions, {len(shown)} are right"
+        shown = partitions[first : first + left]
+        numbers = [part["partition_index"] for part in topic["partitions"]]
+        reached = first + len(shown)
+        if bytes(topic["topic_id"]) != topic_id or numbers != list(range(first, reached)):
+            return f"topic {name}: partitions {numbers}, right are {first} to {reached - 1}"
         for part, partition in zip(topic["partitions"], shown, strict=True):
             wrong = _partition(state, part, partition, listener, alive)
             if wrong is not None:
                 return f"{name}-{part['partition_index']} is {wrong}"
         left -= len(shown)
-        if len(shown) < len(partitions):
-            following = (name, len(shown))
+        first = 0
+        if reached < len(partitions):
+            following = (name, reached)
             break
     if told:
         return f"topics {sorted(told)}, which were not asked for"
-    cursor = answer["next_cursor"]
-    says = None if cursor is None else (cursor["topic_name"], cursor["partition_index"])
+    after = answer["next_cursor"]
+    says = None if after is None else (after["topic_name"], after["partition_index"])
     return None if says == following else f"the next cursor is {says}, right is {following}"
 
 

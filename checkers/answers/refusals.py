@@ -59,6 +59,17 @@ def _assignment(state: State, replicas: Sequence[int], factor: int | None = None
     )
 
 
+def _manual(state: State, lists: Sequence[Sequence[int]], factor: int) -> set[int]:
+    """Replicas as somebody wants them, by partition."""
+    wrong = any(
+        not _assignment(state, each, factor) or not any(map(state.is_active, each))
+        for each in lists
+    )
+    if wrong and not state.brokers():
+        return {-errors.INVALID_REPLICA_ASSIGNMENT}  # The voters stand in for brokers.
+    return {errors.INVALID_REPLICA_ASSIGNMENT} if wrong else set()
+
+
 def _placement(state: State, factor: int) -> set[int]:
     if not state.brokers():
         # The voters stand in for brokers, and there may be too few of them.
@@ -112,12 +123,9 @@ def _new_partitions(state: State, topic: Body, defaults: Body) -> set[int]:
             found.add(errors.INVALID_REQUEST)
         lists = [list(each["broker_ids"]) for each in manual]
         numbers = sorted(each["partition_index"] for each in manual)
-        if numbers != list(range(len(manual))) or any(
-            not _assignment(state, each, len(lists[0])) for each in lists
-        ):
+        if numbers != list(range(len(manual))):
             found.add(errors.INVALID_REPLICA_ASSIGNMENT)
-        if any(not any(map(state.is_active, each)) for each in lists):
-            found.add(errors.INVALID_REPLICA_ASSIGNMENT)
+        found |= _manual(state, lists, len(lists[0]))
         return found
     if factor == 0 or factor < -1:
         found.add(errors.INVALID_REPLICATION_FACTOR)
@@ -164,11 +172,9 @@ def grow_topic(state: State, topic: Body, names: Sequence[str]) -> Codes:
     if manual is None:
         return found | _placement(state, factor)
     lists = [list(each["broker_ids"]) for each in manual]
-    if len(lists) != more or any(
-        not _assignment(state, each, factor) or not any(map(state.is_active, each))
-        for each in lists
-    ):
+    if len(lists) != more:
         found.add(errors.INVALID_REPLICA_ASSIGNMENT)
+    found |= _manual(state, lists, factor)
     return found
 
 

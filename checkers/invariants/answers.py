@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from checkers.answers import effects, elections, reads, refusals
+from checkers.answers.departures import Departures
 from checkers.answers.exchanges import Commits, Exchange
 from checkers.answers.state import State, StateHistory
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
-from checkers.invariants.sessions import session_ns
+from checkers.invariants.sessions import NOBODY, answered, session_ns
 from checkers.recorded.clocks import slowest
 from histories.message import Message
 from nodes.protocol import errors
@@ -30,9 +31,6 @@ UNTOLD = frozenset(
 """Codes that say nothing of the metadata."""
 LAG_NS = 1_000_000_000
 """How long a node may take to answer by what it was given."""
-
-NOBODY = -1
-"""Stands for all brokers: whoever claims gives each a new session."""
 
 Body = dict[str, Any]
 Codes = Callable[[State], "set[int] | None"]
@@ -73,7 +71,8 @@ class _Judge:
         self._cluster_id = ""
         self._shown: dict[tuple[str, int], int] = {}
         self._heard: dict[int, list[int]] = {}
-        self._departures = effects.Departures()
+        session = session_ns(evidence)
+        self._departures = Departures(evidence, history, session, self._commits.blur)
 
     def run(self) -> None:
         """Judge every message there is a rule for."""
@@ -303,23 +302,14 @@ class _Judge:
     def _session(self, exchange: Exchange) -> None:
         """C18: the id of a broker is free once nothing was heard of it for a session's time."""
         if not self._heard:
-            for api in ("BrokerHeartbeat", "BrokerRegistration"):
-                for message in self._evidence.of(api):
-                    answer = message.response
-                    if not isinstance(message.request, dict) or not answer:
-                        continue
-                    if answer["error_code"] in (errors.NONE, errors.REQUEST_TIMED_OUT):
-                        known = self._heard.setdefault(message.request["broker_id"], [])
-                        known.append(message.time)
-            claims = self._evidence.trace.claims
-            self._heard[NOBODY] = [t for c in claims if (t := self._evidence.moment(c)) is not None]
+            self._heard = answered(self._evidence)
         broker_id = exchange.request["broker_id"]
         if self._evidence.pauses:
             return  # Who is stopped hears what was sent before only afterwards.
         session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
         since = exchange.message.sent - session * 5 // 4 - LAG_NS // 2
-        contacts = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
-        if not any(since <= time <= exchange.message.time for time in contacts):
+        heard = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
+        if not any(since <= time <= exchange.message.time for time in heard):
             self._report.broken(
                 "C18",
                 f"{exchange.where}: broker {broker_id} is refused as registered already, and "
@@ -332,8 +322,7 @@ class _Judge:
         what = f"heartbeat of broker {body['broker_id']} epoch {body['broker_epoch']}"
         if self._judge(exchange, what, answer["error_code"], codes):
             self._done(exchange, effects.heartbeat(self._history, exchange, answer))
-            session = session_ns(self._evidence)
-            self._done(exchange, self._departures.heartbeat(self._history, exchange, session))
+            self._done(exchange, self._departures.heartbeat(exchange))
 
     def _unregister(self, exchange: Exchange) -> None:
         broker_id = exchange.request["broker_id"]
@@ -428,6 +417,15 @@ class _Judge:
         message = exchange.message
         node = self._evidence.name(message.replier)
         end, life = self._commits.taken(node, message.time + self._commits.blur)
+        serves = message.api != "ApiVersions" and self._is_broker(message)
+        known = self._commits.at_start(node, life) if serves else 0
+        if end < known:
+            self._report.broken(
+                "C20",
+                f"{exchange.where} having taken in the log up to offset {end}; when it started, "
+                f"{known} was committed, and a broker serves once it has caught up.",
+            )
+            return
         state = State(self._history, end)
         wrong = fault(state)
         if wrong is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from checkers.answers.state import StateHistory
 from checkers.invariants.broker_rules import BrokerRules
+from checkers.invariants.eligible_rules import EligibleRules
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.partition_rules import PartitionRules
 from checkers.invariants.report import Report
@@ -25,6 +26,7 @@ class Controller:
         self.brokers = BrokerRules(self.report)
         self.partitions = PartitionRules(self.report, evidence.run)
         self.topics = TopicRules(self.report)
+        self.eligible = EligibleRules(self.report)
         self.history = StateHistory()
         self._rules = (self.brokers, self.partitions, self.topics)
         self.replay: Replay = replay(evidence.log, self)
@@ -41,6 +43,7 @@ class Controller:
         self.history.begin(segment.start, segment.end)
         self.brokers.begin(model)
         self.partitions.begin(model)
+        self.eligible.begin(model)
 
     def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
         """A record is about to be applied."""
@@ -49,6 +52,7 @@ class Controller:
     def step(self, step: Step) -> None:
         """A record was applied."""
         self.history.step(step)
+        self.eligible.step(step)
         change = step.change
         if change is None:
             return
@@ -66,6 +70,7 @@ class Controller:
         """All records of a batch were applied."""
         self.brokers.batch_end(batch, count, model)
         self.partitions.batch_end(batch, count, model)
+        self.eligible.batch_end(batch, count, model)
 
     def refused(self, offset: int, name: str, why: str, batch: StoredBatch) -> bool:
         """A record that contradicts the state; return whether a rule is about just that."""

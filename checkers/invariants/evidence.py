@@ -40,11 +40,13 @@ class Evidence:
     def pauses(self) -> dict[str, list[tuple[int, int]]]:
         return pauses(self.run.faults)
 
-    def setting(self, name: str, default: int) -> int:
-        """Return what a simulated run's nodes were configured with, ``default`` if not at all."""
-        knobs = self.run.test.get("knobs")
-        node = knobs.get("node") if isinstance(knobs, dict) else None
-        settings = node if isinstance(node, dict) else self.run.test
+    def setting(self, name: str, default: int, node: int = 0) -> int:
+        """Return what the nodes of a simulated run, or that ``node``, were configured with,
+        ``default`` if not at all."""
+        test = self.settings_of(node)
+        knobs = test.get("knobs")
+        plain = knobs.get("node") if isinstance(knobs, dict) else None
+        settings = plain if isinstance(plain, dict) else test
         return int(settings.get(name, default))
 
     def settings_of(self, node: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Partitions: C3 FencedNotInIsr, C4 LeaderInIsr, C5 LeaderEpochRule, C6 UncleanOnlyIfAllowed,
-C7 ElrDisjoint and C14 ReassignmentSane, as every change record must keep them."""
+"""Partitions: C3 FencedNotInIsr, C4 LeaderInIsr, C5 LeaderEpochRule, C6 UncleanOnlyIfAllowed
+and C14 ReassignmentSane, as every change record must keep them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ class PartitionRules:
         self._epochs(step, name, old, new)
         self._leader(step, name, old, new)
         self._isr(step, name, old, new)
-        self._eligible(step, name, key[0], new)
         if step.name == "PartitionChangeRecord":
             self._reassignment(name, step.model.names.get(key[0]), old, new)
 
@@ -164,25 +163,6 @@ class PartitionRules:
             if broker is None or not broker.active:
                 how = "not registered" if broker is None else "fenced or shutting down"
                 self._report.broken("C3", f"{name}: broker {broker_id}, {how}, joins the ISR.")
-
-    def _eligible(self, step: Step, name: str, topic_id: bytes, new: Partition) -> None:
-        """C7: ELR and ISR do not meet, and a large enough ISR needs no ELR."""
-        if not step.model.elr_enabled():
-            return
-        self._report.held("C7")
-        both = set(new.isr) & set(new.elr)
-        if both:
-            self._report.broken("C7", f"{name}: {sorted(both)} are both in the ISR and in the ELR.")
-        told = step.model.config(topic_id, "min.insync.replicas")
-        if told is None or not told.isdigit():
-            return
-        least = min(int(told), len(new.replicas))
-        if len(new.isr) >= least and new.elr and step.fields.get("isr") is not None:
-            self._report.broken(
-                "C7",
-                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, and the ELR "
-                f"{list(new.elr)} is not empty.",
-            )
 
     def _reassignment(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:
         """C14: replicas come and go by way of adding and removing, and none too early.

@@ -72,15 +72,14 @@ def _fetches(evidence: Evidence) -> dict[str, list[int]]:
     return found
 
 
-def _patience_ms(evidence: Evidence) -> int:
-    """Return for how long a snapshot may be kept for one who fetches it no more."""
-    return evidence.setting("fetch_timeout_ms", 2000)
+def _patience_ms(evidence: Evidence, node: int = 0) -> int:
+    """Return for how long a snapshot may be kept for one who fetches it no more, by ``node``."""
+    return evidence.setting("fetch_timeout_ms", 2000, node)
 
 
 def _fetched(evidence: Evidence, report: Report) -> None:
     """What was served a moment ago in the same epoch is there still."""
     served: dict[tuple[int, int, int, int], int] = {}
-    span = _patience_ms(evidence) * _MS // 4
     for message in evidence.of("FetchSnapshot"):
         request, answer = message.request, message.response
         if request is None or answer is None or message.sent < 0 or answer.error:
@@ -95,7 +94,7 @@ def _fetched(evidence: Evidence, report: Report) -> None:
             served[key] = message.sent
             report.held("L11")
         elif answer.partition_error == errors.SNAPSHOT_NOT_FOUND:
-            before = served.get(key)
+            before, span = served.get(key), _patience_ms(evidence, message.replier) * _MS // 4
             if before is not None and message.time - before < span:
                 report.broken(
                     "L11",

@@ -27,6 +27,8 @@ _MS = 1_000_000
 _OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
 """Operations by which a broker may say something."""
 
+NOBODY = -1
+"""Stands for all brokers: whoever claims gives each a new session."""
 POSSIBLE_NS = 500 * _MS
 """The step in which the moments at which a request may have arrived are taken."""
 
@@ -68,6 +70,22 @@ def check(evidence: Evidence, report: Report) -> None:
         for begin, end in unfenced.get(broker_id, ()):
             report.held("C16")
             _judge(evidence, report, broker_id, times, (begin, end), known, bound)
+
+
+def answered(evidence: Evidence) -> dict[int, list[int]]:
+    """Return by broker id when (ns) it was heard of and answered, and under :data:`NOBODY` the
+    claims, as each controller that takes over gives every broker a whole session."""
+    found: dict[int, list[int]] = {}
+    for api in ("BrokerHeartbeat", "BrokerRegistration"):
+        for message in evidence.of(api):
+            answer = message.response
+            if not isinstance(message.request, dict) or not answer:
+                continue
+            if answer["error_code"] in (errors.NONE, errors.REQUEST_TIMED_OUT):
+                found.setdefault(message.request["broker_id"], []).append(message.time)
+    moments = (evidence.moment(claim) for claim in evidence.trace.claims)
+    found[NOBODY] = [moment for moment in moments if moment is not None]
+    return found
 
 
 def _heard(message: Message) -> tuple[int, ...]:

@@ -114,7 +114,8 @@ CONTROLLER = (
     Invariant(
         "C7",
         "ElrDisjoint",
-        "ISR and ELR do not meet, and a large enough ISR empties the ELR.",
+        "ISR and ELR do not meet, and a large enough ISR, or another least number, empties the "
+        "ELR, which is a part of the replicas, and of the registered brokers.",
         "T6",
         (controller.check,),
     ),

@@ -43,7 +43,7 @@ class Life(Enum):
     """The states of a broker, in order."""
 
     STARTING = "starting"
-    """Not registered yet, or behind the metadata: it knows nothing it could tell."""
+    """Not registered, or behind the metadata."""
     RECOVERY = "recovery"
     """Caught up; it waits to be unfenced."""
     RUNNING = "running"
@@ -60,6 +60,7 @@ class Lifecycle:
     def __init__(self, config: NodeConfig, cluster_id: str) -> None:
         self.state = Life.STARTING
         self.epoch = NO_EPOCH
+        self._known = False
         self._config = config
         self._cluster_id = cluster_id
         self._metadata_offset = -1
@@ -76,7 +77,7 @@ class Lifecycle:
     @property
     def knows(self) -> bool:
         """Whether the broker has once caught up, so that what it knows means something."""
-        return self.state not in (Life.STARTING, Life.STOPPED)
+        return self._known and self.state is not Life.STOPPED
 
     def deadline(self, controller: ControllerAddress | None) -> int:
         """Return when :meth:`tick` has something to do."""
@@ -216,6 +217,7 @@ class Lifecycle:
         match self.state:
             case Life.STARTING if answer["is_caught_up"]:
                 # There are no partitions to recover: unfencing can be asked for at once.
+                self._known = True
                 self._become(Life.RECOVERY)
                 self._wait_ms = STARTING_INTERVAL_MS
                 self._next = now
@@ -244,7 +246,8 @@ class Lifecycle:
             self.epoch = NO_EPOCH
             self._failures = 0
             self._next = now
-            self._note(error=error_name(code))
+            # It registers again, and takes the same way into service; what it knows it still knows.
+            self._become(Life.STARTING, error=error_name(code))
 
     def _failed(self, now: int, error: str, quietly: bool = True) -> None:
         """Wait a little longer than after the failure before, never longer than a heartbeat."""

@@ -87,6 +87,7 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "min.insync.replicas": ("min_insync_replicas", 1),
     "kraftwreck.seed": ("seed", 0),
     "kraftwreck.clean.interval.ms": ("clean_interval_ms", 1),
+    "kraftwreck.snapshot.piece.records": ("snapshot_piece_records", 1),
 }
 """Property → field of NodeConfig and its smallest value."""
 

@@ -144,9 +144,15 @@ def test_a_broker_whose_registration_is_gone_registers_again(running: Any, code:
     again = running.last("BrokerRegistration")
     assert again.body["incarnation_id"] == b"i" * 16
     running.answer({"error_code": 0, "broker_epoch": 55})
-    assert running.broker.state.value == "running", "it never stopped serving"
+    assert running.broker.state.value == "starting", "as whoever registers"
+    cluster = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
+    assert running.call("DescribeCluster", 1, cluster)["error_code"] == 0, "it goes on serving"
     beat = running.last("BrokerHeartbeat")
-    assert (beat.body["broker_epoch"], beat.body["want_fence"]) == (55, False)
+    assert (beat.body["broker_epoch"], beat.body["want_fence"]) == (55, True)
+    running.beat(is_caught_up=True, is_fenced=True)
+    assert running.broker.state.value == "recovery"
+    running.beat(is_caught_up=True, is_fenced=False)
+    assert running.broker.state.value == "running"
 
 
 def test_a_broker_that_cannot_register_gives_up(make_rig: Callable[..., Any]) -> None:

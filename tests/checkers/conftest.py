@@ -367,8 +367,14 @@ class Records:
     def record(self, kind: str, /, **fields: Any) -> bytes:
         return encode_record(kind, 0, fields)
 
+    def record_of(self, kind: str, version: int, /, **fields: Any) -> bytes:
+        return encode_record(kind, version, fields)
+
     def feature(self, name: str, level: int) -> bytes:
         return self.record("FeatureLevelRecord", name=name, feature_level=level)
+
+    def clear_elr(self, topic: str) -> bytes:
+        return self.record("ClearElrRecord", topic_name=topic)
 
     def config(self, topic: str, name: str, value: str | None) -> bytes:
         return self.record(

@@ -256,6 +256,27 @@ def test_c18_without_brokers_voters_stand_in_and_may_be_too_few(
     assert broken(make_run(None, quorum, capture=capture)) == {"C18"}
 
 
+@pytest.mark.parametrize("registered", [True, False])
+def test_c18_without_brokers_replicas_may_be_put_on_voters(
+    quorum: Any, records: Any, capture: Capture, make_run: Callable[..., Any], registered: bool
+) -> None:
+    """Seed 303057: whoever asked had been told of the voters as brokers."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    if registered:
+        quorum.write(records.register(1, quorum._end("n1")))
+    since = quorum.time
+    wanted = create(assignments=[{"partition_index": 0, "broker_ids": [3, 2]}],
+                    num_partitions=-1, replication_factor=-1)  # fmt: skip
+    quorum.write(records.topic(), records.partition([3, 2]))
+    tell(capture, quorum, "CreateTopics", wanted, done(topic_id=TOPIC), since=since)
+    found = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
+    assert any("INVALID_REPLICA_ASSIGNMENT" in text for text in found) == registered, found
+    tell(capture, quorum, "CreateTopics", wanted, done(39), since=since)
+    texts = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
+    assert not any("with INVALID_REPLICA_ASSIGNMENT;" in text for text in texts)
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_c19_who_is_told_to_go_leads_nothing(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], leads: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from checkers.invariants import check
@@ -77,6 +78,25 @@ def test_l11_what_is_fetched_stays(
     assert found(run, "L11") == (["L11"] if after_ms == 10 else [])
 
 
+@pytest.mark.parametrize("hasty", [[1], [2]])
+def test_l11_who_gives_up_sooner_keeps_it_for_less(
+    quorum: Any, capture: Capture, make_run: MakeRun, hasty: list[int]
+) -> None:
+    """Seed 300742: n1 keeps a snapshot for one second more, the others for five."""
+    quorum.one_epoch()
+    asked = FetchSnapshotRequest(None, 2, bytes(16), 100, 1, 2, 1, 0)
+    there = FetchSnapshotResponse(0, 0, 1, 1, 2, 1)
+    gone = FetchSnapshotResponse(0, errors.SNAPSHOT_NOT_FOUND, 1, 1, 2, 1)
+    begin = int(quorum.time * SECOND) + SECOND
+    capture.exchange(begin, 2, 1, asked, there, begin)
+    later = begin + 1_200_000_000
+    capture.exchange(later, 2, 1, asked, gone, later)
+    settings = {"fetch_timeout_ms": 5000}
+    knobs = {"node": settings, "hasty": {"fetch_timeout_ms": 1000}, "hasty_nodes": hasty}
+    run = make_run(None, quorum, capture=capture, knobs=knobs)
+    assert found(run, "L11") == ([] if hasty == [1] else ["L11"])
+
+
 @pytest.fixture
 def cluster(quorum: Any, records: Any) -> Any:
     """n1 is active; brokers 1 and 2 are unfenced and hold t-0, which 2 leads in place of 1."""
@@ -109,6 +129,25 @@ def test_l12_partitions_go_back_to_their_preferred_leaders(
     cluster.write(records.change(isr=[2, 1], leader=1))
     knobs = {"node": {"leader_imbalance_check_interval_seconds": every_s}}
     assert found(make_run(None, cluster, knobs=knobs), "L12") == ([] if right else ["L12"])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_l12_who_held_the_election_may_have_died_before_it_told_of_it(
+    cluster: Any, records: Any, make_run: MakeRun, told: bool
+) -> None:
+    """Seed 302562, a single controller: its next process finds the record, and commits it."""
+    cluster.write(records.topic(), records.partition([1, 2], leader=2))
+    held = cluster.write(records.change(isr=[2, 1], leader=1))
+    if not told:
+        cluster.events = [
+            msgspec.structs.replace(event, kind="hw", detail={})
+            if event.kind == "append" and event.detail["base"] == held
+            else event
+            for event in cluster.events
+        ]
+    pass_time(cluster, records, 20)
+    knobs = {"node": {"leader_imbalance_check_interval_seconds": 2}}
+    assert found(make_run(None, cluster, knobs=knobs), "L12") == []
 
 
 @pytest.mark.parametrize("every_s", [1, 300])

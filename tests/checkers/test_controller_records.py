@@ -246,11 +246,68 @@ def test_c7_a_large_isr_with_an_elr(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))
-    cluster.write(records.config("t", "min.insync.replicas", "2"))
+    cluster.write(records.config("t", "min.insync.replicas", "2"), records.clear_elr("t"))
     cluster.write(records.change(isr=[1], eligible_leader_replicas=[2, 3]))
     assert broken(make_run(None, cluster)) == set()
     cluster.write(records.change(isr=[1, 2], eligible_leader_replicas=[3]))
     assert broken(make_run(None, cluster)) == {"C7"}
+
+
+def test_c7_an_elr_of_no_replicas(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.change(isr=[1, 2], eligible_leader_replicas=[3]))
+    assert broken(make_run(None, cluster)) == set()
+    cluster.write(records.change(eligible_leader_replicas=[3, 4]))
+    assert broken(make_run(None, cluster)) == {"C7"}
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_c7_who_is_registered_no_more_is_not_eligible(
+    cluster: Any, records: Any, make_run: Callable[..., Any], stays: bool
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.change(isr=[1], eligible_leader_replicas=[2, 3]))
+    gone = records.record("UnregisterBrokerRecord", broker_id=3, broker_epoch=cluster.epochs[3])
+    cluster.write(*([] if stays else [records.change(eligible_leader_replicas=[2])]), gone)
+    assert broken(make_run(None, cluster)) == ({"C7"} if stays else set())
+
+
+@pytest.mark.parametrize(
+    ("cleared", "right"), [(None, False), ("t", True), ("", True), ("other", False)]
+)
+def test_c7_another_least_number_of_replicas_in_sync_clears_the_elr(
+    cluster: Any, records: Any, make_run: Callable[..., Any], cleared: str | None, right: bool
+) -> None:
+    setting = records.config("t", "min.insync.replicas", "2")
+    cluster.write(setting)
+    assert broken(make_run(None, cluster)) == set(), "nobody keeps eligible leaders yet"
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(
+        records.config("t", "min.insync.replicas", "3"),
+        *([] if cleared is None else [records.clear_elr(cleared)]),
+    )
+    assert broken(make_run(None, cluster)) == (set() if right else {"C7"})
+
+
+@pytest.mark.parametrize("cleared", ["", "t"])
+def test_c7_the_least_number_of_all_topics_clears_the_elr_of_all(
+    cluster: Any, records: Any, make_run: Callable[..., Any], cleared: str
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    setting = records.record(
+        "ConfigRecord", resource_type=4, resource_name="", name="min.insync.replicas", value="2"
+    )
+    cluster.write(setting, records.clear_elr(cleared))
+    assert broken(make_run(None, cluster)) == ({"C7"} if cleared else set())
+
+
+def test_c7_a_topic_that_begins_has_no_elr_to_clear(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    other = bytes(15) + b"\x77"
+    cluster.write(records.topic("u", other), records.config("u", "min.insync.replicas", "2"))
+    assert broken(make_run(None, cluster)) == set()
 
 
 def test_c9_an_acknowledged_topic_without_a_record(

@@ -94,6 +94,17 @@ def test_halves_leave_a_majority_on_one_side_only() -> None:
         assert len(targets) == 2
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 8])
+def test_a_leader_and_its_side_are_no_majority(count: int) -> None:
+    nodes = tuple(f"n{i}" for i in range(1, count + 1))
+    sizes = set()
+    for draw in DRAWS:
+        targets, _ = partition("leader-side", nodes, draw, "n2")
+        assert targets[0] == "n2"
+        sizes.add(len(targets))
+    assert sizes == set(range(2, count // 2 + 1)) if count > 3 else sizes == {1}
+
+
 def test_partitions_that_are_active_together_add_up() -> None:
     both = union([grudge_of("one", "n1"), grudge_of("one-way", "n2", "n3")], NODES)
     assert matrix(both) == [".xxxx", "x.x..", "x....", "x....", "x...."]

@@ -22,7 +22,7 @@ from nodes.consensus.kraft.messages import (
 from nodes.protocol import errors
 from simulation.disk import Disk
 from simulation.host import ClientCall
-from simulation.network import Rpc
+from simulation.network import ApiMessage, Rpc
 from simulation.storm_watch import MOST_AGAIN, MOST_IN_VAIN
 from tests.simulation.watched import Watched
 
@@ -262,6 +262,26 @@ def test_f3_brokers_come_into_service(run: Watched) -> None:
     assert run.found == ["F3"]
     run.host(3).life += 1
     assert run.watch.service.missing() == ["n3 (silent)"], "a new process is not there yet"
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "body", "said"),
+    [
+        (3, {"error_code": 102, "is_fenced": True}, "refused, 102"),
+        (3, {"error_code": 0, "is_fenced": True}, "fenced"),
+        (3, {"error_code": 0, "is_fenced": False}, None),
+        (1001, {"error_code": 102, "is_fenced": True}, None),  # A client's, passed on.
+    ],
+)
+def test_f3_who_says_that_it_serves_must_be_told_so(
+    run: Watched, broker_id: int, body: dict[str, Any], said: str | None
+) -> None:
+    run.host(3).listener = "PLAINTEXT"
+    run.trace(3, "broker", detail={"state": "running", "broker_epoch": 5})
+    message = ApiMessage("BrokerHeartbeat", 1, {"broker_id": broker_id})
+    for heard in run.world.wires.on_api_reply:
+        heard(run.host(1), Rpc(3, 1, 1, 1, 1, 1, message, sent=0), body)
+    assert run.watch.service.missing() == ([] if said is None else [f"n3 (running, but {said})"])
 
 
 def test_f2_a_broker_may_look_for_a_controller_as_long_as_its_client_waits(run: Watched) -> None:

@@ -1,0 +1,173 @@
+"""Controlled shutdowns: who may go leads nothing, and all that are in service know (KIP-631).
+
+A broker that wants to stop is told to go once it leads no partition and every active broker
+(unfenced, not about to stop itself) has applied the metadata up to the start of its shutdown, as
+the controller has heard from their heartbeats; from then on it must not be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from checkers.answers.exchanges import Exchange
+from checkers.answers.state import StateHistory
+from checkers.recorded.metadata_model import Broker
+
+if TYPE_CHECKING:
+    from checkers.invariants.evidence import Evidence  # whose package imports this
+
+NONE = 0
+FAR = 1 << 62
+
+
+class _Beat(NamedTuple):
+    """A heartbeat: when it was sent (-1: not known) and answered (FAR: never, or not with
+    success), and up to where the broker said that it had applied the metadata."""
+
+    sent: int
+    answered: int
+    offset: int
+
+
+class _Claim(NamedTuple):
+    """When (ns) a node claimed to be the active controller, and the end of its log then."""
+
+    time: int
+    end: int
+
+
+class Departures:
+    """Judges whether brokers go when they may. ``session`` is in ns, ``blur`` is how far apart
+    things of one instant may seem."""
+
+    def __init__(self, evidence: Evidence, history: StateHistory, session: int, blur: int) -> None:
+        self._evidence = evidence
+        self._history = history
+        self._session = session
+        self._blur = blur
+        self._last: dict[tuple[int, int, int], int] = {}
+        self._beats: dict[tuple[int, int, int], list[_Beat]] = {}
+        for message in evidence.of("BrokerHeartbeat"):
+            body, answer = message.request, message.response
+            if isinstance(body, dict):
+                well = isinstance(answer, dict) and answer["error_code"] == NONE
+                answered = message.time if well else FAR
+                key = message.replier, body["broker_id"], body["broker_epoch"]
+                beat = _Beat(message.sent, answered, body["current_metadata_offset"])
+                self._beats.setdefault(key, []).append(beat)
+
+    def heartbeat(self, exchange: Exchange) -> str | None:
+        """Return what is wrong with the answer to a heartbeat."""
+        body, answer, message = exchange.request, exchange.answer, exchange.message
+        beat = body["broker_id"], body["broker_epoch"], message.replier
+        before, self._last[beat] = self._last.get(beat, -1), message.sent
+        if not answer["should_shut_down"]:
+            return self._kept(exchange) if body["want_shut_down"] else None
+        # Who was in service is judged only where its session was no reason to fence it.
+        alive = before >= 0 and message.sent - before < self._session * 3 // 5
+        in_time = message.time - message.sent < self._session // 5
+        return self._gone(exchange) if alive and in_time else None
+
+    def _gone(self, exchange: Exchange) -> str | None:
+        """Who was in service and may go leads nothing, and all the others know."""
+        history, broker_id = self._history, exchange.request["broker_id"]
+        before = None
+        for state in history.states(exchange.low, exchange.high):  # The latest comes first.
+            broker = state.broker(broker_id)
+            if broker is not None and not broker.fenced:
+                before = state
+                break
+        now = history.before(exchange.low + 1).broker(broker_id)
+        if before is None or now is None or now.fenced:
+            return None
+        for (topic_id, number), versions in history.partitions.items():
+            partition = versions.at(before.end)
+            if partition is not None and partition.leader == broker_id:
+                return f"broker {broker_id} is told to go, and leads {topic_id.hex()}-{number}"
+        began = self._began(broker_id, exchange.request["broker_epoch"], before.end)
+        if began is None:
+            return None
+        base = history.before(began).end
+        for other, epoch in self._active(exchange, broker_id, always=True):
+            told = max(self._told(exchange, other, epoch, exchange.message.time), default=-1)
+            if told < base:
+                return (
+                    f"broker {broker_id} is told to go, and broker {other}, in service, has applied"
+                    f" no more than offset {told} of the shutdown that ends at {began}"
+                )
+        return None
+
+    def _kept(self, exchange: Exchange) -> str | None:
+        """Who leads nothing, as all know, may go."""
+        history, message = self._history, exchange.message
+        broker_id, epoch = exchange.request["broker_id"], exchange.request["broker_epoch"]
+        states = list(history.states(exchange.low, exchange.high))
+        for state in states:
+            broker = state.broker(broker_id)
+            if broker is None or broker.epoch != epoch or broker.fenced or not broker.stopping:
+                return None
+        began = self._began(broker_id, epoch, exchange.low)
+        claims = [c for c in self._claims(message.replier) if c.time <= message.time + self._blur]
+        if began is None or not claims:
+            return None
+        claim = max(claims)
+        enough = max(began, claim.end)
+        for other, its_epoch in self._active(exchange, broker_id, always=False):
+            told = self._told(exchange, other, its_epoch, message.sent, claim.time)
+            if max(told, default=-1) < enough:
+                return None
+        for versions in history.partitions.values():
+            for partition in versions.among(exchange.low, exchange.high):
+                if partition is not None and partition.leader == broker_id:
+                    return None
+        return (
+            f"broker {broker_id} leads nothing, all in service have applied the start of its"
+            f" shutdown, which ends at {began}, and it may not go"
+        )
+
+    def _claims(self, node: int) -> list[_Claim]:
+        evidence, name = self._evidence, self._evidence.name(node)
+        events = [event for event in evidence.trace.claims if event.node == name]
+        return [_Claim(t, e.leo) for e in events if (t := evidence.moment(e)) is not None]
+
+    def _began(self, broker_id: int, epoch: int, end: int) -> int | None:
+        """Return the end of the batch that began the shutdown in force in the state ``end``."""
+        began = None
+        versions = self._history.brokers.get(broker_id)
+        for at, before, after in versions.since(-1, end) if versions else ():
+            stopping = _is_stopping(after, epoch)
+            if not stopping:
+                began = None
+            elif not _is_stopping(before, epoch):
+                began = at
+        return began
+
+    def _active(self, exchange: Exchange, but: int, *, always: bool) -> Iterable[tuple[int, int]]:
+        """Yield (id, epoch) of the other brokers in service in all states of the exchange, or in
+        any."""
+        count = sum(1 for _ in self._history.states(exchange.low, exchange.high)) if always else 1
+        seen: dict[tuple[int, int], int] = {}
+        for state in self._history.states(exchange.low, exchange.high):
+            for other in self._history.brokers:
+                broker = state.broker(other)
+                if broker is not None and other != but and broker.active:
+                    key = other, broker.epoch
+                    seen[key] = seen.get(key, 0) + 1
+        return [key for key, times in seen.items() if times >= count]
+
+    def _told(
+        self, exchange: Exchange, broker_id: int, epoch: int, until: int, since: int | None = None
+    ) -> Iterable[int]:
+        """Yield the offsets that the node which answers may have been told before ``until``, or
+        with ``since`` those that it has certainly been told between."""
+        for beat in self._beats.get((exchange.message.replier, broker_id, epoch), ()):
+            if since is None:
+                if beat.sent <= until + self._blur:
+                    yield beat.offset
+            elif beat.sent > since + self._blur and beat.answered < until - self._blur:
+                yield beat.offset
+
+
+def _is_stopping(broker: Broker | None, epoch: int) -> bool:
+    return broker is not None and broker.epoch == epoch and broker.stopping and not broker.fenced

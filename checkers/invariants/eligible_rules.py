@@ -1,0 +1,105 @@
+"""Eligible leader replicas (KIP-966): C7 ElrDisjoint, as every record must keep it."""
+
+from __future__ import annotations
+
+from checkers.invariants.broker_rules import LARGEST_BATCH
+from checkers.invariants.report import Report
+from checkers.recorded.disk_log import StoredBatch
+from checkers.recorded.metadata_model import MetadataModel, Partition
+from checkers.recorded.replay import Step
+
+MIN_INSYNC = "min.insync.replicas"
+TOPIC = 2
+EVERYWHERE = ""
+"""What a ClearElrRecord names instead of a topic."""
+
+
+class EligibleRules:
+    """The ELR and the ISR do not meet, a large enough ISR needs no ELR; the ELR is a part of the
+    replicas, all of them registered; another min.insync.replicas empties it."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._enabled = False
+        """Whether there were eligible leader replicas before the batch."""
+        self._changed: dict[str, int] = {}
+        """Topics, or all, of which the batch changes the least number of replicas in sync."""
+        self._cleared: set[str] = set()
+        self._created: set[str] = set()
+        self._gone: set[int] = set()
+
+    def begin(self, model: MetadataModel) -> None:
+        """The replay goes on from ``model``."""
+        self._enabled = model.elr_enabled()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._changed.clear()
+        self._cleared.clear()
+        self._created.clear()
+        self._gone.clear()
+
+    def step(self, step: Step) -> None:
+        """A record was applied."""
+        change = step.change
+        if step.name == "ClearElrRecord":
+            self._cleared.add(step.fields["topic_name"])
+        elif change is None:
+            return
+        elif change.section == "partition":
+            self._partition(step, change.key[0], change.key[1], change.new)
+        elif change.section == "topic" and change.old is None:
+            self._created.add(change.key)
+        elif change.section == "broker" and change.new is None:
+            self._gone.add(change.key)
+        elif change.section == "config" and change.key[2] == MIN_INSYNC:
+            kind, name, _ = change.key
+            self._changed[name if kind == TOPIC else EVERYWHERE] = step.offset
+
+    def _partition(self, step: Step, topic_id: bytes, number: int, new: Partition) -> None:
+        if not step.model.elr_enabled():
+            return
+        name = f"{step.model.names.get(topic_id)}-{number} at offset {step.offset}"
+        self._report.held("C7")
+        both = set(new.isr) & set(new.elr)
+        if both:
+            self._report.broken("C7", f"{name}: {sorted(both)} are both in the ISR and in the ELR.")
+        strangers = set(new.elr) - set(new.replicas)
+        if strangers:
+            self._report.broken("C7", f"{name}: {sorted(strangers)} of the ELR are no replicas.")
+        told = step.model.config(topic_id, MIN_INSYNC)
+        if told is None or not told.isdigit():
+            return
+        least = min(int(told), len(new.replicas))
+        if len(new.isr) >= least and new.elr and step.fields.get("isr") is not None:
+            self._report.broken(
+                "C7",
+                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, and the ELR "
+                f"{list(new.elr)} is not empty.",
+            )
+
+    def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
+        """All ``count`` records of a batch were applied."""
+        if self._enabled and count < LARGEST_BATCH:
+            if EVERYWHERE not in self._cleared:
+                for name in self._changed.keys() - self._cleared - self._created:
+                    self._report.broken(
+                        "C7",
+                        f"Offset {self._changed[name]} changes {MIN_INSYNC} of "
+                        f"{name or 'all topics'}, and eligible leader replicas stay.",
+                    )
+            if self._gone and model.elr_enabled():
+                self._left_in(batch, model)
+        self._enabled = model.elr_enabled()
+        self._forget()
+
+    def _left_in(self, batch: StoredBatch, model: MetadataModel) -> None:
+        gone = self._gone - model.brokers.keys()
+        for (topic_id, number), partition in model.partitions.items():
+            stays = gone.intersection(partition.elr)
+            if stays:
+                self._report.broken(
+                    "C7",
+                    f"After the batch at offset {batch.base} brokers {sorted(stays)} are registered"
+                    f" no more, and eligible leaders of {model.names.get(topic_id)}-{number}.",
+                )
