@@ -45,12 +45,10 @@ from simulation.timeline import DISK, TIMER, Timeline, WorldError
 from simulation.wires import Wires
 
 _BUSY_LOOP = 5000
-"""Ticks after each of which a process wants to be woken at once. One that makes a snapshot of ten
-thousand records a few at a time wants more than a thousand."""
+"""Ticks in a row that want the next at once; a large snapshot in small pieces takes a thousand."""
 
 _AT_ONCE = 1_000
-"""Microseconds after a Tick at which a process gets the next at the earliest: what it does takes
-time, in which others act."""
+"""Microseconds from a Tick to the next at the earliest: what a process does takes time."""
 
 _STALL = 200_000
 """Microseconds of disk work after which a process is as if it had been stopped meanwhile."""
@@ -339,14 +337,9 @@ class World(Timeline):
         self.fact(f"tick {host.id}")
         self._step(host, Tick())
         self._arm(host, _AT_ONCE)
-        if host.wake > self.now:
-            host.stuck = 0
-            return
-        host.stuck += 1
+        host.stuck = host.stuck + 1 if host.wake <= self.now else 0
         if host.stuck > _BUSY_LOOP and host.node is not None:
-            self._die(
-                host, FatalError(f"{_BUSY_LOOP} ticks, one at once after the other: a busy loop")
-            )
+            self._die(host, FatalError(f"{_BUSY_LOOP} ticks, each at once: a busy loop"))
 
     def _execute(self, host: Host, effects: list[Effect]) -> None:
         for effect in effects:
