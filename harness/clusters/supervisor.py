@@ -32,6 +32,7 @@ from harness.clusters.switch import (
     Subnet,
     claim_subnet,
     connect,
+    disconnect,
     ip_batch,
     reconnect,
 )
@@ -220,6 +221,12 @@ class _Cluster:
                 raise OSError(f"{name} is off already")
             evidence = machines.end(pid, disk=self._nodes[name].disk is not None)
             self._pids[name] = None
+            # Programs that are run here must be waited for as usual meanwhile.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            try:
+                disconnect(self._switch, list(self._nodes).index(name) + 1)
+            finally:
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             return evidence
         if pid is not None:
             raise OSError(f"{name} runs already")

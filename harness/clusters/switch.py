@@ -162,6 +162,16 @@ def connect(subnet: Subnet, switch: int, pids: Sequence[int]) -> None:
         disable.write_text("1")
 
 
+def disconnect(switch: int, node_id: int) -> None:
+    """Take the wire away from a host that has crashed: the kernel removes its network namespace
+    later, and until then would go on refusing connections in its name."""
+    try:
+        ip_batch(f"link del p{node_id}\n", netns=switch)
+    except OSError as error:
+        if "Cannot find device" not in str(error):
+            raise
+
+
 def reconnect(subnet: Subnet, switch: int, node_id: int, pid: int) -> None:
     """Join a host that was booted again; its old link goes away with its old namespace, soon."""
     script = (
