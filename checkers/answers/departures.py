@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from checkers.answers.exchanges import Exchange
 from checkers.answers.state import StateHistory
 from checkers.recorded.metadata_model import Broker
+from nodes.protocol import errors
 
 if TYPE_CHECKING:
     from checkers.invariants.evidence import Evidence  # whose package imports this
 
-NONE = 0
 FAR = 1 << 62
 
 
@@ -51,7 +51,7 @@ class Departures:
         for message in evidence.of("BrokerHeartbeat"):
             body, answer = message.request, message.response
             if isinstance(body, dict):
-                well = isinstance(answer, dict) and answer["error_code"] == NONE
+                well = isinstance(answer, dict) and answer["error_code"] == errors.NONE
                 answered = message.time if well else FAR
                 key = message.replier, body["broker_id"], body["broker_epoch"]
                 beat = _Beat(message.sent, answered, body["current_metadata_offset"])

@@ -62,10 +62,8 @@ def test_l11_while_one_is_fetched_the_newer_ones_stay_too(
     assert found(run, "L11") == ([] if asker_goes_on else ["L11"])
 
 
-@pytest.mark.parametrize("after_ms", [10, 3000])
-def test_l11_what_is_fetched_stays(
-    quorum: Any, capture: Capture, make_run: MakeRun, after_ms: int
-) -> None:
+def served_once(quorum: Any, capture: Capture, after_ms: int) -> None:
+    """n1 serves a piece of a snapshot, and has it no more so much later."""
     quorum.one_epoch()
     asked = FetchSnapshotRequest(None, 2, bytes(16), 100, 1, 2, 1, 0)
     there = FetchSnapshotResponse(0, 0, 1, 1, 2, 1)
@@ -74,6 +72,13 @@ def test_l11_what_is_fetched_stays(
     later = begin + after_ms * 1_000_000
     capture.exchange(begin, 2, 1, asked, there, begin)
     capture.exchange(later, 2, 1, asked, gone, later)
+
+
+@pytest.mark.parametrize("after_ms", [10, 3000])
+def test_l11_what_is_fetched_stays(
+    quorum: Any, capture: Capture, make_run: MakeRun, after_ms: int
+) -> None:
+    served_once(quorum, capture, after_ms)
     run = make_run(None, quorum, capture=capture)
     assert found(run, "L11") == (["L11"] if after_ms == 10 else [])
 
@@ -83,14 +88,7 @@ def test_l11_who_gives_up_sooner_keeps_it_for_less(
     quorum: Any, capture: Capture, make_run: MakeRun, hasty: list[int]
 ) -> None:
     """Seed 300742: n1 keeps a snapshot for one second more, the others for five."""
-    quorum.one_epoch()
-    asked = FetchSnapshotRequest(None, 2, bytes(16), 100, 1, 2, 1, 0)
-    there = FetchSnapshotResponse(0, 0, 1, 1, 2, 1)
-    gone = FetchSnapshotResponse(0, errors.SNAPSHOT_NOT_FOUND, 1, 1, 2, 1)
-    begin = int(quorum.time * SECOND) + SECOND
-    capture.exchange(begin, 2, 1, asked, there, begin)
-    later = begin + 1_200_000_000
-    capture.exchange(later, 2, 1, asked, gone, later)
+    served_once(quorum, capture, 1_200)
     settings = {"fetch_timeout_ms": 5000}
     knobs = {"node": settings, "hasty": {"fetch_timeout_ms": 1000}, "hasty_nodes": hasty}
     run = make_run(None, quorum, capture=capture, knobs=knobs)
