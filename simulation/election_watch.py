@@ -97,9 +97,7 @@ class ElectionWatch:
 
 def _limits(world: World, host: Host) -> dict[str, int]:
     """Return by state how long (µs) the node may wait there."""
-    knobs = world.knobs
-    hasty: dict[str, Any] = knobs.hasty if host.id in knobs.hasty_nodes else {}
-    config = {**_DEFAULTS, **knobs.node, **hasty}
+    config = {**_DEFAULTS, **world.knobs.settings_of(host.id)}
     election = 2000 * config["election_timeout_ms"]
     fetch = 1000 * config["fetch_timeout_ms"]
     waiting = dict.fromkeys(("unattached", "prospective", "candidate", "resigned"), election)

@@ -301,9 +301,7 @@ class Invariants:
         last = host.last_trace
         if last is None or last.state != "follower" or self._fetches[host.id] < 2:
             return
-        knobs = self._world.knobs
-        hasty = knobs.hasty if host.id in knobs.hasty_nodes else {}
-        limit = {**knobs.node, **hasty}.get("fetch_timeout_ms", 2000) * 1000
+        limit = self._world.knobs.settings_of(host.id).get("fetch_timeout_ms", 2000) * 1000
         if host.clock.mono(self._world.now) - self._fetched[host.id] < limit:
             self._fail(
                 "I17",

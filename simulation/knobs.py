@@ -67,6 +67,10 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     hasty: dict[str, int] = {}
     hasty_nodes: tuple[int, ...] = ()
 
+    def settings_of(self, node_id: int) -> dict[str, int]:
+        """Return the names and values to set on the ``NodeConfig`` of this node."""
+        return {**self.node, **(self.hasty if node_id in self.hasty_nodes else {})}
+
 
 Quorum = Literal["static", "dynamic", "mixed"]
 """Which kind of quorum to draw; ``mixed`` is either."""

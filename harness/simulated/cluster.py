@@ -119,9 +119,7 @@ class SimulatedCluster:
         else:
             listener = self._endpoints[host.id]
             config = replace(config, listener=listener, auto_join=knobs.auto_join)
-        numbers: dict[str, Any] = (
-            knobs.node | knobs.hasty if host.id in knobs.hasty_nodes else dict(knobs.node)
-        )
+        numbers: dict[str, Any] = knobs.settings_of(host.id)
         return Node(replace(config, **numbers), recovered, now, wall_ms)
 
     def _incarnation(self, host: Host) -> bytes:
