@@ -42,7 +42,9 @@ ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 """Checkers of every run, besides those its workload names."""
 
 
-FAULTS = ("partition", "kill", "pause", "membership", "power", "network", "clock", "disk")
+FAULTS = (
+    "partition", "kill", "terminate", "pause", "membership", "power", "network", "clock", "disk",
+)  # fmt: skip
 LONELY = 16
 """One run in so many has a single controller."""
 

@@ -36,7 +36,7 @@ class Active:
             return shape.fault == "flip"
         if isinstance(shape, SqueezeShape):
             return shape.want in ("oom", "slow-start")
-        return self.family.action in ("kill", "power", "host")
+        return self.family.action in ("kill", "terminate", "power", "host")
 
     @property
     def keeps_paused(self) -> bool:

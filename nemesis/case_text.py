@@ -58,6 +58,8 @@ def _what(fault: Fault) -> str:
         return f"{whom}: partition {fault.shape}, for {for_}"
     if action == "kill":
         return f"{whom}: killed, started again {for_} later"
+    if action == "terminate":
+        return f"{whom}: asked to end, started again {for_} later"
     if action == "power":
         return f"{whom}: loses power and what was not flushed, started again {for_} later"
     if action == "pause":

@@ -296,7 +296,7 @@ def _state_at(
 ) -> str:
     """Return the state of ``node`` just before ``time_us``, as its trace told it."""
     held = {fault.kind for fault in active.values() if node in fault.targets}
-    if held & {"kill", "power"}:
+    if held & {"kill", "terminate", "power"}:
         return "down"
     if "pause" in held:
         return "paused"

@@ -27,6 +27,7 @@ from nemesis.injection.members import Members
 from nemesis.injection.processes import Processes, Relief
 from nemesis.injection.restarts import Restarts
 from nemesis.injection.squeezes import Squeezes
+from nemesis.injection.terminations import Terminations
 from nemesis.registry import Action, Family, families, needs_brokers
 from nemesis.roles import RoleShape
 
@@ -44,6 +45,7 @@ def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:
         "members": members,
         "restart": Restarts(ground, lock),
         "kill": processes,
+        "terminate": Terminations(ground),
         "power": processes,
         "pause": processes,
     }
@@ -127,8 +129,8 @@ class Injector:
             if entry.keeps_down or entry.keeps_paused:
                 held = self._relief.held_by(entry, detail)
         # Without the lock: a node may take seconds to start.
-        up = self._relief.relieve(entry, held, evidence) if held else set()
         means.settle(entry)
+        up = self._relief.relieve(entry, held, evidence) if held else set()
         with self._lock:
             self._relief.relieved(entry, held, up)
             means.stopped(entry, detail, evidence)

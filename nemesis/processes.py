@@ -1,4 +1,4 @@
-"""Whom a kill or a pause hits. Source: jepsen.nemesis.combined's node specs."""
+"""Whom a kill, a stop or a pause hits. Source: jepsen.nemesis.combined's node specs."""
 
 from __future__ import annotations
 
@@ -47,6 +47,16 @@ PAUSES: dict[str, ProcessShape] = {
     "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
 """Seldom all: a cluster that is wholly stopped does nothing, until all its timers have expired."""
+
+TERMINATIONS: dict[str, ProcessShape] = {
+    "leader": ProcessShape(35, 1, pick_leader),
+    "one": ProcessShape(30, 1, pick_one),
+    "minority": ProcessShape(10, 3, pick_minority),
+    "all": ProcessShape(5, 2, pick_ring),
+    "broker": ProcessShape(30, 2, pick_one, of_brokers=True),
+    "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
+}
+"""Often one that has something to hand over: a leader to the voters, a broker its partitions."""
 
 POWER: dict[str, ProcessShape] = {
     "leader": ProcessShape(25, 1, pick_leader),

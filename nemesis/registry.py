@@ -19,7 +19,7 @@ from nemesis.disks import DISKS, STORAGE, DiskShape
 from nemesis.membership import MEMBERSHIPS, MembershipShape
 from nemesis.network import NETWORKS, NetworkShape
 from nemesis.partitions import PARTITIONS, PartitionShape
-from nemesis.processes import HOSTS, KILLS, PAUSES, POWER, ProcessShape
+from nemesis.processes import HOSTS, KILLS, PAUSES, POWER, TERMINATIONS, ProcessShape
 from nemesis.restarts import RESTARTS, RestartShape
 from nemesis.roles import ROLE_DELAYS, ROLE_KILLS, ROLE_PAUSES, ROLES, RoleShape
 from nemesis.squeezes import SQUEEZES, SqueezeShape
@@ -28,6 +28,7 @@ from nemesis.wire import WIRES
 Action = Literal[
     "cut",
     "kill",
+    "terminate",
     "power",
     "pause",
     "members",
@@ -55,12 +56,13 @@ Shape = (
 class Family:
     """One kind of fault: what it does to a cluster, and the shapes it comes in.
 
-    ``cut`` needs :class:`PartitionShape` or :class:`RoleShape` shapes, ``kill``, ``power``,
-    ``pause`` and ``host`` :class:`ProcessShape` ones, ``members`` :class:`MembershipShape` ones,
-    ``disturb`` :class:`NetworkShape` ones, ``clock`` :class:`ClockShape` ones, ``disk``
-    :class:`DiskShape` ones, ``squeeze`` :class:`SqueezeShape` ones, ``restart``
-    :class:`RestartShape` ones; ``kill``, ``pause`` and ``disturb`` take :class:`RoleShape` ones,
-    too. What is ``only_on_hosts`` the simulator cannot do.
+    ``cut`` needs :class:`PartitionShape` or :class:`RoleShape` shapes, ``kill``,
+    ``terminate``, ``power``, ``pause`` and ``host`` :class:`ProcessShape` ones, ``members``
+    :class:`MembershipShape` ones, ``disturb`` :class:`NetworkShape` ones, ``clock``
+    :class:`ClockShape` ones, ``disk`` :class:`DiskShape` ones, ``squeeze``
+    :class:`SqueezeShape` ones, ``restart`` :class:`RestartShape` ones; ``kill``, ``pause`` and
+    ``disturb`` take :class:`RoleShape` ones, too. What is ``only_on_hosts`` the simulator
+    cannot do.
     """
 
     name: str
@@ -102,6 +104,12 @@ def needs_brokers(shape: Shape | None) -> bool:
 _OURS = (
     Family("partition", "nodes drop each other's packets", "cut", PARTITIONS),
     Family("kill", "kill -9 the process, start it again later", "kill", KILLS),
+    Family(
+        "terminate",
+        "ask processes to end (SIGTERM), start them again later",
+        "terminate",
+        TERMINATIONS,
+    ),
     Family("pause", "SIGSTOP the process, SIGCONT it later", "pause", PAUSES),
     Family("power", "cut the power: what was not flushed is lost", "power", POWER),
     Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS),

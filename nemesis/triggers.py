@@ -63,6 +63,12 @@ _AIMED: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("all", ()),
     ),
     "pause": (("one", ("@",)), ("one", ("@leader",)), ("leader", ()), ("broker", ())),
+    "terminate": (
+        ("one", ("@",)),
+        ("one", ("@leader",)),
+        ("leader", ()),
+        ("broker", ()),
+    ),
     "power": (
         ("one", ("@",)),
         ("one", ("@",)),

@@ -7,6 +7,7 @@ worker is a process of its own, so neither its death nor its memory touches the 
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import subprocess
 import sys
@@ -117,8 +118,9 @@ def start(run_folder: Path = ROOT, *, master: str = "local[2]", small: bool = Tr
     :class:`~pipeline.java.PipelineError` when there is no Java.
     """
     java_version()
+    size = "small" if small else "large"
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.worker", master, "small" if small else "large"],
+        [sys.executable, "-m", "pipeline.worker", master, size, str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -1,10 +1,11 @@
 """A process that starts Spark at once and works on what it is told to.
 
-``python -m pipeline.worker MASTER small|large``: writes ``{"ready": seconds}`` when Spark is
+``python -m pipeline.worker MASTER small|large PARENT``: writes ``{"ready": seconds}`` when Spark is
 up (and for small jobs warm), then for each line on stdin one line with what came of it, or
 ``{"error": …}``. A line asks for ``{"run": folder}``, ``{"store": folder, "forget_removed":
 bool}`` or ``{"check": …}`` (:func:`pipeline.keyed.serve`). The process ends when stdin does,
-and at once when its parent is killed: nobody waits for a warm-up then.
+and at once when its parent, which has the pid ``PARENT``, is killed, be it before a line of this
+has run: nobody waits for a warm-up then.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ def main() -> None:
         os.nice(_NICENESS)
     if os.getpgrp() != os.getpid():
         os.setpgrp()  # What is started here, the JVM above all, is of one group.
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    master, size, parent = sys.argv[1:]
+    Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     begun = monotonic()
     # All that this process writes meanwhile, Spark's own files included, goes with it.
     tempfile.tempdir = tempfile.mkdtemp(prefix="kraftwreck-worker-")
     try:
-        master, size = sys.argv[1:]
         with session(master, small=size == "small") as spark:
             if size == "small":
                 warm_up(spark)

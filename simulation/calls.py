@@ -80,6 +80,8 @@ class Calls:
         self._token = token
         self.carried = False
         """Whether requests of the quorum pass through the bytes of the protocol."""
+        self.on_call: list[Callable[[ClientCall], None]] = []
+        """Told of each request of a client as it reaches a node that runs."""
         self._number = 0
         self._done: dict[int, Done] = {}
         self._open: dict[int, list[ClientCall]] = {i: [] for i in hosts}
@@ -142,6 +144,8 @@ class Calls:
                 # What a node cannot read makes it hang up on a client, and nothing worse.
                 self._on_call_failed(call, "reset", None)
                 return
+        for told in self.on_call:
+            told(call)
         token = self._token()
         host.tokens[token] = call
         self._time.fact(f"call {call.client} {call.node} {call.api} {token}")

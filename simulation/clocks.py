@@ -21,8 +21,8 @@ class Clock:
     """Both clocks of one machine. All times are microseconds.
 
     While it is ``steady`` the monotonic clock shows virtual time plus ``mono_offset`` and the
-    wall clock virtual time plus ``wall_offset``, which hot paths add themselves; otherwise
-    :meth:`mono` and :meth:`wall` must be asked. ``samples`` are (virtual time, reading) of the
+    wall clock virtual time plus ``wall_offset``; otherwise :meth:`mono` and :meth:`wall` must be
+    asked. ``samples`` are (virtual time, reading) of the
     monotonic clock at each change of its rate.
     """
 
@@ -45,6 +45,12 @@ class Clock:
         self.samples: list[tuple[int, int]] = []
         self._since = 0
         self._ppm = self._wall = self._strobe = 0
+
+    def both(self, now: int) -> tuple[int, int]:
+        """Return what :meth:`mono` and :meth:`wall` show at virtual time ``now``."""
+        if self.steady:
+            return now + self.mono_offset, now + self.wall_offset
+        return self.mono(now), self.wall(now)
 
     def mono(self, now: int) -> int:
         """Return what the monotonic clock shows at virtual time ``now``."""

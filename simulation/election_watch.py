@@ -82,8 +82,8 @@ class ElectionWatch:
         limits = self._limits[host.id]
         since = max(self._since.get(host.id, self._world.now), host.resumed_at)
         limit = limits.get(state)
-        if limit is None or self._world.now - since <= SLACK:
-            return
+        if limit is None or host.stopping or self._world.now - since <= SLACK:
+            return  # A leader that is to end waits for its successor, and stands no more.
         waited = host.clock.elapsed(since + SLACK, self._world.now)
         if waited > limit and self._voters.counts(host.name, host.id, host.disk.directory):
             self._failures.add(
@@ -95,9 +95,14 @@ class ElectionWatch:
             )
 
 
+def quorum_settings(world: World, host: Host) -> dict[str, Any]:
+    """Return how the node's core is set: what the run says, defaults for the rest."""
+    return {**_DEFAULTS, **world.knobs.settings_of(host.id)}
+
+
 def _limits(world: World, host: Host) -> dict[str, int]:
     """Return by state how long (µs) the node may wait there."""
-    config = {**_DEFAULTS, **world.knobs.settings_of(host.id)}
+    config = quorum_settings(world, host)
     election = 2000 * config["election_timeout_ms"]
     fetch = 1000 * config["fetch_timeout_ms"]
     waiting = dict.fromkeys(("unattached", "prospective", "candidate", "resigned"), election)

@@ -98,6 +98,10 @@ class Host:
     trace_seq: int = 0
     last_trace: TraceEvent | None = None
     disk_count: int = 0
+    stopping: bool = False
+    """The process was asked to end in good order."""
+    clean_epoch: int = -1
+    """The broker epoch that the process before left when it ended in good order, else -1."""
     stuck: int = 0
     """Ticks in a row that left the deadline where it was."""
 
@@ -105,7 +109,7 @@ class Host:
         """Forget everything that was in memory only."""
         self.node = None
         self.disk.process_ended()
-        self.paused = self.frozen = self.sweep = False
+        self.paused = self.frozen = self.sweep = self.stopping = False
         self.busy = None
         self.timer = -1
         self.stuck = 0

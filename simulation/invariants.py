@@ -28,6 +28,7 @@ from simulation.failures import Failures
 from simulation.host import Host
 from simulation.logs import LogWatch
 from simulation.network import Rpc
+from simulation.request_watch import RequestWatch
 from simulation.service_watch import ServiceWatch
 from simulation.snapshot_watch import SnapshotWatch
 from simulation.storm_watch import StormWatch
@@ -68,6 +69,7 @@ class Invariants:
         self.snapshots = SnapshotWatch(world, self.failures, self.logs)
         self.storms = StormWatch(world, self.failures)
         self.elections = ElectionWatch(world, self.failures, self.voters)
+        self.requests = RequestWatch(world, self.failures, self.voters)
         self.answers = AnswerWatch(world, self.failures)
         self.service = ServiceWatch(world, self.failures)
         self._world = world
@@ -108,6 +110,7 @@ class Invariants:
         self.snapshots.finish()
         self.answers.finish()
         self.elections.finish()
+        self.requests.finish()
 
     # --- traces -----------------------------------------------------------------------
 

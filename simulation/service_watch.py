@@ -1,4 +1,8 @@
-"""Knows which brokers are in service, and says in the end who does not come back (F3)."""
+"""Knows which brokers are in service, and says in the end who does not come back (F3).
+
+A broker that registers tells the epoch that its last process had when it ended in good order, so
+that what it holds counts as whole (KIP-966), and none otherwise (F8).
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,22 @@ class ServiceWatch:
         self._failures = failures
         self._states: dict[int, tuple[int, str]] = {}
         self._refused: dict[int, str] = {}
+        self._left: dict[int, tuple[int, int]] = {}
+        """Of each process the epoch that the one before it has left."""
         world.on_trace.append(self._on_trace)
         world.wires.on_api_reply.append(self._on_api_reply)
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
-        if event.kind == "broker":
+        if event.kind == "start":
+            self._left[host.id] = host.life, host.clean_epoch
+        elif event.kind == "broker":
             self._states[host.id] = host.life, str(event.detail.get("state"))
 
     def _on_api_reply(self, host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
         """What a controller says to a broker's own heartbeat: other ones are clients'."""
         message = rpc.message
+        if isinstance(message, ApiMessage) and message.api == "BrokerRegistration":
+            self._judge_registration(rpc, message.body)
         if (
             isinstance(message, ApiMessage)
             and message.api == "BrokerHeartbeat"
@@ -41,6 +51,17 @@ class ServiceWatch:
             code = body["error_code"]
             fenced = code == 0 and body["is_fenced"]
             self._refused[rpc.source] = "fenced" if fenced else f"refused, {code}" if code else ""
+
+    def _judge_registration(self, rpc: Rpc, body: dict[str, Any]) -> None:
+        life, left = self._left.get(rpc.source, (-1, -1))
+        told = body["previous_broker_epoch"]
+        if body["broker_id"] == rpc.source and life == rpc.source_life and told != left:
+            self._failures.add(
+                "F8",
+                self._world.now,
+                f"Broker {rpc.source} registers with the epoch {told} of its last process; that has"
+                f" left {left} (-1: it did not end in good order)",
+            )
 
     def missing(self) -> list[str]:
         """Return the brokers that are not in service, each with the state it last told."""

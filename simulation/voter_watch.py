@@ -1,4 +1,4 @@
-"""Watches who votes: changes one at a time (I26), and nobody else ever counts (I27).
+"""Watches who votes: changes one at a time, as asked for (I26), and nobody else ever counts (I27).
 
 The voter set in force on a node is the one of its last ``voters`` trace. A voter is an id
 and the directory id of a disk: the same id on a disk that was wiped is another replica.
@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from histories.trace import TraceEvent
-from nodes.consensus.kraft.messages import VoteRequest
+from nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
+    RemoveRaftVoterRequest,
+    Request,
+    VoteRequest,
+)
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.world import World
@@ -47,10 +52,22 @@ class VoterWatch:
         self._initial = _InForce(dict.fromkeys(initial, ANY), -1, 0)
         self._known: dict[str, _InForce] = {}
         self._granted: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
+        self._asked: set[tuple[str, int, bytes, bool]] = set()
+        """Who was asked to add (or else to remove) which replica."""
+        world.on_request.append(self._on_request)
+
+    def _on_request(self, host: Host, message: Request) -> None:
+        if isinstance(message, AddRaftVoterRequest | RemoveRaftVoterRequest):
+            adds = isinstance(message, AddRaftVoterRequest)
+            self._asked.add((host.name, message.voter_id, message.directory, adds))
 
     def of(self, node: str) -> Voters:
         """Return the voters in force on ``node``."""
         return self._known.get(node, self._initial).voters
+
+    def level(self, node: str) -> int:
+        """Return the kraft.version in force on ``node``."""
+        return self._known.get(node, self._initial).level
 
     def counts(self, leader: str, replica_id: int, directory: bytes) -> bool:
         """Whether the replica is a voter as ``leader`` sees it."""
@@ -75,6 +92,17 @@ class VoterWatch:
             change = {(voter, ANY) for voter in set(before.voters) ^ set(now.voters)}
         if not change:
             return
+        unasked = [
+            voter
+            for voter, directory in change
+            if (event.node, voter, directory, now.voters.get(voter) == directory) not in self._asked
+        ]
+        if unasked and before.level >= 1:
+            self._fail(
+                f"{event.node} changed voter {unasked[0]} at offset {now.offset}, which nobody had"
+                f" asked it for: from {sorted(before.voters)} to {sorted(voters)}",
+                event,
+            )
         if len({voter for voter, _ in change}) > 1 or len(change) > 1:
             self._fail(
                 f"{event.node} changed more than one voter at offset {now.offset}: from"

@@ -50,11 +50,11 @@ KRAFT_FEATURE = "kraft.version"
 class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
-    ``calls`` are those of clients. ``on_reply`` is told of each answer a node gives to a
-    quorum request of another, ``on_api_reply`` of each to another request of a node,
-    ``on_client_reply`` of each to a client's. A host's open requests are known by correlation
-    id, those that are none of the quorum by its complement. ``flips`` is the chance, in per
-    mille, that an answer with records arrives with a damaged byte.
+    ``calls`` are those of clients. ``on_send`` is told of each quorum request of a node,
+    ``on_reply`` of each answer it gives to one of another, ``on_api_reply`` of each to another
+    request of a node, ``on_client_reply`` of each to a client's. A host's open requests are
+    known by correlation id, those that are none of the quorum by its complement. ``flips`` is
+    the chance, in per mille, that an answer with records arrives with a damaged byte.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Wires:
         self.network = Network(seed, knobs)
         self.disturbances = Disturbances(self.network)
         self.calls = Calls(time, hosts, deliver, self._token)
+        self.on_send: list[Callable[[Host, Send], None]] = []
         self.on_reply: list[Callable[[Host, Rpc, Reply], None]] = []
         self.on_api_reply: list[Callable[[Host, Rpc, dict[str, Any]], None]] = []
         self.on_client_reply: list[Callable[[Host, ClientCall, dict[str, Any]], None]] = []
@@ -92,6 +93,8 @@ class Wires:
 
     def send(self, host: Host, effect: Send) -> None:
         """Carry out a node's :class:`Send`; FatalError for a peer that does not exist."""
+        for told in self.on_send:
+            told(host, effect)
         target = self._find(effect.destination, effect.endpoint)
         if target is host and effect.destination == host.id:
             raise FatalError(f"a request to node {effect.destination}, which is no peer")

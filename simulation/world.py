@@ -16,8 +16,6 @@ from histories.disturbance import Disturbance
 from histories.trace import TraceEvent
 from nodes.consensus.effects import (
     ApiReply,
-    ApiRequest,
-    ApiResponseReceived,
     Effect,
     Event,
     FatalError,
@@ -26,6 +24,7 @@ from nodes.consensus.effects import (
     ResponseReceived,
     Send,
     SendApi,
+    Shutdown,
     SnapshotReply,
     Stopped,
     Tick,
@@ -40,6 +39,7 @@ from simulation.disk import Disk, DiskContent, DiskError
 from simulation.disk_index import Durable
 from simulation.disk_work import DURABLE_TYPES, DiskWorker
 from simulation.host import Host, NodeFactory
+from simulation.inbox import shuffle
 from simulation.knobs import Knobs
 from simulation.timeline import DISK, TIMER, Timeline, WorldError
 from simulation.wires import Wires
@@ -104,6 +104,7 @@ class World(Timeline):
         }
         self.register("disk", DISK, self._on_disk_done)
         self.register("timer", TIMER, self._on_timer)
+        self.register("give-up", TIMER, self._on_give_up)
 
     @property
     def on_disk(self) -> list[Callable[[Host, Durable], None]]:
@@ -192,13 +193,25 @@ class World(Timeline):
         self._end(host)
         return True
 
+    def stop(self, name: str, limit: int) -> bool:
+        """Ask the node's process to end in good order (SIGTERM); False if none runs, or it was
+        asked before. After ``limit`` microseconds it ends in any case."""
+        host = self.host(name)
+        if host.node is None or host.stopping:
+            return False
+        self.fact(f"stop {host.id}")
+        host.stopping = True
+        self.schedule(self.now + limit, "give-up", host, host.life)
+        self._deliver(host, Shutdown())
+        return True
+
     def wipe(self, name: str, disk: Disk) -> None:
         """Replace the host's disk by ``disk``; raises WorldError while a process runs."""
         host = self.host(name)
         if host.node is not None:
             raise WorldError(f"the disk of {name} is in use")
         self.fact(f"wipe {host.id} {disk.directory.hex()}")
-        host.disk = disk
+        host.disk, host.clean_epoch = disk, -1
         for told in self.on_wipe:
             told(host)
 
@@ -219,7 +232,7 @@ class World(Timeline):
         self.fact(f"resume {host.id}")
         host.paused = False
         host.resumed_at = self.now
-        self._shuffle_inbox(host)
+        shuffle(host, self.wires, self.seed, self.now)
         if host.frozen:
             host.frozen = False
             work, host.busy = host.busy, None
@@ -230,24 +243,6 @@ class World(Timeline):
             self._step(host, Tick())
         self._drain(host)
         return True
-
-    def _shuffle_inbox(self, host: Host) -> None:
-        """What waits on different connections may be read in any order of connections."""
-
-        def connection(event: Event) -> tuple[bool, int]:
-            if isinstance(event, ResponseReceived | ApiResponseReceived):
-                return False, event.source
-            if isinstance(event, RequestReceived | ApiRequest):
-                return self.wires.origin(host, event.token)
-            raise WorldError(f"{event!r} waits for {host.name}")
-
-        def order(event: Event) -> int:
-            client, number = connection(event)
-            return draw(self.seed, "read-order", host.id, self.now, client, number)
-
-        waiting = sorted(host.inbox, key=order)
-        host.inbox.clear()
-        host.inbox.extend(waiting)
 
     def cut(self, grudges: Mapping[str, Set[str]]) -> None:
         """Make each named receiver drop what the named senders send, from now on."""
@@ -293,11 +288,7 @@ class World(Timeline):
         elif type(event) is ResponseReceived:
             for heard in self.on_response:
                 heard(host, event)
-        clock, now = host.clock, self.now
-        if clock.steady:
-            mono, wall = now + clock.mono_offset, now + clock.wall_offset
-        else:
-            mono, wall = clock.mono(now), clock.wall(now)
+        mono, wall = host.clock.both(self.now)
         try:
             effects = host.node.step(event, mono, wall // 1000)
         except Exception as error:
@@ -359,6 +350,7 @@ class World(Timeline):
                 elif type(effect) is Stopped:
                     self.fact(f"stopped {host.id}")
                     self._end(host)
+                    host.clean_epoch = effect.broker_epoch
                     return
                 else:
                     raise WorldError(f"unknown effect {effect!r} of {host.name}")
@@ -368,11 +360,7 @@ class World(Timeline):
     def _trace(self, host: Host, effect: Trace) -> None:
         kind, state, epoch, leader = effect.kind, effect.state, effect.epoch, effect.leader
         voted, leo, hw = effect.voted, effect.leo, effect.hw
-        clock, now = host.clock, self.now
-        if clock.steady:
-            mono, wall = now + clock.mono_offset, now + clock.wall_offset
-        else:
-            mono, wall = clock.mono(now), clock.wall(now)
+        mono, wall = host.clock.both(self.now)
         event = TraceEvent(
             node=host.name,
             incarnation=host.incarnation,
@@ -436,6 +424,16 @@ class World(Timeline):
         self._trace(host, effect)
         self._end(host)
 
+    def _on_give_up(self, host: Host, life: int, _c: Any) -> None:
+        """A process that could not end in good order ends as it is, once it runs."""
+        if host.life != life or host.node is None:
+            return
+        if host.paused or host.busy is not None:
+            self.schedule(self.now + _STALL, "give-up", host, life)
+            return
+        self.fact(f"gave-up {host.id}")
+        self._end(host)
+
     def crash(self, name: str, reason: str) -> None:
         """Let the node's process die of something it did, if it still runs."""
         host = self.host(name)
@@ -445,4 +443,5 @@ class World(Timeline):
     def _end(self, host: Host) -> None:
         """The process is gone: everything in memory with it, and its connections reset."""
         host.process_ended()
+        host.clean_epoch = -1
         self.wires.reset(host)

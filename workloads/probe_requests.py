@@ -160,14 +160,16 @@ def _delete(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> 
     """Only topics of probes are ever deleted, and most of the time none is."""
     known = _known(name, choose, client, own=True)
     no_id, wrong_id = bytes(16), bytes(range(16))
+    of_known = client.memory.get("asked ids", {}).get(known, wrong_id)
     topics = [
         [{"name": known, "topic_id": no_id}],
         [{"name": known, "topic_id": no_id}, {"name": known, "topic_id": no_id}],
+        [{"name": known, "topic_id": no_id}, {"name": None, "topic_id": of_known}],
         [{"name": None, "topic_id": wrong_id}],
         [{"name": None, "topic_id": no_id}],
         [{"name": known, "topic_id": wrong_id}],
         [{"name": name, "topic_id": no_id}],
-    ][choose(6, "delete")]
+    ][choose(7, "delete")]
     return "DeleteTopics", 6, {"topics": topics, "timeout_ms": timeout_ms}
 
 
@@ -300,8 +302,9 @@ def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
         [(metadata, 24, 1)],
         [(elr, 0, 2)],
         [(elr, 1, 1), (elr, 1, 1)],
+        [(elr, 1, 1), ("no.such.feature", 1, 1)],
         *([(metadata, *back)] for back in _BACK),
-    )[choose(17, "updates")]
+    )[choose(18, "updates")]
     body = {
         "timeout_ms": timeout_ms,
         "feature_updates": [

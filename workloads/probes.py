@@ -95,6 +95,12 @@ def ask(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
         known = client.memory.setdefault("asked", [])
         known.append(probe["name"])
         del known[:-REMEMBERED]
+        ids = client.memory.setdefault("asked ids", {})
+        ids |= {
+            t["name"]: bytes(t["topic_id"])
+            for t in answer.body.get("topics", ())
+            if "topic_id" in t
+        }
     return Completion("ok", probe | {"codes": [error_name(c) for c in codes]}, node=node)
 
 

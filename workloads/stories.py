@@ -16,7 +16,7 @@ from nodes.draw import draw_below
 from nodes.protocol import errors
 from workloads.administration import ELR_VERSION, UPDATE_FEATURES_VERSION, UPGRADE
 from workloads.controller import ask_controller, error_name, not_answered, refused_by_node
-from workloads.phantoms import NO_EPOCH, Phantom, beat, live, phantoms_of
+from workloads.phantoms import NO_EPOCH, Phantom, beat, live, phantoms_of, restart
 from workloads.probe_requests import PREFIX
 from workloads.proposals import ALTER_PARTITION_VERSION
 
@@ -131,10 +131,13 @@ class _Stage:
         }  # fmt: skip
         return (yield from self.send("UpdateFeatures", UPDATE_FEATURES_VERSION, body, None))
 
-    def depart(self, phantom: Phantom) -> Steps:
-        """Let a broker be fenced, as it wants, and say nothing more for a while."""
-        how, seen = yield from beat(self.client, phantom, fence=True)
+    def depart(self, phantom: Phantom, *, stop: bool = False) -> Steps:
+        """Let a broker be fenced, as it wants, or ``stop``; it says nothing more for a while."""
+        phantom.stopping |= stop  # Once it has asked to go it asks for nothing else.
+        how, seen = yield from beat(self.client, phantom, fence=not stop, stop=phantom.stopping)
         if how == "ok":
+            if stop:
+                restart(self.client, phantom)  # It dies, and comes back as another process.
             phantom.quiet = QUIET
             return None
         return Completion("info" if how == "info" else "fail", error=seen["error"])
@@ -179,6 +182,22 @@ def _stranded(stage: _Stage) -> Steps:
     return ended or (yield from stage.configure("unclean.leader.election.enable", "true"))
 
 
+def _shrunk(stage: _Stage) -> Steps:
+    """Fewer replicas are wanted than there are, and one of those that are to stay lags behind."""
+    a, b, c = stage.cast
+    ended = yield from stage.create([a, b, c])
+    ended = ended or (yield from stage.propose([[a], [a, c]][stage.choose(2, "in-sync")]))
+    ended = ended or (yield from stage.move([a, b]))
+    return ended or (yield from stage.propose([a, b]))
+
+
+def _halted(stage: _Stage) -> Steps:
+    """Who leads wants to stop, and dies before it is told to go."""
+    a, b, _ = stage.cast
+    ended = yield from stage.create([a, b])
+    return ended or (yield from stage.depart(a, stop=True))
+
+
 def _dropped(stage: _Stage) -> Steps:
     """The only one in sync is replaced, and who comes for it is not enough."""
     a, b, c = stage.cast
@@ -192,7 +211,9 @@ def _dropped(stage: _Stage) -> Steps:
 
 STORIES: Final[dict[str, Callable[[_Stage], Steps]]] = {
     "story-dropped": _dropped,
+    "story-halted": _halted,
     "story-partial": _partial,
+    "story-shrunk": _shrunk,
     "story-stranded": _stranded,
     "story-turned": _turned,
 }

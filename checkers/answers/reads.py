@@ -209,6 +209,7 @@ def describe_partitions(state: State, request: Body, answer: Body, listener: str
         topic = told.pop(name, None)
         if topic is None:
             return f"topic {name} is not told of"
+        begin, first = first, 0
         topic_id = state.topic(name)
         if topic_id is None or topic["error_code"] != errors.NONE:
             wrong = _missing(state, name, NO_ID, topic["error_code"])
@@ -216,17 +217,16 @@ def describe_partitions(state: State, request: Body, answer: Body, listener: str
                 return wrong
             continue
         partitions = state.partitions(topic_id)
-        shown = partitions[first : first + left]
+        shown = partitions[begin : begin + left]
         numbers = [part["partition_index"] for part in topic["partitions"]]
-        reached = first + len(shown)
-        if bytes(topic["topic_id"]) != topic_id or numbers != list(range(first, reached)):
-            return f"topic {name}: partitions {numbers}, right are {first} to {reached - 1}"
+        reached = begin + len(shown)
+        if bytes(topic["topic_id"]) != topic_id or numbers != list(range(begin, reached)):
+            return f"topic {name}: partitions {numbers}, right are {begin} to {reached - 1}"
         for part, partition in zip(topic["partitions"], shown, strict=True):
             wrong = _partition(state, part, partition, listener, alive)
             if wrong is not None:
                 return f"{name}-{part['partition_index']} is {wrong}"
         left -= len(shown)
-        first = 0
         if reached < len(partitions):
             following = (name, reached)
             break

@@ -57,16 +57,18 @@ def _life(
         return None
     versions = history.brokers.get(broker_id, Versions())
     stood = [
-        (broker.fenced, end)
+        (broker, end)
         for end, _, broker in versions.since(-1, commits.committed(until))
         if broker is not None and broker.epoch == epoch
     ]
-    if state == RUNNING and all(fenced for fenced, _ in stood):
+    if state == RUNNING and all(broker.fenced for broker, _ in stood):
         return f"is in service (epoch {epoch}), and no record has unfenced it."
-    if state == STOPPED and stood and not stood[-1][0]:
+    if state == STOPPED and stood and not stood[-1][0].fenced:
+        asked = next((i for i, (broker, _) in enumerate(stood) if broker.stopping), None)
+        fenced = asked is None or any(broker.fenced for broker, _ in stood[asked:])
         since = commits.when(stood[-1][1])
-        # A late heartbeat of an earlier life may have unfenced it again.
-        if since is not None and until - since > LATE_NS:
+        # Where it was fenced, a late heartbeat may have unfenced it again.
+        if not fenced or (since is not None and until - since > LATE_NS):
             return f"ends its shutdown (epoch {epoch}), and no record has fenced it."
     return None
 

@@ -10,13 +10,17 @@ from checkers.recorded.replay import Step
 
 MIN_INSYNC = "min.insync.replicas"
 TOPIC = 2
+NO_LEADER = -1
+RECOVERING = 1
+"""What an unclean election leaves: whoever was in sync or eligible is forgotten."""
 EVERYWHERE = ""
 """What a ClearElrRecord names instead of a topic."""
 
 
 class EligibleRules:
-    """The ELR and the ISR do not meet, a large enough ISR needs no ELR; the ELR is a part of the
-    replicas, all of them registered; another min.insync.replicas empties it."""
+    """The ELR and the ISR do not meet, a large enough ISR needs no ELR; who leaves one that gets
+    too small is in the ELR, unless it was lost in an unclean shutdown or election; the ELR is a
+    part of the replicas, all of them registered; another min.insync.replicas empties it."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -27,6 +31,9 @@ class EligibleRules:
         self._cleared: set[str] = set()
         self._created: set[str] = set()
         self._gone: set[int] = set()
+        self._registered: set[int] = set()
+        self._left: list[tuple[str, set[int]]] = []
+        """By partition who left an ISR that got too small, and is not in the ELR."""
 
     def begin(self, model: MetadataModel) -> None:
         """The replay goes on from ``model``."""
@@ -38,6 +45,8 @@ class EligibleRules:
         self._cleared.clear()
         self._created.clear()
         self._gone.clear()
+        self._registered.clear()
+        self._left.clear()
 
     def step(self, step: Step) -> None:
         """A record was applied."""
@@ -47,16 +56,20 @@ class EligibleRules:
         elif change is None:
             return
         elif change.section == "partition":
-            self._partition(step, change.key[0], change.key[1], change.new)
+            self._partition(step, change.key[0], change.key[1], change.old, change.new)
         elif change.section == "topic" and change.old is None:
             self._created.add(change.key)
         elif change.section == "broker" and change.new is None:
             self._gone.add(change.key)
+        elif step.name == "RegisterBrokerRecord":
+            self._registered.add(change.key)
         elif change.section == "config" and change.key[2] == MIN_INSYNC:
             kind, name, _ = change.key
             self._changed[name if kind == TOPIC else EVERYWHERE] = step.offset
 
-    def _partition(self, step: Step, topic_id: bytes, number: int, new: Partition) -> None:
+    def _partition(
+        self, step: Step, topic_id: bytes, number: int, old: Partition | None, new: Partition
+    ) -> None:
         if not step.model.elr_enabled():
             return
         name = f"{step.model.names.get(topic_id)}-{number} at offset {step.offset}"
@@ -67,11 +80,25 @@ class EligibleRules:
         strangers = set(new.elr) - set(new.replicas)
         if strangers:
             self._report.broken("C7", f"{name}: {sorted(strangers)} of the ELR are no replicas.")
+        if old is not None and old.leader == new.leader == NO_LEADER:
+            known = old.last_known_elr
+            if known and not old.isr and new.last_known_elr != known:
+                self._report.broken(
+                    "C7",
+                    f"{name}: who led last is forgotten while nobody leads:"
+                    f" {list(known)} becomes {list(new.last_known_elr)}.",
+                )
         told = step.model.config(topic_id, MIN_INSYNC)
         if told is None or not told.isdigit():
             return
         least = min(int(told), len(new.replicas))
-        if len(new.isr) >= least and new.elr and step.fields.get("isr") is not None:
+        if step.fields.get("isr") is None:
+            return
+        if old is not None and len(new.isr) < least and new.recovery != RECOVERING:
+            left = set(old.isr + old.elr).intersection(new.replicas) - set(new.isr + new.elr)
+            if left:
+                self._left.append((f"{name}, min.insync.replicas {least}", left))
+        if len(new.isr) >= least and new.elr:
             self._report.broken(
                 "C7",
                 f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, and the ELR "
@@ -90,8 +117,18 @@ class EligibleRules:
                     )
             if self._gone and model.elr_enabled():
                 self._left_in(batch, model)
+            if self._enabled and model.elr_enabled() and not self._changed:
+                self._left_out()
         self._enabled = model.elr_enabled()
         self._forget()
+
+    def _left_out(self) -> None:
+        for where, left in self._left:
+            lost = left - self._gone - self._registered
+            if lost:
+                self._report.broken(
+                    "C7", f"{where}: {sorted(lost)} left the ISR, and are no eligible leaders."
+                )
 
     def _left_in(self, batch: StoredBatch, model: MetadataModel) -> None:
         gone = self._gone - model.brokers.keys()

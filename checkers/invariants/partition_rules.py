@@ -185,6 +185,8 @@ class PartitionRules:
         sudden = set(new.replicas) - set(old.replicas) - set(new.adding)
         if sudden:
             report.broken("C14", f"{name}: {sorted(sudden)} became replicas without being added.")
+        if not (new.adding or new.removing):
+            self._made_up_for(name, topic, old, new)
         if not under_way or new.adding or new.removing:
             return
         target = set(old.replicas) - set(old.removing)
@@ -205,6 +207,23 @@ class PartitionRules:
                 "C14",
                 f"{name}: the reassignment to {sorted(target)} is complete although "
                 f"{sorted(set(old.adding) - set(new.isr))} are not in sync.",
+            )
+
+    def _made_up_for(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:
+        """C14: where more go than come, all that stay are in sync when those go."""
+        target = set(old.replicas) - set(old.removing)
+        one_step = not (old.adding or old.removing)
+        if not one_step and (
+            set(new.replicas) != target or self._asked.times(topic, new.replicas) > 1
+        ):
+            return  # It was cancelled, or another took its place.
+        gone = set(old.replicas) - set(new.replicas)
+        lag = set(new.replicas) - set(new.isr) - set(old.isr)
+        if gone and len(old.adding) < len(gone) and lag:
+            self._report.broken(
+                "C14",
+                f"{name}: {sorted(gone)} are replicas no more although {sorted(lag)}, who stay, "
+                "are not in sync.",
             )
 
     # --- one batch ------------------------------------------------------------------------

@@ -1,10 +1,13 @@
 """Leaders that give up without need: L10 LeaderGivesUpForCause.
 
 The converse of I18: a leader says that it resigns because no majority fetched from it, and so
-none may have done within the last half of its time-out. An only voter never resigns for that.
+none may have done within the last half of its time-out, be it records or a snapshot (KIP-630). An
+only voter never resigns for that.
 """
 
 from __future__ import annotations
+
+from itertools import chain
 
 from checkers.deposed import timeout_ns
 from checkers.invariants.evidence import NO_MESSAGES, Evidence
@@ -53,7 +56,7 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
     own = evidence.trace.tracks[event.node].id
     span = int(timeout_ns(evidence.settings_of(own)) * RECENT)
     heard: dict[int, int] = {}
-    for message in evidence.of("Fetch"):
+    for message in chain(evidence.of("Fetch"), evidence.of("FetchSnapshot")):
         if (
             message.replier == own
             and message.asker in voters
@@ -76,12 +79,10 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
 def _is_valid(message: Message, epoch: int) -> bool:
     """Whether a fetch counts as a sign of life: it was answered with success, from this log."""
     answer = message.response
-    return (
-        message.request is not None
-        and answer is not None
-        and message.sent >= 0
-        and message.request.current_leader_epoch == epoch
-        and not (answer.error or answer.partition_error)
-        and answer.diverging_epoch < 0
-        and answer.snapshot_end < 0
+    if message.request is None or answer is None or message.sent < 0:
+        return False
+    if message.request.current_leader_epoch != epoch or answer.error or answer.partition_error:
+        return False
+    return message.api == "FetchSnapshot" or (
+        answer.diverging_epoch < 0 and answer.snapshot_end < 0
     )

@@ -15,6 +15,7 @@ from checkers.invariants import (
     retention,
     timely_elections,
     unasked,
+    unasked_settings,
     voter_sets,
 )
 from checkers.invariants.invariant import Invariant
@@ -59,7 +60,8 @@ ANSWERS = (
     Invariant(
         "L10",
         "LeaderGivesUpForCause",
-        "A leader resigns for want of a majority only if none fetched from it of late.",
+        "A leader resigns for want of a majority only if none fetched records or a snapshot from "
+        "it of late.",
         "T1 T4",
         (resignations.check,),
     ),
@@ -119,9 +121,10 @@ ANSWERS = (
     Invariant(
         "C21",
         "NothingUnasked",
-        "The committed log creates no topic that nobody asked for.",
+        "The committed log creates no topic, and changes no configuration and no feature level, "
+        "that nobody asked for.",
         "T5 T6",
-        (unasked.check,),
+        (unasked.check, unasked_settings.check),
     ),
     Invariant(
         "C22",

@@ -115,7 +115,8 @@ CONTROLLER = (
         "C7",
         "ElrDisjoint",
         "ISR and ELR do not meet, and a large enough ISR, or another least number, empties the "
-        "ELR, which is a part of the replicas, and of the registered brokers.",
+        "ELR, which is a part of the replicas, and of the registered brokers; who leaves an ISR "
+        "that gets too small is in it.",
         "T6",
         (controller.check,),
     ),
@@ -160,7 +161,7 @@ CONTROLLER = (
         "C14",
         "ReassignmentSane",
         "Replicas come by way of adding and go by way of removing, and a reassignment ends once "
-        "those added are in sync.",
+        "those added are in sync, and those that stay where more go than come.",
         "T6",
         (controller.check,),
     ),

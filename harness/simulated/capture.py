@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from checkers.invariants.unasked_settings import APIS
 from checkers.recorded.capture import Capture
 from nodes.consensus.effects import AppendLog, FinishSnapshot, Reply, ResponseReceived
 from nodes.consensus.kraft.messages import FetchResponse
@@ -18,7 +19,8 @@ def listen(world: World) -> Capture:
     """Return what will hold the messages of ``world``.
 
     Each request is kept with its answer, at the moment the answer is given; answers to Fetch
-    once more as the asker hears of them. Batches, and the headers of snapshots, are kept as they
+    once more as the asker hears of them, what clients ask to be changed also as it arrives: it may
+    be done and never be answered. Batches, and the headers of snapshots, are kept as they
     reach a disk: the whole log is known then, whatever is cleaned later.
     """
     capture = Capture()
@@ -41,6 +43,11 @@ def listen(world: World) -> Capture:
         now, sent = world.now * 1000, call.sent * 1000
         capture.api(now, -1, host.id, call.api, call.body, body, sent)
 
+    def on_call(call: ClientCall) -> None:
+        if call.api in APIS:
+            sent = call.sent * 1000
+            capture.api(world.now * 1000, -1, call.node, call.api, call.body, None, sent)
+
     def on_disk(host: Host, effect: object) -> None:
         kind = type(effect)
         if kind is AppendLog:
@@ -55,6 +62,7 @@ def listen(world: World) -> Capture:
                 capture.headers.setdefault((*name, first), host.id)
 
     world.on_disk.append(on_disk)
+    world.wires.calls.on_call.append(on_call)
     world.wires.on_client_reply.append(on_client_reply)
     world.wires.on_reply.append(on_reply)
     world.wires.on_api_reply.append(on_api_reply)

@@ -114,6 +114,7 @@ class SimulatedCluster:
                 can_become_voter=False,
                 broker_listener=Endpoint(host.name, BROKER_PORT),
                 broker_incarnation=self._incarnation(host),
+                previous_broker_epoch=host.clean_epoch,
                 registration_timeout_ms=REGISTRATION_LIMIT_MS,
             )
         else:

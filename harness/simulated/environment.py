@@ -23,6 +23,7 @@ from nodes.draw import draw
 from nodes.log.snapshots import snapshot_name
 from nodes.log.uuids import to_text
 from nodes.node import Node
+from nodes.server.shell import BROKER_SHUTDOWN_LIMIT_S, SHUTDOWN_LIMIT_S
 from simulation.disk import DiskContent
 from simulation.host import Host
 from simulation.world import World
@@ -97,9 +98,9 @@ class SimulatedEnvironment(Environment):
         return {node: {"killed": killed, "incarnation": incarnation, "power_lost": power}}
 
     def start(self, node: str) -> Evidence:
-        started = self._world.start(node)
         host = self._world.host(node)
-        told: Evidence = {"started": started, "incarnation": host.incarnation}
+        told: Evidence = self._end(node, False)[node] if host.stopping else {}
+        told |= {"started": self._world.start(node), "incarnation": host.incarnation}
         if host.node is None and host.disk.refusal is not None:
             told["refused"] = host.disk.refusal
         return {node: told}
@@ -111,7 +112,11 @@ class SimulatedEnvironment(Environment):
         return {node: {"resumed": self._world.resume(node)}}
 
     def stop(self, node: str) -> Evidence:
-        raise ValueError("the fault restart works on real hosts only, such as -c netns")
+        """SIGTERM; a process that has not ended when it is to start again is killed then."""
+        world, brokers = self._world, self._cluster.brokers
+        limit_s = BROKER_SHUTDOWN_LIMIT_S if node in brokers else SHUTDOWN_LIMIT_S
+        asked = world.stop(node, round(limit_s * 1_000_000))
+        return {node: {"asked": asked, "incarnation": world.host(node).incarnation}}
 
     def upgrade(self, node: str) -> Evidence:
         raise ValueError("the fault restart works on real hosts only, such as -c netns")
@@ -134,6 +139,8 @@ class SimulatedEnvironment(Environment):
         return None
 
     def wipe(self, node: str) -> Evidence:
+        if self._world.host(node).stopping:
+            self._end(node, False)
         disk = self._cluster.new_disk(self._cluster.ids[node])
         self._world.wipe(node, disk)
         return {node: {"wiped": True, "directory": to_text(disk.directory)}}

@@ -8,27 +8,32 @@ from nemesis.active import Active
 from nemesis.injection.ground import Detail, Evidence, Ground, Means
 
 
+def struck(ground: Ground, entry: Active, detail: Detail) -> list[str]:
+    """Return whom ``entry`` hits: who is down already is not, nor who is to be paused twice.
+    They count as down, or as paused, from now on."""
+    kill = entry.keeps_down
+    nodes = []
+    for node in entry.targets:
+        if node in ground.down or (not kill and node in ground.stopped):
+            why = "down already" if node in ground.down else "paused already"
+            detail.setdefault("skipped", {})[node] = why
+        elif kill:
+            ground.down.add(node)
+            ground.stopped.discard(node)
+            nodes.append(node)
+        else:
+            ground.stopped.add(node)
+            nodes.append(node)
+    return nodes
+
+
 class Processes(Means):
     """Ends or pauses processes. That they come back is up to :class:`Relief`."""
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        ground = self.ground
-        action = entry.family.action
-        kill = action != "pause"
-        end = ground.env.cut_power if action == "power" else ground.env.kill
-        struck = []
-        for node in entry.targets:
-            if node in ground.down or (not kill and node in ground.stopped):
-                why = "down already" if node in ground.down else "paused already"
-                detail.setdefault("skipped", {})[node] = why
-            elif kill:
-                ground.down.add(node)
-                ground.stopped.discard(node)
-                struck.append(node)
-            else:
-                ground.stopped.add(node)
-                struck.append(node)
-        ground.each(entry, struck, end if kill else ground.env.pause, evidence)
+        env, action = self.ground.env, entry.family.action
+        act = env.pause if action == "pause" else env.cut_power if action == "power" else env.kill
+        self.ground.each(entry, struck(self.ground, entry, detail), act, evidence)
 
 
 class Relief:

@@ -196,15 +196,15 @@ class PartitionsAnswer:
             if remaining == 0:
                 following = {"topic_name": name, "partition_index": 0}
                 break
+            begin, first = first, 0  # The cursor is at the first topic, even if that is gone.
             topic = self._image.topics.get(name)
             if topic is None:
                 topics.append(self._failed(name, _name_error(name)))
                 continue
-            entry = self._topic(topic, first, remaining)
+            entry = self._topic(topic, begin, remaining)
             topics.append(entry)
             remaining -= len(entry["partitions"])
-            reached = first + len(entry["partitions"])
-            first = 0
+            reached = begin + len(entry["partitions"])
             if reached < topic.partitions:
                 following = {"topic_name": name, "partition_index": reached}
                 break

@@ -229,6 +229,12 @@ def test_a_page_that_ends_with_a_topic_goes_on_with_the_next(running: Any) -> No
     assert answer["next_cursor"] == {"topic_name": "b", "partition_index": 0}
 
 
+def test_a_cursor_at_a_topic_that_is_gone_says_nothing_of_the_next(running: Any) -> None:
+    running.add_topic("b", 4, 4)
+    answer = describe(running, 9, {"topic_name": "a", "partition_index": 1}, "a", "b")
+    assert partitions(answer) == [("a", []), ("b", [0, 1])]
+
+
 def test_eligible_leaders_are_described(running: Any) -> None:
     running.add_topic("a", -1, isr=[], eligible_leader_replicas=[5], last_known_elr=[6])
     [topic] = describe(running)["topics"]

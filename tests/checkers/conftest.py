@@ -364,6 +364,11 @@ class Records:
         fields = {"broker_id": broker_id, "broker_epoch": epoch, "fenced": fenced}
         return encode_record("BrokerRegistrationChangeRecord", 1, fields)
 
+    def stopping(self, broker_id: int, epoch: int) -> bytes:
+        """The broker has begun its controlled shutdown."""
+        fields = {"broker_id": broker_id, "broker_epoch": epoch, "in_controlled_shutdown": 1}
+        return encode_record("BrokerRegistrationChangeRecord", 1, fields)
+
     def record(self, kind: str, /, **fields: Any) -> bytes:
         return encode_record(kind, 0, fields)
 

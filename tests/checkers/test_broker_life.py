@@ -65,6 +65,22 @@ def test_c23_a_broker_ends_its_shutdown_once_it_is_fenced(
     assert broken(make_run(None, cluster)) == (set() if right else {"C23"})
 
 
+@pytest.mark.parametrize(
+    ("then", "right"),
+    [((), False), ((1,), True), ((1, -1), True)],
+    ids=["not yet", "let go", "unfenced again, by a late heartbeat"],
+)
+def test_c23_a_broker_that_hands_over_waits_until_it_is_let_go(
+    cluster: Any, records: Any, make_run: MakeRun, then: tuple[int, ...], right: bool
+) -> None:
+    cluster.write(records.fence(3, cluster.epoch, -1))
+    cluster.write(records.stopping(3, cluster.epoch))
+    for fenced in then:
+        cluster.write(records.fence(3, cluster.epoch, fenced))
+    says(cluster, "stopped")
+    assert broken(make_run(None, cluster)) == (set() if right else {"C23"})
+
+
 def beats(cluster: Any, capture: Capture, epoch: int, offset: int) -> None:
     """Broker 3 sends n1 a heartbeat of ``epoch`` that tells ``offset``."""
     body = {"broker_id": 3, "broker_epoch": epoch, "current_metadata_offset": offset,

@@ -227,11 +227,10 @@ def test_c6_a_replica_that_one_reassignment_added_and_another_kept(
     epoch = cluster._end("n1")
     cluster.write(records.register(4, epoch))
     cluster.write(records.fence(4, epoch, -1))
-    cluster.write(records.change(isr=[1, 2]))
     moving = {"replicas": [4, 3, 1, 2], "adding_replicas": [4], "removing_replicas": [1, 2]}
     cluster.write(records.change(**moving))
     cluster.write(records.change(replicas=[4, 1, 2, 3], adding_replicas=[], removing_replicas=[1]))
-    done = {"replicas": [4, 2, 3], "isr": [4, 2], "leader": 4}
+    done = {"replicas": [4, 2, 3], "isr": [4, 2, 3], "leader": 4}
     cluster.write(records.change(**done, adding_replicas=[], removing_replicas=[]))
     assert broken(make_run(None, cluster)) == set()
 
@@ -251,6 +250,55 @@ def test_c7_a_large_isr_with_an_elr(
     assert broken(make_run(None, cluster)) == set()
     cluster.write(records.change(isr=[1, 2], eligible_leader_replicas=[3]))
     assert broken(make_run(None, cluster)) == {"C7"}
+
+
+@pytest.mark.parametrize(
+    ("elr", "recovery", "right"),
+    [([2, 3], None, True), ([2], None, False), ([], None, False), ([], 1, True)],
+    ids=["both", "one", "none", "an unclean election"],
+)
+@pytest.mark.parametrize("topics_own", [True, False])
+def test_c7_who_leaves_an_isr_that_gets_too_small_stays_eligible(
+    cluster: Any,
+    records: Any,
+    make_run: Callable[..., Any],
+    topics_own: bool,
+    elr: list[int],
+    recovery: int | None,
+    right: bool,
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    least = records.config("t", "min.insync.replicas", "2" if topics_own else "1")
+    cluster.write(least, records.clear_elr("t"))
+    more = {} if recovery is None else {"leader_recovery_state": recovery, "leader": 1}
+    cluster.write(records.change(isr=[1], eligible_leader_replicas=elr, **more))
+    found = "C7" in broken(make_run(None, cluster))
+    assert found == (not right if topics_own else bool(elr)), "one of one is enough"
+
+
+@pytest.mark.parametrize(
+    ("known", "right"), [(None, True), ([1], True), ([-1], False), ([], False)]
+)
+def test_c7_who_led_last_is_remembered_while_nobody_leads(
+    cluster: Any, records: Any, make_run: Callable[..., Any], known: list[int] | None, right: bool
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(
+        records.change(isr=[], leader=-1, eligible_leader_replicas=[2], last_known_elr=[1])
+    )
+    more = {} if known is None else {"last_known_elr": known}
+    cluster.write(records.change(eligible_leader_replicas=[], **more))
+    assert ("C7" in broken(make_run(None, cluster))) != right
+
+
+def test_c7_who_is_lost_with_its_disk_does_not_stay_eligible(
+    cluster: Any, records: Any, make_run: Callable[..., Any]
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.config("t", "min.insync.replicas", "3"), records.clear_elr("t"))
+    again = records.register(3, cluster._end("n1"), incarnation=2)
+    cluster.write(again, records.change(isr=[1, 2]))
+    assert "C7" not in broken(make_run(None, cluster))
 
 
 def test_c7_an_elr_of_no_replicas(cluster: Any, records: Any, make_run: Callable[..., Any]) -> None:

@@ -64,6 +64,25 @@ def test_c14_a_second_reassignment_may_end_with_fewer_replicas(
     assert broken(make_run(history, cluster)) == verdict
 
 
+@pytest.mark.parametrize("in_steps", [True, False])
+@pytest.mark.parametrize(("isr", "verdict"), [([1, 2], set()), ([1], {"C14"})])
+def test_c14_who_stays_is_in_sync_before_others_go(
+    cluster: Any,
+    records: Any,
+    make_run: Callable[..., Any],
+    in_steps: bool,
+    isr: list[int],
+    verdict: set[str],
+) -> None:
+    cluster.write(records.change(isr=isr))
+    going: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [3]}
+    if in_steps:
+        cluster.write(records.change(replicas=[1, 2, 3], **going))
+    ended: dict[str, Any] = {"adding_replicas": [], "removing_replicas": []}
+    cluster.write(records.change(replicas=[1, 2], leader=1, **ended))
+    assert broken(make_run(None, cluster)) == verdict
+
+
 @pytest.mark.parametrize(
     ("probe", "kind", "verdict"),
     [

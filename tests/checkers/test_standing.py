@@ -17,6 +17,8 @@ from nodes.consensus.kraft.messages import (
     BeginQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
@@ -153,6 +155,17 @@ def test_l10_a_leader_gives_up_although_it_is_heard(
     ask(capture, quorum, 2, 1, fetch(1), fetched(0, 1, 1))
     give_up(quorum, 0.5)
     assert found(make_run(None, quorum, capture=capture), "L10") == ["L10"]
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(0, ["L10"]), (98, [])])
+def test_l10_who_fetches_a_snapshot_is_heard_of(
+    quorum: Any, capture: Capture, make_run: MakeRun, error: int, verdict: list[str]
+) -> None:
+    quorum.one_epoch()
+    asked = FetchSnapshotRequest(None, 2, NO_DIRECTORY, 1, 1, 5, 1, 0)
+    ask(capture, quorum, 2, 1, asked, FetchSnapshotResponse(0, error, 1, 1, 5, 1, 9))
+    give_up(quorum, 0.5)
+    assert found(make_run(None, quorum, capture=capture), "L10") == verdict
 
 
 def test_l10_refused_fetches_are_no_sign_of_life(

@@ -68,6 +68,37 @@ def test_a_whole_run_of_restarts_and_an_upgrade_is_valid_and_replays(
         )
 
 
+def test_whoever_is_asked_to_end_hands_over_first(
+    netns_possible: None, own_state_directories: Path, tmp_path: Path
+) -> None:
+    schedule = [
+        fault(1, "terminate", "leader", 2),
+        fault(4, "terminate", "one", 2, "n5"),
+        fault(7, "terminate", "all", 1),
+    ]
+    options = RunOptions(
+        faults=("terminate",), time_limit_s=9, nodes=3, brokers=2, seed=1, store=tmp_path / "store"
+    )
+    folder = carry_out(options, schedule)
+    assert_valid_and_replayed(folder, 5)
+    *ends, last = [e for e in read_faults(folder) if e.phase == "stop"]
+    for end in ends:
+        (told,) = end.evidence.values()
+        assert told["signal"] == "SIGTERM"
+    assert set(last.evidence) >= {"n1", "n2", "n3"}
+    # What the nodes themselves say: who leads resigns for it, and nobody else is first to know.
+    told = {}
+    for node in ("n1", "n2", "n3", "n5"):
+        text = (folder / "nodes" / node / "trace.jsonl").read_text()
+        told[node] = [json.loads(line) for line in text.splitlines()]
+    (leader,) = ends[0].targets
+    assert "shutdown" in [e["detail"].get("reason") for e in told[leader] if e["kind"] == "resign"]
+    lives = [e["detail"]["state"] for e in told["n5"] if e["kind"] == "broker"]
+    assert "pending-controlled-shutdown" in lives
+    assert sum(e["kind"] == "start" for e in told["n5"]) >= 2
+    assert "stop" in [e["kind"] for e in told["n5"]]
+
+
 def wait_until(what: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not what():

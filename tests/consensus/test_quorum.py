@@ -9,6 +9,7 @@ import pytest
 
 from nodes.consensus.effects import FatalError, Reply, WriteQuorumState
 from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft import poll
 from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
@@ -149,6 +150,18 @@ def test_a_graceful_leader_hands_over_without_waiting_for_a_time_out(cluster_of:
     cluster.handle(leader.node_id, lambda r: r.stop())
     assert cluster.run(300, lambda: leader.stopped)
     assert cluster.run(300, lambda: any(r.is_leader for r in cluster.replicas.values()))
+
+
+def test_a_leader_that_is_to_end_and_reaches_nobody_waits_without_haste(cluster_of: Make) -> None:
+    cluster = cluster_of(3)
+    leader = cluster.elect()
+    cluster.run(500)
+    for other in set(cluster.ids) - {leader.node_id}:
+        cluster.kill(other)
+    cluster.handle(leader.node_id, lambda r: r.stop())
+    cluster.run(10_000)
+    assert (leader.stopped, leader.state.name) == (False, "resigned")
+    assert poll.deadline(leader) > leader.now
 
 
 def test_a_vote_is_on_disk_before_it_is_told(cluster_of: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,8 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0
 CONTROL = """
-import subprocess, sys, time
-worker = [sys.executable, "-m", "pipeline.worker", "local[2]", "small"]
+import os, subprocess, sys, time
+worker = [sys.executable, "-m", "pipeline.worker", "local[2]", "small", str(os.getpid())]
 subprocess.Popen(worker, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 time.sleep(600)
 """
@@ -56,3 +57,18 @@ def test_nothing_stays_of_spark_when_the_control_process_is_killed(tmp_path: Pat
         control.wait()
     wait_until(lambda: not any(tmp_path.iterdir()))
     wait_until(lambda: not processes_of(tmp_path))
+
+
+@pytest.mark.spark
+def test_a_worker_whose_parent_is_gone_before_it_begins_does_not_begin(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    worker = subprocess.run(
+        [sys.executable, "-m", "pipeline.worker", "local[2]", "small", str(gone.pid)],
+        cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True,
+        stdin=subprocess.PIPE, capture_output=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert worker.returncode == -signal.SIGKILL
+    assert b"ready" not in worker.stdout
+    assert not list(tmp_path.iterdir())
+    assert not processes_of(tmp_path)

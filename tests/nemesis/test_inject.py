@@ -222,7 +222,21 @@ def test_a_broker_is_cut_off_from_everybody(env: Any, injector: Injector) -> Non
     assert env.dropped == {name: {"n5"} for name in ("n1", "n2", "n3", "n4")}
 
 
-@pytest.mark.parametrize("kind", ["kill", "pause", "power", "partition"])
+def test_who_is_asked_to_end_is_started_again(env: Any, injector: Injector) -> None:
+    env.controllers = ("n1", "n2", "n3", "n4")
+    assert injector.start(1, fault("kill", "one", "n4")).error is None
+    begun = injector.start(2, fault("terminate", "one", "n4", "n5"))
+    assert begun.evidence == {"n5": {"signal": "SIGTERM"}}
+    assert begun.detail["skipped"] == {"n4": "down already"}
+    assert injector.start(3, fault("terminate", "broker")).targets == ["n5"]
+    injector.stop(3)
+    assert env.down == {"n4", "n5"}
+    injector.stop(2)
+    assert env.down == {"n4"}
+    assert "stop" in {what for what, _ in env.calls}
+
+
+@pytest.mark.parametrize("kind", ["kill", "terminate", "pause", "power", "partition"])
 def test_without_brokers_a_fault_of_brokers_is_skipped(
     env: Any, injector: Injector, kind: str
 ) -> None:

@@ -103,3 +103,37 @@ def test_no_vote_is_taken_while_a_replaced_machine_is_on_its_way_back(
     assert injector.start(3, change("one", "n2")).detail.get("skipped") is None
     asked = [told for name, told in env.calls if name == "change_voters"]
     assert asked == [[("add", "n1")], [("remove", "n2")]]
+
+
+def test_who_takes_long_to_end_holds_up_nobody_and_is_started_after_it(
+    env: Any, injector: Injector
+) -> None:
+    env.concurrent = True
+    allowed, stop = threading.Event(), env.stop
+
+    def slowly(node: str) -> dict[str, Any]:
+        assert allowed.wait(5)
+        told: dict[str, Any] = stop(node)
+        return told
+
+    env.stop = slowly
+    begun = injector.start(1, fault("terminate", "n1"))
+    assert (begun.error, begun.evidence) == (None, {}), "it is not known yet"
+    assert injector.start(2, fault("pause", "n2")).error is None
+    assert injector.start(3, fault("kill", "n1")).detail["skipped"] == {"n1": "down already"}
+    injector.stop(3)
+    thread, events = ending(injector, 1)
+    thread.join(0.2)
+    assert thread.is_alive()
+    assert ("start", "n1") not in env.calls
+    allowed.set()
+    thread.join(5)
+    assert env.down == set()
+    assert events[0].evidence["n1"] == {"signal": "SIGTERM", "pid": 43}
+
+
+def test_an_end_that_failed_is_told(env: Any, injector: Injector) -> None:
+    env.concurrent = True
+    env.failing.add("stop")
+    injector.start(1, fault("terminate", "n1"))
+    assert "n1" in (injector.stop(1).error or "")

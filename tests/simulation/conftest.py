@@ -19,6 +19,8 @@ from nodes.consensus.effects import (
     RequestReceived,
     ResponseReceived,
     Send,
+    Shutdown,
+    Stopped,
     Tick,
     Trace,
     WriteQuorumState,
@@ -40,7 +42,8 @@ def toy_batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:
 
 @dataclass
 class ToyNode:
-    """Every 100 ms asks the next peer; an ``Append`` call logs a batch, flushed or not."""
+    """Every 100 ms asks the next peer; an ``Append`` call logs a batch, flushed or not. It ends
+    when it is asked to, unless it is ``stubborn``."""
 
     node_id: int
     peers: list[int]
@@ -49,6 +52,7 @@ class ToyNode:
     log: list[bytes]
     deadline: int = 0
     asked: int = 0
+    stubborn: bool = False
     seen: list[tuple[int, Event]] = field(default_factory=list)
 
     def _trace(self, kind: str, epoch: int = 0) -> Trace:
@@ -72,6 +76,8 @@ class ToyNode:
             return [Reply(event.token, EndQuorumEpochResponse(0, 0, -1, self.incarnation))]
         if isinstance(event, ResponseReceived):
             return [self._trace("heard" if event.message else "failed")]
+        if isinstance(event, Shutdown):
+            return [] if self.stubborn else [self._trace("stop"), Stopped(7)]
         assert isinstance(event, ApiRequest)
         if event.api == "Die":
             raise FatalError("asked to")

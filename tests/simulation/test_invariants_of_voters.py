@@ -12,10 +12,12 @@ from nodes.consensus.effects import (
     WriteQuorumState,
 )
 from nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    RemoveRaftVoterRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -48,8 +50,19 @@ def lead(run: Watched, level: int = 1) -> None:
     assert run.found == []
 
 
-def change(run: Watched, ids: str, offset: int, hw: int) -> None:
-    """The leader n1 appends other voters."""
+def ask(run: Watched, voter: int, *, add: bool) -> None:
+    """The leader n1 is asked to add or remove a voter."""
+    directory = bytes([voter]) * 16
+    remove = RemoveRaftVoterRequest(None, voter, directory)
+    for told in run.world.on_request:
+        told(run.host(1), AddRaftVoterRequest(None, 1, voter, directory, ()) if add else remove)
+
+
+def change(run: Watched, ids: str, offset: int, hw: int, *, asked: bool = True) -> None:
+    """The leader n1 appends other voters, as it was asked to."""
+    for voter in map(int, "123" if asked else ""):
+        ask(run, voter, add=True)
+        ask(run, voter, add=False)
     voters = [[int(i), (bytes([int(i)]) * 16).hex()] for i in ids]
     detail = {"voters": voters, "offset": offset, "kraft_version": 1}
     run.trace(1, "voters", "leader", epoch=5, hw=hw, detail=detail)
@@ -70,6 +83,31 @@ def test_i26_nothing_is_changed_before_the_epoch_has_committed(run: Watched) -> 
     lead(run)
     change(run, "12", 5, -1)
     assert run.found == ["I26"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "right"), [((3, False), True), ((3, True), False), ((2, False), False), (None, False)]
+)
+def test_i26_nobody_goes_whose_removal_nobody_asked_for(
+    run: Watched, asked: tuple[int, bool] | None, right: bool
+) -> None:
+    lead(run)
+    if asked is not None:
+        ask(run, asked[0], add=asked[1])
+    change(run, "12", 5, 5, asked=False)
+    assert run.found == ([] if right else ["I26"])
+
+
+@pytest.mark.parametrize(("added", "right"), [(True, True), (False, False)])
+def test_i26_nobody_comes_whose_addition_nobody_asked_for(
+    run: Watched, added: bool, right: bool
+) -> None:
+    lead(run)
+    ask(run, 3, add=False)
+    change(run, "12", 5, 5, asked=False)
+    ask(run, 3, add=added)
+    change(run, "123", 7, 7, asked=False)
+    assert run.found == ([] if right else ["I26"])
 
 
 def test_i26_a_follower_that_cuts_its_log_goes_back_to_other_voters(run: Watched) -> None:
@@ -247,6 +285,21 @@ def test_f2_what_a_cut_has_held_up_is_young_when_it_arrives(run: Watched, held_u
     run.world.run(8_000_000)
     run.watch.finish()
     assert run.found == ([] if held_up_s else ["F2"])
+
+
+@pytest.mark.parametrize(("left", "told", "right"), [(7, 7, True), (7, -1, False), (-1, 7, False)])
+@pytest.mark.parametrize("own", [True, False])
+def test_f8_a_broker_tells_the_epoch_its_last_process_left(
+    run: Watched, left: int, told: int, right: bool, own: bool
+) -> None:
+    run.host(3).clean_epoch = left
+    run.trace(3, "start")
+    run.host(3).clean_epoch = 99  # The process has ended since.
+    body = {"broker_id": 3 if own else 9, "previous_broker_epoch": told}
+    rpc = Rpc(3, run.host(3).life, 1, 0, 1, 1, ApiMessage("BrokerRegistration", 4, body), 0)
+    for heard in run.world.wires.on_api_reply:
+        heard(run.host(1), rpc, {"error_code": 0, "broker_epoch": 5})
+    assert run.found == ([] if right or not own else ["F8"])
 
 
 def test_f3_brokers_come_into_service(run: Watched) -> None:

@@ -319,6 +319,47 @@ def test_a_plain_kill_keeps_what_was_written_and_a_power_loss_what_was_flushed(
     assert len(survived) > 1, "which prefix of the unflushed tail survives is a matter of chance"
 
 
+def test_a_process_that_is_asked_to_end_tells_what_it_has_to_tell(toys: MakeToys) -> None:
+    world = toys(count=2).world
+    assert world.stop("n1", SECOND)
+    assert not world.stop("n1", SECOND), "it was asked"
+    world.run(10 * MS)
+    host = world.host("n1")
+    assert (host.node, host.stopping, host.clean_epoch) == (None, False, 7)
+    assert [e.kind for e in world.events if e.node == "n1"][-1] == "stop"
+    assert not world.stop("n1", SECOND), "it is gone"
+    world.start("n1")
+    world.kill("n1")
+    assert host.clean_epoch == -1, "what an orderly end left counts for one start"
+
+
+def test_a_process_that_cannot_end_is_ended(toys: MakeToys) -> None:
+    made = toys(count=2)
+    world, host = made.world, made.world.host("n1")
+    made.node(1).stubborn = True
+    world.stop("n1", SECOND)
+    world.pause("n1")
+    world.run(2 * SECOND)
+    assert host.node is not None, "a stopped process ends when it goes on"
+    world.resume("n1")
+    world.run(3 * SECOND)
+    assert (host.node, host.clean_epoch) == (None, -1)
+    world.start("n1")
+    world.run(9 * SECOND)
+    assert host.node is not None, "the next process was not asked"
+
+
+def test_a_signal_is_read_among_what_waits(toys: MakeToys) -> None:
+    made = toys(count=2)
+    made.world.pause("n1")
+    made.world.stop("n1", SECOND)
+    made.ask("n1", "Append")
+    made.world.run(50 * MS)
+    made.world.resume("n1")
+    made.world.run(60 * MS)
+    assert made.world.host("n1").node is None
+
+
 def test_a_process_flushes_what_it_recovers(toys: MakeToys) -> None:
     made = toys(count=2)
     made.ask("n1", "Append", flush=False)

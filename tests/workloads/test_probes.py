@@ -15,7 +15,7 @@ from workloads.probes import probe_of
 from workloads.requests import WORKLOAD
 
 
-def client() -> ClientState:
+def knowing() -> ClientState:
     state = ClientState(0, ["n1", "n2"], {1: "n1", 2: "n2"}, 7)
     state.memory |= {"brokers": [1000, 1001, 5], "asked": ["ask0-1"], "cluster_id": "c"}
     state.memory |= {"topics": ["p0-3"], "odd": [("p0-3", 1)], "moved": ["p0-3"]}
@@ -32,7 +32,7 @@ def test_every_request_of_a_probe_can_be_written(kind: str) -> None:
         def choose(bound: int, *of: Any, number: int = number) -> int:
             return draw_below(bound, number, *of)
 
-        request = PROBES[kind](f"{PREFIX}0-9", choose, client(), 1000)
+        request = PROBES[kind](f"{PREFIX}0-9", choose, knowing(), 1000)
         assert request is not None
         api, version, body = request
         seen.add(encode(f"{api}Request", version, body))
@@ -50,6 +50,26 @@ def test_only_what_may_come_of_a_probe_is_said_to() -> None:
         assert probe["name"].startswith(PREFIX)
         creates = probe["kind"].startswith("create") and probe["kind"] != "create-dry"
         assert probe["creates"] is creates
+
+
+def test_a_topic_that_a_probe_created_is_known_by_its_id_too(
+    client: ClientState, drive: Any, script: Any
+) -> None:
+    client.leader, name = "n1", f"{PREFIX}0-1"
+    topic = {"name": name, "topic_id": b"i" * 16, "error_code": 0, "num_partitions": 1,
+             "replication_factor": 1}  # fmt: skip
+    probe = {"kind": "create-configured", "name": name, "creates": True}
+    assert drive(WORKLOAD, "ask", script({"topics": [topic]}), value=probe).type == "ok"
+    asked = set()
+    for number in range(60):
+
+        def choose(bound: int, *of: Any, number: int = number) -> int:
+            return draw_below(bound, number, *of)
+
+        request = PROBES["delete"](f"{PREFIX}0-9", choose, client, 1000)
+        assert request is not None
+        asked.add(tuple((t["name"], t["topic_id"]) for t in request[2]["topics"]))
+    assert ((name, bytes(16)), (None, b"i" * 16)) in asked
 
 
 def test_most_operations_of_the_workload_are_probes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.workload import ClientState
+from harness.workload import Answer, ClientState
 from nodes.protocol import errors
 from workloads.partitions import WORKLOAD
 from workloads.phantoms import phantoms_of
@@ -117,6 +117,30 @@ def test_who_has_departed_says_nothing_for_a_while(
     assert beaten == [1001, 1002]
     assert first.quiet == silent - 1
     assert told(drive, Cluster(script), "story-turned").error == "too few brokers"
+
+
+def test_who_has_asked_to_stop_asks_for_nothing_else(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    class Deaf(Cluster):
+        def answer(self, call: Any) -> Any:
+            if call.api == "BrokerHeartbeat" and call.body["want_shut_down"]:
+                return Answer("lost", {}, "request-timed-out")
+            return super().answer(call)
+
+    assert told(drive, Deaf(script), "story-halted").type == "info"
+    alive.leader = "n1"
+    drive(WORKLOAD, "beat", cluster := Cluster(script), value="serve")
+    wants = [c.body["want_shut_down"] for c in cluster.calls if c.api == "BrokerHeartbeat"]
+    assert wants == [True, False, False]
+
+
+def test_who_has_stopped_as_it_was_told_is_another_process(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
+    before = phantoms_of(alive)[0].incarnation
+    assert told(drive, Cluster(script), "story-halted").type == "ok"
+    assert phantoms_of(alive)[0].incarnation != before
 
 
 def test_a_topic_of_an_earlier_story_goes_first(

@@ -85,6 +85,8 @@ def deadline(replica: Replica) -> int:
         return wake
     if now < replica.join_at < wake and _wants_to_tell(replica, state):
         wake = replica.join_at
+    if replica.shutting_down and isinstance(state, Resigned):
+        return wake  # It stands for nothing more: whoever follows it, or its process, ends this.
     return wake if wake < state.deadline else state.deadline
 
 

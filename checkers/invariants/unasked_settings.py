@@ -1,0 +1,132 @@
+"""Configurations and feature levels out of nothing: C21 NothingUnasked.
+
+Whatever changes in the committed log, some request was to change so: one that was sent before it
+was written, that asks for more than a check, and that was not refused. Where the answer is not
+known it may have been carried out. Judged where all requests of all clients are known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from checkers.answers.config_values import SET, altered
+from checkers.answers.exchanges import Commits
+from checkers.answers.state import BROKER, TOPIC, StateHistory
+from checkers.invariants.answers import UNTOLD
+from checkers.invariants.controller import Controller
+from checkers.invariants.evidence import Evidence
+from checkers.invariants.report import Report
+from histories.message import Message
+from nodes.protocol import errors
+
+APIS: Final = {
+    "AlterConfigs": "responses",
+    "CreateTopics": "topics",
+    "IncrementalAlterConfigs": "responses",
+    "UpdateFeatures": None,
+}
+"""Who changes settings, and where the answer has the errors of its parts."""
+MIN_INSYNC = "min.insync.replicas"
+Key = tuple[int, str, str]
+Wish = tuple[int, int, str | None]
+"""When it was sent (ns), the operation, the value."""
+
+
+class _Wishes:
+    """What all requests wanted, by what it is about."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.settings: dict[Key, list[Wish]] = defaultdict(list)
+        self.levels: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.replaced: dict[tuple[int, str], list[int]] = defaultdict(list)
+        """When everything that a request does not name was to go."""
+        asked = [m for m in messages if m.api in APIS and isinstance(m.request, dict)]
+        answered = {id(m.request) for m in asked if m.response is not None}
+        for message in asked:
+            if message.response is not None or id(message.request) not in answered:
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        request, sent = message.request, message.sent
+        if request["validate_only"]:
+            return
+        if message.api == "UpdateFeatures":
+            if _may_be_done(message.response):
+                for update in request["feature_updates"]:
+                    self.levels[update["feature"]].append((sent, update["max_version_level"]))
+            return
+        for part in _parts(message):
+            if message.api == "CreateTopics":
+                for config in part["configs"]:
+                    key = TOPIC, part["name"], config["name"]
+                    self.settings[key].append((sent, SET, config["value"]))
+                continue
+            kind, name = part["resource_type"], part["resource_name"]
+            for config in part["configs"]:
+                operation = config.get("config_operation", SET)
+                self.settings[kind, name, config["name"]].append((sent, operation, config["value"]))
+            if message.api == "AlterConfigs":
+                self.replaced[kind, name].append(sent)
+
+
+def _may_be_done(part: dict[str, Any] | None) -> bool:
+    return part is None or part["error_code"] == errors.NONE or part["error_code"] in UNTOLD
+
+
+def _parts(message: Message) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a request that were not refused."""
+    where = APIS[message.api]
+    wanted = message.request["topics" if message.api == "CreateTopics" else "resources"]
+    told = [None] * len(wanted) if message.response is None else message.response[where]
+    for part, result in zip(wanted, told, strict=False):
+        if _may_be_done(result):
+            yield part
+
+
+def check(evidence: Evidence, report: Report) -> None:
+    """Judge C21 of configurations and of feature levels."""
+    run, history = evidence.run, Controller.of(evidence).history
+    capture = run.capture
+    if capture is None or capture.dropped or not run.test.get("simulated") or not history.whole:
+        return
+    commits, wishes = Commits(evidence), _Wishes(capture.messages)
+    for key, versions in history.configs.items():
+        for end, before, after in versions.since(-1, 1 << 62):
+            if before == after or _goes_with_its_topic(history, key, end, after):
+                continue
+            report.held("C21")
+            if not _is_wanted(wishes, key, before, after, commits.written(end) + commits.blur):
+                report.broken(
+                    "C21",
+                    f"{key[2]} of {key[1]!r} changes from {before} to {after} below offset {end},"
+                    " and nobody asked for it.",
+                )
+    for name, levels in history.features.items():
+        for end, old, new in levels.since(history.ends[0], 1 << 62):
+            by = commits.written(end) + commits.blur
+            report.held("C21")
+            if not any(sent <= by and level == (new or 0) for sent, level in wishes.levels[name]):
+                report.broken(
+                    "C21",
+                    f"Feature {name} changes from level {old} to {new} below offset {end}, and"
+                    " nobody asked for it.",
+                )
+
+
+def _goes_with_its_topic(history: StateHistory, key: Key, end: int, after: str | None) -> bool:
+    kind, name, _ = key
+    topic = history.topics.get(name)
+    return kind == TOPIC and after is None and (topic is None or topic.at(end) is None)
+
+
+def _is_wanted(wishes: _Wishes, key: Key, before: str | None, after: str | None, by: int) -> bool:
+    kind, resource, name = key
+    if kind == BROKER and name == MIN_INSYNC:
+        return True  # A controller keeps it where eligible leader replicas begin to be kept.
+    for sent, operation, value in wishes.settings[key]:
+        legal, result = altered(kind, name, operation, value, before)
+        if sent <= by and legal is not False and (legal is None or result == after):
+            return True
+    return after is None and any(sent <= by for sent in wishes.replaced[kind, resource])

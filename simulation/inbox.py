@@ -1,0 +1,40 @@
+"""What waits for a process that does not run: in which order it is read later."""
+
+from __future__ import annotations
+
+from nodes.consensus.effects import (
+    ApiRequest,
+    ApiResponseReceived,
+    Event,
+    RequestReceived,
+    ResponseReceived,
+    Shutdown,
+)
+from nodes.draw import draw
+from simulation.host import Host
+from simulation.timeline import WorldError
+from simulation.wires import Wires
+
+_SIGNAL = 1 << 32
+"""The number of a connection that is none: a signal arrives beside all of them."""
+
+
+def shuffle(host: Host, wires: Wires, seed: int, now: int) -> None:
+    """What waits on different connections may be read in any order of connections."""
+
+    def connection(event: Event) -> tuple[bool, int]:
+        if isinstance(event, ResponseReceived | ApiResponseReceived):
+            return False, event.source
+        if isinstance(event, RequestReceived | ApiRequest):
+            return wires.origin(host, event.token)
+        if isinstance(event, Shutdown):
+            return False, _SIGNAL
+        raise WorldError(f"{event!r} waits for {host.name}")
+
+    def order(event: Event) -> int:
+        client, number = connection(event)
+        return draw(seed, "read-order", host.id, now, client, number)
+
+    waiting = sorted(host.inbox, key=order)
+    host.inbox.clear()
+    host.inbox.extend(waiting)

@@ -1,0 +1,288 @@
+"""Watches whom nodes ask (F5), that who was answered does not stand (F6), and who joins (F7).
+
+A follower, voter or observer, asks its leader again once an answer came or failed: at the latest
+when its back-off, and a question to another node, are over. Where the leader does not answer it
+asks others, too, or it would never hear of the next one: to announce itself to observers is
+nobody's duty (KIP-595). Who knows no leader asks around, and who resigns tells the voters that
+its epoch is over. A follower stands for election when its leader has not answered for a
+fetch time-out, and not before, be the answers records or pieces of a snapshot (KIP-630). A node
+that is to vote asks for itself, with the disk it has, and that the voter with its id and another
+disk, if there is one, be removed, if it is set to; a voter that was refused as it told where it
+listens and what it supports tells it again (KIP-853).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from histories.trace import TraceEvent
+from nodes.consensus.effects import ResponseReceived, Send
+from nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RemoveRaftVoterRequest,
+    Request,
+    UpdateRaftVoterRequest,
+    VoterChangeResponse,
+)
+from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from simulation.election_watch import quorum_settings
+from simulation.failures import Failures
+from simulation.host import Host
+from simulation.voter_watch import VoterWatch
+from simulation.world import World
+
+SLACK = 1_000_000
+"""Microseconds that a node may take beyond what its settings say."""
+IN_VAIN = 4
+"""Requests to a leader in vain, one after the other, before somebody else must be asked."""
+LONG = 3_000_000
+"""Microseconds they must have taken: who is refused at once asks often."""
+
+
+@dataclass(slots=True)
+class _Asking:
+    """How a node has fared with its leader since it follows it. Times are virtual µs."""
+
+    sent: dict[int, tuple[Send, int]] = field(default_factory=dict)
+    """The request that is open and its time, by destination."""
+    closed: int = -1
+    """When the last request to the leader was answered or failed; -1 while one is open."""
+    quiet: int = -1
+    """Since when nothing was asked, and nothing answered."""
+    untold: set[int] = field(default_factory=set)
+    """Voters whom it has not told that it resigned."""
+    in_vain: int = 0
+    vain_since: int = 0
+    answered: int = -1
+    refused: int = -1
+    """When the leader refused what the voter told of itself."""
+    gone: tuple[int, int] | None = None
+    """The snapshot that the leader said it has not, until it is asked where to go on."""
+
+
+class RequestWatch:
+    """Knows what each follower has asked, and what came of it."""
+
+    def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
+        self._world = world
+        self._failures = failures
+        self._voters = voters
+        self._asking = {host.id: _Asking() for host in world.hosts}
+        self._settings = {host.id: quorum_settings(world, host) for host in world.hosts}
+        world.wires.on_send.append(self._on_send)
+        world.on_request.append(self._on_request)
+        world.on_response.append(self._on_response)
+        world.on_trace.append(self._on_trace)
+
+    def finish(self) -> None:
+        """The run is over: judge who is silent still."""
+        for host in self._world.hosts:
+            if host.node is not None and not host.paused and not host.busy:
+                self._judge_silence(host)
+                self._judge_patience(host)
+                if host.last_trace is not None:
+                    self._judge_quiet(host, host.last_trace.state, host.last_trace)
+
+    # --- what happens ---------------------------------------------------------------------
+
+    def _on_trace(self, host: Host, event: TraceEvent) -> None:
+        if event.kind == "resign":
+            self._asking[host.id].untold = set(self._voters.of(host.name)) - {host.id}
+        elif event.kind == "state":
+            before = event.detail.get("from", "")
+            if event.state == "prospective" and before == "follower":
+                self._judge_haste(host, event)
+            self._judge_patience(host)
+            self._judge_quiet(host, before, event)
+        if event.kind in ("state", "start"):
+            self._asking[host.id] = _Asking(quiet=self._world.now)
+
+    def _on_send(self, host: Host, effect: Send) -> None:
+        asking, last = self._asking[host.id], host.last_trace
+        if last is not None:
+            self._judge_quiet(host, last.state, last)
+        asking.quiet = self._world.now
+        if isinstance(effect.message, EndQuorumEpochRequest):
+            asking.untold.discard(effect.destination)
+        to_leader = last is not None and effect.destination == last.leader
+        if to_leader:
+            self._judge_silence(host)
+            asking.closed = -1
+            self._judge_memory(host, effect.message)
+            self._judge_wish(host, effect.message)
+        else:
+            asking.in_vain = 0
+        asking.sent[effect.destination] = effect, self._world.now
+
+    def _on_request(self, host: Host, message: Request) -> None:
+        if type(message) is EndQuorumEpochRequest:
+            self._asking[host.id].answered = -1  # Its leader lets it stand at once.
+
+    def _on_response(self, host: Host, event: ResponseReceived) -> None:
+        asking, last, now = self._asking[host.id], host.last_trace, self._world.now
+        effect, sent = asking.sent.get(event.source, (None, 0))
+        if effect is None or effect.correlation != event.correlation:
+            return  # It belongs to a state before.
+        del asking.sent[event.source]
+        asking.quiet = now
+        if last is None or last.state != "follower" or event.source != last.leader:
+            return
+        asking.closed, answer = now, event.message
+        if answer is None:
+            if not asking.in_vain:
+                asking.vain_since = now
+            asking.in_vain += 1
+            self._judge_loyalty(host)
+            return
+        asking.in_vain = 0
+        if isinstance(answer, VoterChangeResponse):
+            told = isinstance(effect.message, UpdateRaftVoterRequest)
+            asking.refused = now if told and answer.error else -1
+        limit = 1000 * self._settings[host.id]["request_timeout_ms"]
+        if (
+            isinstance(answer, FetchResponse | FetchSnapshotResponse)
+            and answer.error == 0
+            and answer.leader_epoch == last.epoch
+            and host.clock.elapsed(sent, now) < limit
+        ):
+            asked = effect.message
+            if answer.partition_error == 0:
+                asking.answered = now
+            elif answer.partition_error == SNAPSHOT_NOT_FOUND:
+                assert isinstance(asked, FetchSnapshotRequest)
+                asking.gone = asked.snapshot_end, asked.snapshot_epoch
+
+    # --- what is right --------------------------------------------------------------------
+
+    def _judge_silence(self, host: Host) -> None:
+        asking, last, now = self._asking[host.id], host.last_trace, self._world.now
+        if asking.closed < 0 or last is None or last.state != "follower" or host.stopping:
+            return
+        settings = self._settings[host.id]
+        most = settings["request_timeout_ms"] + settings["reconnect_backoff_max_ms"]
+        since = max(asking.closed, host.resumed_at) + SLACK
+        if since < now and host.clock.elapsed(since, now) > 1000 * most:
+            self._failures.add(
+                "F5",
+                now,
+                f"{host.name} follows {last.leader} in epoch {last.epoch}, and has not asked it"
+                f" for {(now - asking.closed) / 1e6:.1f} s",
+                last,
+            )
+
+    def _judge_quiet(self, host: Host, state: str, event: TraceEvent) -> None:
+        """``event`` is the last of the state that is judged, or the first after it."""
+        asking, now = self._asking[host.id], self._world.now
+        if asking.quiet < 0 or state not in ("unattached", "resigned"):
+            return
+        settings = self._settings[host.id]
+        most = settings["reconnect_backoff_max_ms"]
+        untold = asking.untold & set(self._voters.of(host.name))
+        if state == "unattached":
+            most += settings["request_timeout_ms"]
+        elif not untold:
+            return
+        since = max(asking.quiet, host.resumed_at) + SLACK
+        others = set(self._voters.of(host.name)) - {host.id}
+        if others and since < now and host.clock.elapsed(since, now) > 1000 * most:
+            what = f"has not told {sorted(untold)} that it resigned" if untold else "asked nobody"
+            self._failures.add(
+                "F5",
+                now,
+                f"{host.name} was {state} in epoch {event.epoch}, and {what} for"
+                f" {(now - asking.quiet) / 1e6:.1f} s",
+                event,
+            )
+
+    def _judge_loyalty(self, host: Host) -> None:
+        asking, last, now = self._asking[host.id], host.last_trace, self._world.now
+        assert last is not None
+        since = max(asking.vain_since, host.resumed_at) + SLACK
+        if asking.in_vain < IN_VAIN or since >= now or host.clock.elapsed(since, now) <= LONG:
+            return
+        others = set(self._voters.of(host.name)) - {host.id, last.leader}
+        if others:
+            self._failures.add(
+                "F5",
+                now,
+                f"{host.name} asks {last.leader}, whom it follows in epoch {last.epoch}, again and"
+                f" again in vain ({asking.in_vain} times), and nobody else who leads",
+                last,
+            )
+
+    def _judge_memory(self, host: Host, message: object) -> None:
+        asking, last = self._asking[host.id], host.last_trace
+        if isinstance(message, FetchRequest):
+            asking.gone = None
+        elif isinstance(message, FetchSnapshotRequest):
+            wanted = message.snapshot_end, message.snapshot_epoch
+            if wanted == asking.gone and last is not None:
+                self._failures.add(
+                    "F5",
+                    self._world.now,
+                    f"{host.name} asks {last.leader} again for snapshot {wanted}, although it was"
+                    " told that it is gone, and not where to go on",
+                    last,
+                )
+
+    def _judge_wish(self, host: Host, message: object) -> None:
+        """F7; the leader may still refuse what rests on an older set of voters."""
+        known = self._voters.of(host.name).get(host.id)
+        own = host.disk.directory
+        joins = self._world.knobs.auto_join
+        if isinstance(message, AddRaftVoterRequest):
+            right = joins and known is None and message.directory == own
+        elif isinstance(message, RemoveRaftVoterRequest):
+            right = joins and message.directory == known != own
+        elif isinstance(message, UpdateRaftVoterRequest):
+            self._asking[host.id].refused = -1
+            right = known is not None and message.directory == own
+        else:
+            return
+        if not right or message.voter_id != host.id:
+            what = type(message).__name__.removesuffix("Request")
+            self._failures.add(
+                "F7",
+                self._world.now,
+                f"{host.name} asks for {what} of {message.voter_id} with disk"
+                f" {message.directory.hex()}; its own is {own.hex()}, that of the voter"
+                f" {'none' if known is None else known.hex()}, and it is"
+                f" {'' if joins else 'not '}set to join by itself",
+            )
+
+    def _judge_patience(self, host: Host) -> None:
+        """F7: what a voter of a static quorum tells is known before the quorum becomes dynamic."""
+        asking, now, settings = self._asking[host.id], self._world.now, self._settings[host.id]
+        if asking.refused < 0 or host.stopping or self._voters.level(host.name):
+            return
+        since = max(asking.refused, host.resumed_at) + SLACK
+        most = 2 * settings["fetch_timeout_ms"] + settings["request_timeout_ms"]
+        most += settings["reconnect_backoff_max_ms"]
+        if since < now and host.clock.elapsed(since, now) > 1000 * most:
+            self._failures.add(
+                "F7",
+                now,
+                f"{host.name} was refused as it told its leader of itself, and has not told it"
+                f" again for {(now - asking.refused) / 1e6:.1f} s",
+            )
+
+    def _judge_haste(self, host: Host, event: TraceEvent) -> None:
+        asking, now = self._asking[host.id], self._world.now
+        if asking.answered < 0:
+            return
+        limit = 1000 * self._settings[host.id]["fetch_timeout_ms"]
+        waited = host.clock.elapsed(asking.answered, now)
+        if waited < limit:
+            self._failures.add(
+                "F6",
+                now,
+                f"{host.name} stands for election in epoch {event.epoch} although the leader it"
+                f" followed answered it {waited / 1e6:.2f} s before; its time-out is"
+                f" {limit / 1e6:.2f} s",
+                event,
+            )

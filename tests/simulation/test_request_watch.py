@@ -1,0 +1,317 @@
+"""F5: a follower asks its leader again in time, and others where that does not answer; F6: who was
+answered does not stand. By default requests and fetches time out after 2 s, back-offs end after
+half a second; a second more is given. F7: who is to vote asks for itself, with its disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodes.consensus.effects import ResponseReceived, Send
+from nodes.consensus.kraft.messages import (
+    AddRaftVoterRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RemoveRaftVoterRequest,
+    Request,
+    UpdateRaftVoterRequest,
+    VoterChangeResponse,
+)
+from nodes.protocol.errors import SNAPSHOT_NOT_FOUND, UNKNOWN_LEADER_EPOCH
+from simulation.knobs import Knobs
+from tests.simulation.watched import Watched
+
+LEADER, OTHER, SELF = 1, 3, 2
+SNAPSHOT = (5, 1)
+
+
+class Follower(Watched):
+    """n2 follows n1 in epoch 1: the test says when it asks whom, and what comes of it."""
+
+    def __init__(self, *, joins: bool = True) -> None:
+        super().__init__(Knobs(auto_join=joins))
+        self.correlation = 0
+        self.trace(SELF, "state", detail={"from": "unattached"})
+
+    def at(self, second: float) -> Follower:
+        self.world.run(round(second * 1_000_000))
+        return self
+
+    def asks(self, whom: int = LEADER, message: Request | None = None) -> None:
+        self.correlation += 1
+        request = message or FetchRequest(None, SELF, bytes(16), 500, 1, 1, 0, 0, 0)
+        for told in self.world.wires.on_send:
+            told(self.host(SELF), Send(whom, self.correlation, request))
+
+    def hears(self, answer: Any, whom: int = LEADER, correlation: int | None = None) -> None:
+        number = self.correlation if correlation is None else correlation
+        for told in self.world.on_response:
+            told(self.host(SELF), ResponseReceived(whom, number, answer))
+
+    def stands(self, second: float) -> None:
+        self.at(second).trace(SELF, "state", "prospective", detail={"from": "follower"})
+
+
+@pytest.fixture
+def run() -> Follower:
+    return Follower()
+
+
+def fetched(error: int = 0, epoch: int = 1) -> FetchResponse:
+    return FetchResponse(0, error, LEADER, epoch, 0, 0, -1, -1, -1, -1, b"")
+
+
+def piece(error: int = 0) -> FetchSnapshotResponse:
+    return FetchSnapshotResponse(0, error, LEADER, 1, *SNAPSHOT)
+
+
+def wanted(position: int = 0) -> FetchSnapshotRequest:
+    return FetchSnapshotRequest(None, SELF, bytes(16), 1, 1, *SNAPSHOT, position)
+
+
+# --- F5 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "right"), [(3.4, True), (3.6, False)])
+@pytest.mark.parametrize("answer", [None, fetched()], ids=["failed", "answered"])
+def test_a_follower_asks_its_leader_again(
+    run: Follower, second: float, right: bool, answer: Any
+) -> None:
+    run.asks()
+    run.hears(answer)
+    run.at(1).asks(OTHER)
+    run.at(second).asks()
+    assert run.found == ([] if right else ["F5"])
+
+
+def test_while_a_request_is_open_nothing_is_to_be_asked(run: Follower) -> None:
+    run.asks()
+    run.at(9).asks()
+    assert run.found == []
+
+
+def test_who_never_asks_again_is_judged_in_the_end(run: Follower) -> None:
+    run.asks()
+    run.hears(None)
+    run.at(9).watch.requests.finish()
+    assert run.found == [], "no process runs there"
+    run.host(SELF).node = object()  # type: ignore[assignment]
+    run.host(SELF).stopping = True
+    run.watch.requests.finish()
+    assert run.found == [], "it is about to end"
+    run.host(SELF).stopping = False
+    run.watch.requests.finish()
+    assert run.found == ["F5"]
+
+
+def test_another_state_and_a_pause_begin_anew(run: Follower) -> None:
+    run.asks()
+    run.hears(None)
+    run.at(3).trace(SELF, "state", detail={"from": "prospective"})
+    run.at(6).asks()
+    run.hears(None)
+    run.host(SELF).resumed_at = 9_000_000
+    run.at(12).asks()
+    assert run.found == []
+
+
+@pytest.mark.parametrize("asks_others", [True, False])
+def test_who_is_not_answered_asks_others(run: Follower, asks_others: bool) -> None:
+    for second in (0, 2, 4, 6):
+        run.at(second).asks()
+        run.at(second + 1).hears(None)
+        if asks_others:
+            run.asks(OTHER)
+    assert run.found == ([] if asks_others else ["F5"])
+
+
+def test_an_only_voter_has_no_others(run: Follower) -> None:
+    run.voters(SELF, "1")
+    for second in (0, 2, 4, 6):
+        run.at(second).asks()
+        run.at(second + 1).hears(None)
+    assert run.found == []
+
+
+def test_refusals_in_a_row_may_be_quick(run: Follower) -> None:
+    for tenth in range(10):
+        run.at(tenth / 10).asks()
+        run.hears(None)
+    assert run.found == []
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_is_told_that_a_snapshot_is_gone_asks_where_to_go_on(run: Follower, asks: bool) -> None:
+    run.asks(message=wanted())
+    run.hears(piece(SNAPSHOT_NOT_FOUND))
+    if asks:
+        run.asks()
+        run.hears(fetched())
+    run.asks(message=wanted())
+    assert run.found == ([] if asks else ["F5"])
+
+
+# --- F6 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("second", "right"), [(2.9, False), (3.0, True)])
+@pytest.mark.parametrize("by_pieces", [True, False])
+def test_who_was_answered_does_not_stand(
+    run: Follower, second: float, right: bool, by_pieces: bool
+) -> None:
+    run.asks(message=wanted() if by_pieces else None)
+    run.at(1).hears(piece() if by_pieces else fetched())
+    run.stands(second)
+    assert run.found == ([] if right else ["F6"])
+
+
+def test_a_leader_that_goes_lets_it_stand(run: Follower) -> None:
+    run.asks()
+    run.hears(fetched())
+    for told in run.world.on_request:
+        told(run.host(SELF), EndQuorumEpochRequest(None, LEADER, 1, ()))
+    run.stands(0.1)
+    assert run.found == []
+
+
+@pytest.mark.parametrize(
+    "answer", [fetched(UNKNOWN_LEADER_EPOCH), fetched(epoch=2), None],
+    ids=["refused", "of another epoch", "failed"],
+)  # fmt: skip
+def test_what_is_no_answer_does_not_count(run: Follower, answer: Any) -> None:
+    run.asks()
+    run.hears(answer)
+    run.stands(0.1)
+    assert run.found == []
+
+
+def test_answers_that_come_too_late_or_twice_do_not_count(run: Follower) -> None:
+    run.asks()
+    run.at(2.1).hears(fetched())
+    run.asks()
+    run.at(2.2).hears(fetched(), correlation=1)
+    run.hears(fetched(), whom=OTHER)
+    run.stands(2.3)
+    assert run.found == []
+
+
+# --- F7 -----------------------------------------------------------------------------------
+
+OWN, BEFORE = bytes([SELF]) * 16, bytes([9]) * 16
+
+
+def add(directory: bytes, who: int = SELF) -> Request:
+    return AddRaftVoterRequest(None, 1000, who, directory, ())
+
+
+def update(directory: bytes) -> Request:
+    return UpdateRaftVoterRequest(None, 1, SELF, directory, (), 0, 1)
+
+
+def remove(directory: bytes) -> Request:
+    return RemoveRaftVoterRequest(None, SELF, directory)
+
+
+@pytest.mark.parametrize(
+    ("voters", "message", "right"),
+    [
+        ("13", add(OWN), True),
+        ("13", add(BEFORE), False),
+        ("13", add(OWN, OTHER), False),
+        ("123", add(OWN), False),
+        ("123", update(OWN), True),
+        ("13", update(OWN), False),
+        ("123", remove(OWN), False),
+        ("13", remove(BEFORE), False),
+    ],
+)
+def test_who_is_to_vote_asks_for_what_its_voters_lack(
+    run: Follower, voters: str, message: Request, right: bool
+) -> None:
+    run.voters(SELF, voters)
+    run.asks(message=message)
+    assert run.found == ([] if right else ["F7"])
+
+
+@pytest.mark.parametrize(("directory", "right"), [(BEFORE, True), (OWN, False)])
+def test_who_comes_with_another_disk_asks_to_remove_the_old_one(
+    run: Follower, directory: bytes, right: bool
+) -> None:
+    voters = [[SELF, BEFORE.hex()]]
+    run.trace(SELF, "voters", detail={"voters": voters, "kraft_version": 1, "offset": 3})
+    run.asks(message=remove(directory))
+    assert run.found == ([] if right else ["F7"])
+
+
+@pytest.mark.parametrize("message", [add(OWN), remove(BEFORE)], ids=["add", "remove"])
+def test_who_is_not_set_to_join_by_itself_waits_for_an_operator(message: Request) -> None:
+    run = Follower(joins=False)
+    voters = [] if isinstance(message, AddRaftVoterRequest) else [[SELF, BEFORE.hex()]]
+    run.trace(SELF, "voters", detail={"voters": voters, "kraft_version": 1, "offset": 3})
+    run.asks(message=message)
+    assert run.found == ["F7"]
+
+
+@pytest.mark.parametrize(("error", "level", "right"), [(41, 0, False), (41, 1, True), (0, 0, True)])
+@pytest.mark.parametrize("again", [True, False])
+def test_who_was_refused_tells_of_itself_again(
+    run: Follower, error: int, level: int, right: bool, again: bool
+) -> None:
+    run.voters(SELF, "123", level=level)
+    run.asks(message=update(OWN))
+    run.hears(VoterChangeResponse(error))
+    for second in (2, 4, 6, 8, 10):
+        tells = again and second == 4
+        run.at(second).asks(message=update(OWN) if tells else None)
+        run.hears(VoterChangeResponse(0) if tells else fetched())
+    run.trace(SELF, "state", detail={"from": "follower"})
+    assert run.found == ([] if right or again else ["F7"])
+
+
+# --- F5: who knows no leader, and who resigns ---------------------------------------------
+
+
+def alone(run: Follower, state: str) -> None:
+    run.trace(SELF, "state", state, detail={"from": "follower"})
+
+
+@pytest.mark.parametrize(("second", "right"), [(3.4, True), (3.6, False)])
+def test_who_knows_no_leader_asks_around(run: Follower, second: float, right: bool) -> None:
+    alone(run, "unattached")
+    run.at(second).asks(OTHER)
+    assert run.found == ([] if right else ["F5"])
+
+
+def test_who_knows_no_leader_and_never_asks_is_judged_in_the_end(run: Follower) -> None:
+    alone(run, "unattached")
+    run.host(SELF).node = object()  # type: ignore[assignment]
+    run.at(9).watch.requests.finish()
+    assert run.found == ["F5"]
+
+
+def test_an_only_voter_has_nobody_to_ask(run: Follower) -> None:
+    run.voters(SELF, "2")
+    alone(run, "unattached")
+    run.at(9).trace(SELF, "state", "prospective", detail={"from": "unattached"})
+    assert "F5" not in run.found
+
+
+def test_time_between_two_processes_does_not_count(run: Follower) -> None:
+    alone(run, "unattached")
+    run.at(9).trace(SELF, "start", "unattached")
+    run.asks(OTHER)
+    assert run.found == []
+
+
+@pytest.mark.parametrize(("told", "right"), [((1, 3), True), ((1,), False), ((), False)])
+def test_who_resigns_tells_all_voters(run: Follower, told: tuple[int, ...], right: bool) -> None:
+    run.trace(SELF, "state", "resigned", detail={"from": "leader"})
+    run.trace(SELF, "resign", "resigned", detail={"reason": "shutdown"})
+    for voter in told:
+        run.asks(voter, EndQuorumEpochRequest(None, SELF, 1, ()))
+    run.at(1.6).trace(SELF, "state", "unattached", detail={"from": "resigned"})
+    assert run.found == ([] if right else ["F5"])
