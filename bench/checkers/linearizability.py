@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow.parquet as pq
@@ -30,21 +30,48 @@ from bench.checkers.small import small
 from histories.columns import read_table
 
 _CHILD = """
-import json, re, sys, time
+import json, re, statistics, sys, time
 from pathlib import Path
 from checkers.catalogue import Settings, find
+from checkers.linearizability.models import Register
+from checkers.zones.operations import pair_rows, read_operations
+from checkers.zones.registers import decide
 from histories.source import HistoryFile
 from histories.without_pandas import leave_pandas_out
-import checkers.zones.registers, checkers.logs.linearizable
+import checkers.logs.linearizable
 import checkers.linearizability.compiled_search
 leave_pandas_out()
-for _ in range(int(sys.argv[3]) + 1):
-    wall, cpu = time.perf_counter(), time.process_time()
-    report = find(sys.argv[1]).judge(HistoryFile(Path(sys.argv[2])), Settings(time_limit_s=60))
+model, path, warm = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+now = time.process_time
+for _ in range(warm + 1):
+    wall, cpu = time.perf_counter(), now()
+    report = find(model).judge(HistoryFile(path), Settings(time_limit_s=60))
+    wall, cpu = time.perf_counter() - wall, now() - cpu
+checks, cas = [], model == "cas-register"
+for _ in range(warm):
+    table, begun = HistoryFile(path).table(), now()
+    read_operations(table, pair_rows(table), initial=None, cas=cas)
+    paired = now()
+    decide(table, Register("register", cas=cas), cas=cas)
+    checks.append(now() - paired - (paired - begun))
 peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
-print(json.dumps([report.result.valid, time.perf_counter() - wall, time.process_time() - cpu,
-                  int(peak.group(1)) >> 10]))
+check = statistics.median(checks) if checks else None
+print(json.dumps({"valid": report.result.valid, "wall": wall, "cpu": cpu, "check": check,
+                  "mib": int(peak.group(1)) >> 10}))
 """
+
+
+class Figures(NamedTuple):
+    """A verdict, seconds from opening the file to it, of them those of ``check`` alone: from
+    operations that are paired and numbered (None where it was not warm)."""
+
+    valid: Any
+    wall: float
+    cpu: float
+    check: float | None
+    mib: int
+
+
 Make = Callable[[Path], None]
 
 
@@ -118,8 +145,8 @@ def to_parquet(lines: Path, path: Path) -> None:
     pq.write_table(read_table(lines), path, compression="zstd")
 
 
-def measure(model: str, path: Path, rounds: int, warm: int = 0) -> tuple[Any, float, float, int]:
-    """Return the verdict, median wall and CPU seconds, and MiB.
+def measure(model: str, path: Path, rounds: int, warm: int = 0) -> Figures:
+    """Return medians over ``rounds`` processes, and the greatest memory.
 
     With ``warm`` the file was judged so often before, by the same process: compiled code is loaded.
     """
@@ -127,9 +154,11 @@ def measure(model: str, path: Path, rounds: int, warm: int = 0) -> tuple[Any, fl
     for _ in range(rounds):
         command = [sys.executable, "-c", _CHILD, model, str(path), str(warm)]
         told = subprocess.run(command, check=True, capture_output=True).stdout
-        runs.append(json.loads(told))
-    wall, cpu = (statistics.median(run[i] for run in runs) for i in (1, 2))
-    return runs[0][0], wall, cpu, max(run[3] for run in runs)
+        runs.append(Figures(**json.loads(told)))
+    wall, cpu = (statistics.median(values) for values in zip(*(r[1:3] for r in runs), strict=True))
+    checks = [run.check for run in runs if run.check is not None]
+    check = statistics.median(checks) if checks else None
+    return Figures(runs[0].valid, wall, cpu, check, max(run.mib for run in runs))
 
 
 def main() -> None:
@@ -143,7 +172,7 @@ def main() -> None:
         for name, model, suffix, make in settings():
             path = folder / f"history.{suffix}"
             make(path)
-            valid, wall, cpu, memory = measure(model, path, rounds)
+            valid, wall, cpu, _, memory = measure(model, path, rounds)
             print(f"| {name} | {words[valid]} | {wall:.2f} | {cpu:.2f} | {memory} |", flush=True)
             path.unlink()
 
