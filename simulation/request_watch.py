@@ -40,8 +40,8 @@ SLACK = 1_000_000
 """Microseconds that a node may take beyond what its settings say."""
 IN_VAIN = 4
 """Requests to a leader in vain, one after the other, before somebody else must be asked."""
-LONG = 3_000_000
-"""Microseconds they must have taken: who is refused at once asks often."""
+LONG_MS = 3_000
+"""How long they must have taken: who is refused at once asks often."""
 
 
 @dataclass(slots=True)
@@ -159,14 +159,19 @@ class RequestWatch:
 
     # --- what is right --------------------------------------------------------------------
 
+    def _is_over(self, host: Host, since: int, most_ms: int) -> bool:
+        """Whether by its own clock more than ``most_ms`` and the slack have passed since then, or
+        since it went on after it had been stopped."""
+        begun, now = max(since, host.resumed_at) + SLACK, self._world.now
+        return begun < now and host.clock.elapsed(begun, now) > 1000 * most_ms
+
     def _judge_silence(self, host: Host) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
         if asking.closed < 0 or last is None or last.state != "follower" or host.stopping:
             return
         settings = self._settings[host.id]
         most = settings["request_timeout_ms"] + settings["reconnect_backoff_max_ms"]
-        since = max(asking.closed, host.resumed_at) + SLACK
-        if since < now and host.clock.elapsed(since, now) > 1000 * most:
+        if self._is_over(host, asking.closed, most):
             self._failures.add(
                 "F5",
                 now,
@@ -187,9 +192,8 @@ class RequestWatch:
             most += settings["request_timeout_ms"]
         elif not untold:
             return
-        since = max(asking.quiet, host.resumed_at) + SLACK
         others = set(self._voters.of(host.name)) - {host.id}
-        if others and since < now and host.clock.elapsed(since, now) > 1000 * most:
+        if others and self._is_over(host, asking.quiet, most):
             what = f"has not told {sorted(untold)} that it resigned" if untold else "asked nobody"
             self._failures.add(
                 "F5",
@@ -202,8 +206,7 @@ class RequestWatch:
     def _judge_loyalty(self, host: Host) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
         assert last is not None
-        since = max(asking.vain_since, host.resumed_at) + SLACK
-        if asking.in_vain < IN_VAIN or since >= now or host.clock.elapsed(since, now) <= LONG:
+        if asking.in_vain < IN_VAIN or not self._is_over(host, asking.vain_since, LONG_MS):
             return
         others = set(self._voters.of(host.name)) - {host.id, last.leader}
         if others:
@@ -260,10 +263,9 @@ class RequestWatch:
         asking, now, settings = self._asking[host.id], self._world.now, self._settings[host.id]
         if asking.refused < 0 or host.stopping or self._voters.level(host.name):
             return
-        since = max(asking.refused, host.resumed_at) + SLACK
         most = 2 * settings["fetch_timeout_ms"] + settings["request_timeout_ms"]
         most += settings["reconnect_backoff_max_ms"]
-        if since < now and host.clock.elapsed(since, now) > 1000 * most:
+        if self._is_over(host, asking.refused, most):
             self._failures.add(
                 "F7",
                 now,
