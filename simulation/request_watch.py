@@ -38,6 +38,8 @@ from simulation.world import World
 
 SLACK = 1_000_000
 """Microseconds that a node may take beyond what its settings say."""
+BLUR = 1_000
+"""Microseconds by which a clock that drifts may be told wrongly: its changes are whole ones."""
 IN_VAIN = 4
 """Requests to a leader in vain, one after the other, before somebody else must be asked."""
 LONG_MS = 3_000
@@ -279,7 +281,7 @@ class RequestWatch:
             return
         limit = 1000 * self._settings[host.id]["fetch_timeout_ms"]
         waited = host.clock.elapsed(asking.answered, now)
-        if waited < limit:
+        if waited < limit - BLUR:
             self._failures.add(
                 "F6",
                 now,

@@ -158,7 +158,7 @@ def test_who_is_told_that_a_snapshot_is_gone_asks_where_to_go_on(run: Follower, 
 # --- F6 -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("second", "right"), [(2.9, False), (3.0, True)])
+@pytest.mark.parametrize(("second", "right"), [(2.9, False), (2.9995, True), (3.0, True)])
 @pytest.mark.parametrize("by_pieces", [True, False])
 def test_who_was_answered_does_not_stand(
     run: Follower, second: float, right: bool, by_pieces: bool
