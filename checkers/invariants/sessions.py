@@ -219,9 +219,10 @@ def _early(evidence: Evidence, report: Report) -> None:
             continue
         if any(begin <= at and at - 2 * span <= end for begin, end in doubtful):
             continue
-        mine = [m for m in beats.get(broker_id, ()) if at - 2 * span <= m.sent <= at]
-        if any(_wishes(message) for message in mine):
-            continue
+        said = [m for m in beats.get(broker_id, ()) if m.sent <= at]
+        if any(_wishes(message) for message in said if at <= message.time + 2 * span):
+            continue  # However late it arrived: it may have been on its way for long.
+        mine = [message for message in said if at - 2 * span <= message.sent]
         report.held("C16")
         own = evidence.trace.tracks[claim.node].id
         stopped = evidence.pauses.get(claim.node, [])

@@ -274,3 +274,24 @@ def test_c16_nobody_is_fenced_before_a_session_is_over(
     run = make_run(None, brokers, capture=capture, simulated=True)
     told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
     assert bool(told) != right, told
+
+
+@pytest.mark.parametrize(("arrives", "right"), [(True, True), (False, False)])
+def test_c16_a_wish_to_be_fenced_counts_however_long_it_was_on_its_way(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
+    arrives: bool, right: bool,
+) -> None:  # fmt: skip
+    body = {"broker_id": 2, "broker_epoch": brokers.epochs[2], "current_metadata_offset": 0}
+    asked = int((brokers.time + 0.1) * SECOND)
+    brokers.time += 40
+    now = int(brokers.time * SECOND)
+    said = {"error_code": 0, "is_fenced": False}
+    capture.api(now, 2, 1, "BrokerHeartbeat", body, said, now)
+    capture.api(
+        now if arrives else asked, 2, 1, "BrokerHeartbeat", body | {"want_fence": True}, said, asked
+    )
+    brokers.time += 1
+    brokers.write(records.change(isr=[1]), records.fence(2, brokers.epochs[2], 1))
+    run = make_run(None, brokers, capture=capture, simulated=True)
+    told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
+    assert bool(told) != right, told
