@@ -22,8 +22,8 @@ class Clock:
 
     While it is ``steady`` the monotonic clock shows virtual time plus ``mono_offset`` and the
     wall clock virtual time plus ``wall_offset``; otherwise :meth:`mono` and :meth:`wall` must be
-    asked. ``samples`` are (virtual time, reading) of the
-    monotonic clock at each change of its rate.
+    asked. ``samples`` are (virtual time, reading) of the monotonic clock at each change of its
+    rate.
     """
 
     __slots__ = (

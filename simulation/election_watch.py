@@ -22,7 +22,7 @@ from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
 SLACK = 1_000_000
-"""Microseconds that a voter may take beyond its time-out to say that it stands."""
+"""Microseconds that a node may take beyond what its settings say."""
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(QuorumConfig)}
 
@@ -79,13 +79,12 @@ class ElectionWatch:
 
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
         """``event`` is the first that the node tells since it was in ``state``, or the last."""
-        limits = self._limits[host.id]
-        since = max(self._since.get(host.id, self._world.now), host.resumed_at)
-        limit = limits.get(state)
-        if limit is None or host.stopping or self._world.now - since <= SLACK:
+        limit, now = self._limits[host.id].get(state), self._world.now
+        if limit is None or host.stopping:
             return  # A leader that is to end waits for its successor, and stands no more.
-        waited = host.clock.elapsed(since + SLACK, self._world.now)
-        if waited > limit and self._voters.counts(host.name, host.id, host.disk.directory):
+        since = max(self._since.get(host.id, now), host.resumed_at)
+        late = host.waited(since, now, SLACK) > limit
+        if late and self._voters.counts(host.name, host.id, host.disk.directory):
             self._failures.add(
                 "F4",
                 self._world.now,

@@ -105,6 +105,12 @@ class Host:
     stuck: int = 0
     """Ticks in a row that left the deadline where it was."""
 
+    def waited(self, since: int, now: int, slack: int) -> int:
+        """Return how long (µs) the process has waited by its own clock at the virtual time ``now``:
+        since ``since``, or since it went on after a stop, and ``slack`` more."""
+        begun = max(since, self.resumed_at) + slack
+        return self.clock.elapsed(begun, now) if begun < now else 0
+
     def process_ended(self) -> None:
         """Forget everything that was in memory only."""
         self.node = None

@@ -30,14 +30,12 @@ from nodes.consensus.kraft.messages import (
     VoterChangeResponse,
 )
 from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
-from simulation.election_watch import quorum_settings
+from simulation.election_watch import SLACK, quorum_settings
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
-SLACK = 1_000_000
-"""Microseconds that a node may take beyond what its settings say."""
 BLUR = 1_000
 """Microseconds by which a clock that drifts may be told wrongly: its changes are whole ones."""
 IN_VAIN = 4
@@ -117,6 +115,8 @@ class RequestWatch:
             asking.closed = -1
             self._judge_memory(host, effect.message)
             self._judge_wish(host, effect.message)
+            if isinstance(effect.message, UpdateRaftVoterRequest):
+                asking.refused = -1
         else:
             asking.in_vain = 0
         asking.sent[effect.destination] = effect, self._world.now
@@ -162,10 +162,7 @@ class RequestWatch:
     # --- what is right --------------------------------------------------------------------
 
     def _is_over(self, host: Host, since: int, most_ms: int) -> bool:
-        """Whether by its own clock more than ``most_ms`` and the slack have passed since then, or
-        since it went on after it had been stopped."""
-        begun, now = max(since, host.resumed_at) + SLACK, self._world.now
-        return begun < now and host.clock.elapsed(begun, now) > 1000 * most_ms
+        return host.waited(since, self._world.now, SLACK) > 1000 * most_ms
 
     def _judge_silence(self, host: Host) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
@@ -245,7 +242,6 @@ class RequestWatch:
         elif isinstance(message, RemoveRaftVoterRequest):
             right = joins and message.directory == known != own
         elif isinstance(message, UpdateRaftVoterRequest):
-            self._asking[host.id].refused = -1
             right = known is not None and message.directory == own
         else:
             return

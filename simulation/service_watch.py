@@ -41,13 +41,11 @@ class ServiceWatch:
     def _on_api_reply(self, host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
         """What a controller says to a broker's own heartbeat: other ones are clients'."""
         message = rpc.message
-        if isinstance(message, ApiMessage) and message.api == "BrokerRegistration":
+        if not isinstance(message, ApiMessage):
+            return
+        if message.api == "BrokerRegistration":
             self._judge_registration(rpc, message.body)
-        if (
-            isinstance(message, ApiMessage)
-            and message.api == "BrokerHeartbeat"
-            and message.body["broker_id"] == rpc.source
-        ):
+        elif message.api == "BrokerHeartbeat" and message.body["broker_id"] == rpc.source:
             code = body["error_code"]
             fenced = code == 0 and body["is_fenced"]
             self._refused[rpc.source] = "fenced" if fenced else f"refused, {code}" if code else ""

@@ -83,6 +83,11 @@ class Commits:
                 ends.append(end)
                 lives.append(event.incarnation)
 
+    @classmethod
+    def of(cls, evidence: Evidence) -> Commits:
+        """Return the commits of ``evidence``'s run, gathered once."""
+        return evidence.run.derived("commits", lambda run: cls(evidence))
+
     def committed(self, time: int) -> int:
         """Return the end of what was committed at ``time`` (ns)."""
         place = bisect_right(self._times, time)

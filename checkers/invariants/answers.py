@@ -60,7 +60,7 @@ class _Judge:
         self._evidence = evidence
         self._report = report
         self._history = history
-        self._commits = Commits(evidence)
+        self._commits = Commits.of(evidence)
         test = evidence.run.test
         controllers = test.get("controllers") or evidence.run.nodes
         self._nodes = tuple(range(1, len(controllers) + 1))

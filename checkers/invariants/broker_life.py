@@ -27,7 +27,7 @@ def check(evidence: Evidence, report: Report) -> None:
     told = [e for e in evidence.run.events if e.kind == "broker"]
     if not told or evidence.trace.gaps:
         return
-    commits = Commits(evidence)
+    commits = Commits.of(evidence)
     lives = {(e.node, e.detail.get("broker_epoch")): e.incarnation for e in told}
     _offsets(evidence, report, commits, lives)
     history = Controller.of(evidence).history

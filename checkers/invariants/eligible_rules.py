@@ -5,12 +5,11 @@ from __future__ import annotations
 from checkers.invariants.broker_rules import LARGEST_BATCH
 from checkers.invariants.report import Report
 from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.metadata_model import MetadataModel, Partition
+from checkers.recorded.metadata_model import NO_LEADER, MetadataModel, Partition
 from checkers.recorded.replay import Step
 
 MIN_INSYNC = "min.insync.replicas"
 TOPIC = 2
-NO_LEADER = -1
 RECOVERING = 1
 """What an unclean election leaves: whoever was in sync or eligible is forgotten."""
 EVERYWHERE = ""

@@ -40,7 +40,7 @@ def check(evidence: Evidence, report: Report) -> None:
     if not history.whole or evidence.log.missing:
         report.unseen("L12", NO_LOG)
         return
-    commits, drift = Commits(evidence), slowest(evidence.run.test)
+    commits, drift = Commits.of(evidence), slowest(evidence.run.test)
     simulated = evidence.run.test.get("simulated") is True
     troubled = any(fault.kind == "disk" for fault in evidence.run.faults)
     exact = append_ns(evidence) + SIMULATED_SLACK_NS if simulated and not troubled else 0

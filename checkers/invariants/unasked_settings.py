@@ -16,6 +16,7 @@ from checkers.answers.exchanges import Commits
 from checkers.answers.state import BROKER, TOPIC, StateHistory
 from checkers.invariants.answers import UNTOLD
 from checkers.invariants.controller import Controller
+from checkers.invariants.eligible_rules import MIN_INSYNC
 from checkers.invariants.evidence import Evidence
 from checkers.invariants.report import Report
 from histories.message import Message
@@ -28,7 +29,6 @@ APIS: Final = {
     "UpdateFeatures": None,
 }
 """Who changes settings, and where the answer has the errors of its parts."""
-MIN_INSYNC = "min.insync.replicas"
 Key = tuple[int, str, str]
 Wish = tuple[int, int, str | None]
 """When it was sent (ns), the operation, the value."""
@@ -91,7 +91,7 @@ def check(evidence: Evidence, report: Report) -> None:
     capture = run.capture
     if capture is None or capture.dropped or not run.test.get("simulated") or not history.whole:
         return
-    commits, wishes = Commits(evidence), _Wishes(capture.messages)
+    commits, wishes = Commits.of(evidence), _Wishes(capture.messages)
     for key, versions in history.configs.items():
         for end, before, after in versions.since(-1, 1 << 62):
             if before == after or _goes_with_its_topic(history, key, end, after):

@@ -267,7 +267,7 @@ def _acknowledged(evidence: Evidence, report: Report) -> None:
     if not history.whole or evidence.log.missing:
         report.unseen("C17", NO_LOG)
         return
-    commits = Commits(evidence)
+    commits = Commits.of(evidence)
     for api, adds in (("AddRaftVoter", True), ("RemoveRaftVoter", False)):
         for message in evidence.of(api):
             if not isinstance(message.request, dict):
