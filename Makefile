@@ -30,11 +30,11 @@ test-oracle: oracle
 test-campaign: setup
 	.venv/bin/pytest -m campaign -n 2 $(ARGS)
 
-# Vagrant for real, from up to destroy, with a box made of Debian's packages: containers (docker),
-# or, for a quarter of an hour and more, emulated machines with kernels of their own (libvirt).
+# Vagrant for real, from up to destroy, with a box made of Debian's packages: containers (docker,
+# lxc), or, for a quarter of an hour and more, emulated machines with kernels of their own (libvirt).
 vagrant-test: setup
 	@[ -e "tests/vagrant/test_by_$(PROVIDER).py" ] || \
-		{ echo "PROVIDER=$(PROVIDER): it is docker or libvirt, see docs/vagrant.md" >&2; exit 254; }
+		{ echo "PROVIDER=$(PROVIDER): it is docker, lxc or libvirt, see docs/vagrant.md" >&2; exit 254; }
 	@scripts/setup --$(PROVIDER) || echo "setup: packages are missing, so nothing is tested" >&2
 	.venv/bin/pytest -m vagrant -s -n 0 $(ARGS) tests/vagrant/test_by_$(PROVIDER).py
 

@@ -188,8 +188,8 @@ class VagrantCluster:
             raise ClusterUnavailable(f"vagrant cannot be run: {error.strerror}") from error
         if "Errors::NoDefaultProvider" in (done.stdout or ""):
             raise ClusterUnavailable(
-                "vagrant has no provider here: apt-get install vagrant-libvirt, docker.io or "
-                "virtualbox, or set VAGRANT_DEFAULT_PROVIDER"
+                "vagrant has no provider here: apt-get install vagrant-libvirt, docker.io, "
+                "vagrant-lxc or virtualbox, or set VAGRANT_DEFAULT_PROVIDER"
             )
         if done.returncode != 0:
             raise ClusterError(

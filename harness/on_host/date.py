@@ -63,7 +63,11 @@ def shared(control: str) -> str:
 
 def container() -> str:
     """Return what says that this is a container, whose clock is others', too, "" if nothing."""
-    for mark in ("/.dockerenv", "/run/.containerenv"):
+    # LXC gives every container a boot id of its own, so that one tells nothing.
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    if any(mount.split()[4] == BOOT_ID for mount in mounts):
+        return "it is a container (its boot id is not its kernel's), whose clock is others', too"
+    for mark in ("/.dockerenv", "/run/.containerenv", "/run/systemd/container"):
         if Path(mark).exists():
             return f"it is a container ({mark}), whose clock is others', too"
     if Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:

@@ -1,4 +1,4 @@
-"""A daemon of Docker's or libvirt's, and whoever uses it, in namespaces of their own.
+"""A daemon of Docker's or libvirt's, or LXC, and whoever uses it, in namespaces of their own.
 
 Bridges, packet filter rules, mounts, containers and virtual machines are made in there, and gone
 with the first process in there. None of them has the capability to set this machine's clock,
@@ -37,22 +37,28 @@ class Daemon:
     name: str
     script: str
     question: tuple[str, ...]
+    machines: str = "containers"
 
 
-DOCKER = Daemon("dockerd", "apart.sh", ("docker", "version"))
-LIBVIRT = Daemon("libvirtd", "libvirt.sh", ("virsh", "-c", "qemu:///system", "version"))
+DOCKER = Daemon("dockerd", "docker.sh", ("docker", "version"))
+LXC = Daemon("lxc", "lxc.sh", ("test", "-e", "/run/ready"))
+LIBVIRT = Daemon(
+    "libvirtd", "libvirt.sh", ("virsh", "-c", "qemu:///system", "version"), "virtual machines"
+)
 
 
 class Apart:
     """A daemon that keeps its files in ``directory``."""
 
-    def __init__(self, directory: Path, daemon: Daemon = DOCKER) -> None:
+    def __init__(self, directory: Path, daemon: Daemon) -> None:
         self.directory = directory
         self.group = f"{GROUP}-{os.getpid()}"
         self._daemon = daemon
         self._log = directory / f"{daemon.name}.log"
         self._outer: subprocess.Popen[bytes] | None = None
         self._held: list[int] = []
+        self.known: set[str] = set()
+        """Network namespaces that :meth:`namespaces` has seen."""
         self.init = 0
         """Process id, out here, of the first process in there."""
 
@@ -120,6 +126,11 @@ class Apart:
                 found[pid] = next(int(x.split()[1], 16) for x in lines if x.startswith("CapBnd"))
         return found
 
+    def contained(self) -> dict[int, int]:
+        """The same of those only that are in containers, by their network namespaces."""
+        ours = networks({self.init})
+        return {pid: may for pid, may in self.capabilities().items() if networks({pid}) - ours}
+
     def _family(self) -> set[int]:
         """The first process and all its descendants: containers are in namespaces of theirs."""
         family: set[int] = set()
@@ -143,6 +154,7 @@ class Apart:
         for pid in family:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        self.known |= networks(family)
         return networks(family)
 
     def stop(self) -> None:

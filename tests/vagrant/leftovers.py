@@ -1,4 +1,4 @@
-"""What a machine has that Vagrant and Docker could have added to it."""
+"""What a machine has that Vagrant and its providers could have added to it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = (
     *("docker", "containerd", "libvirt", "qemu", "virbr", "vnet", "vagrant", "veth", "br-"),
+    *("lxc", "kraftwreck0"),
     *("172.31.253.", "192.168.56.", "192.168.121."),
 )
 """What theirs is called. Others bring hosts up and down at the same time; that is theirs."""
@@ -30,6 +31,11 @@ def seen(directory: Path) -> set[str]:
         *map(str, Path("/etc/docker").glob("*")),
         *map(str, Path("/run").glob("*docker*")),
         *map(str, Path("/var/lib/docker").glob("*")),
+        *map(str, Path("/run").glob("*lxc*")),
+        *map(str, Path("/var/lib/lxc").glob("*")),
+        *map(str, Path("/var/log/lxc").glob("*")),
+        *map(str, Path("/sys/fs/cgroup").glob("lxc*")),
+        *map(str, Path("/sys/fs/cgroup").glob("*/lxc*")),
         *map(str, Path("/run").glob("*libvirt*")),
         *map(str, Path("/var/lib/libvirt").rglob("*")),
         *map(str, (Path.home() / ".vagrant.d").glob("*")),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,8 @@ from harness.options import RunOptions
 from kraftwreck.campaign import plan_faults
 from nemesis.clocks import CLOCKS
 from nemesis.generator import style_of
-from tests.vagrant.apart import Apart
-from tests.vagrant.leftovers import ROOT, clock_offset
+from tests.vagrant.apart import CAP_SYS_TIME, Apart, ApartError, Daemon, networks, sweep
+from tests.vagrant.leftovers import ROOT, clock_offset, seen
 
 BUILD = ROOT / "build" / "vagrant"
 KRAFTWRECK = (str(ROOT / ".venv/bin/python"), "-m", "kraftwreck")
@@ -47,10 +49,9 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
     return ((done.stderr or "") + (done.stdout or "")).strip().splitlines()[-1]
 
 
-def made_box(
-    provider: str, tools: Mapping[str, str], script: Path, recipe: bytes, kind: str
-) -> Path:
-    """Return the provider's box, made by ``script`` when there is none or ``recipe`` has changed.
+def made_box(provider: str, tools: Mapping[str, str], scripts: Sequence[str], kind: str) -> Path:
+    """Return the provider's box, made by the first of ``scripts`` (of vagrant/rehearsal) when there
+    is none or the recipe has changed, which is all of them.
 
     ``tools`` are what it takes, with their packages; skips where one is missing or nothing can
     be made.
@@ -62,6 +63,14 @@ def made_box(
             pytest.skip(
                 f"{tool} is missing: scripts/setup --{provider}, or apt-get install {package}"
             )
+    files = [ROOT / "vagrant/rehearsal" / name for name in scripts]
+    packages = re.search(
+        r"^packages=.*$", (ROOT / "vagrant/provision.sh").read_text(), re.MULTILINE
+    )
+    assert packages is not None
+    recipe = packages[0].encode() + b"".join(
+        file.read_bytes() for file in [*files, ROOT / "vagrant/docker/vagrant.pub"]
+    )
     target = BUILD / f"{provider}-{hashlib.sha256(recipe).hexdigest()[:12]}.{kind}"
     if not target.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
@@ -69,11 +78,37 @@ def made_box(
             old.unlink()
         with Step("box made of Debian's packages"):
             made = subprocess.run(
-                [script, target], capture_output=True, text=True, timeout=1800, check=False
+                [files[0], target], capture_output=True, text=True, timeout=1800, check=False
             )
         if made.returncode != 0:
             pytest.skip(f"no box can be made here: {last_line(made)}")
     return target
+
+
+@contextlib.contextmanager
+def started(daemon: Daemon) -> Iterator[Apart]:
+    """The daemon; nothing of it, nor of what is done with it, stays. Skips where it is refused."""
+    directory = BUILD / f"apart-{os.getpid()}"
+    sweep(BUILD)
+    before, clock = seen(directory), Clock()
+    began = time.monotonic()
+    apart = Apart(directory, daemon)
+    try:
+        with Step("daemon started"):
+            apart.start()
+        yield apart
+    except ApartError as error:
+        pytest.skip(f"{daemon.machines} are refused here: {error}")
+    finally:
+        networks_there = apart.known
+        apart.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+    print(f"vagrant-test: all of it: {time.monotonic() - began:.1f} s, without making the box")
+    assert networks_there, "nobody looked while machines were running"
+    assert seen(directory) - before == set()
+    everybody = {int(entry.name) for entry in Path("/proc").glob("[0-9]*")}
+    assert not networks(everybody) & networks_there
+    assert clock.moved() < 0.5, "this machine's clock was set"
 
 
 class User:
@@ -104,6 +139,47 @@ class User:
     def kraftwreck(self, *words: str) -> dict[str, Any]:
         said: dict[str, Any] = json.loads(self.does(*KRAFTWRECK, *words, "--json"))
         return said
+
+    def add_box(self, name: str, box: Path) -> None:
+        self.does("vagrant", "box", "add", "--name", name, str(box))
+
+    def run_with_faults(self, seed: int) -> Path:
+        """A run of three machines: its verdict is valid, and faults have left their traces."""
+        verdict = self.kraftwreck(
+            "run", "-c", "vagrant", "--nodes", "3", "-n", ",".join(FAULTS),
+            "-t", str(SECONDS), "--seed", str(seed), "--store", str(self.store),
+        )  # fmt: skip
+        assert verdict["valid"] is True
+        assert not verdict["errors"]
+        run = Path(verdict["run"])
+        check_that_faults_bit(run)
+        assert (run / "report.html").stat().st_size > 0
+        print(f"vagrant-test: report: {run / 'report.html'}")
+        return run
+
+    def two_and_one_more(self) -> None:
+        """Containers: two are brought up by hand, the run starts the third and halts it again."""
+        up = self.kraftwreck("cluster", "up", "-c", "vagrant", "--nodes", "2")
+        assert [host["name"] for host in up["hosts"]] == ["n1", "n2"]
+        assert all(host["host_key"].startswith("ssh-ed25519 ") for host in up["hosts"])
+        self.run_with_faults(telling_seed(1.5, 4))
+        # Started by the run, halted by it; the others were there before.
+        expected = {"n1": "running", "n2": "running", "n3": "stopped"}
+        machines = self.kraftwreck("cluster", "status", "-c", "vagrant")["hosts"]
+        assert {name: machines[name] for name in expected} == expected
+        assert set(self.kraftwreck("cluster", "heal", "-c", "vagrant")["vagrant"]) == {"n1", "n2"}
+
+    def looks_around(self, least: int) -> None:
+        """While machines run: nobody may set this machine's clock; they have ``least`` networks."""
+        unbound = [
+            pid for pid, may in self._apart.capabilities().items() if may >> CAP_SYS_TIME & 1
+        ]
+        assert not unbound, "a process in there might set this machine's clock"
+        assert len(self._apart.namespaces()) >= least
+
+    def takes_down(self) -> None:
+        self.does(*KRAFTWRECK, "cluster", "down", "-c", "vagrant")
+        self.does("vagrant", "destroy", "--force")
 
 
 class Clock:

@@ -7,31 +7,12 @@ machine's own may be set by no process of it.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
-import shutil
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.vagrant.apart import CAP_SYS_TIME, LIBVIRT, Apart, ApartError, networks, sweep
-from tests.vagrant.leftovers import ROOT, seen
-from tests.vagrant.rehearsal import (
-    BUILD,
-    FAULTS,
-    KRAFTWRECK,
-    SECONDS,
-    Clock,
-    Step,
-    User,
-    check_that_faults_bit,
-    lines,
-    made_box,
-    telling_seed,
-)
+from tests.vagrant.apart import LIBVIRT
+from tests.vagrant.rehearsal import User, lines, made_box, started, telling_seed
 
 pytestmark = [pytest.mark.vagrant, pytest.mark.slow]
 
@@ -42,6 +23,7 @@ TOOLS = {
     "qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "dnsmasq": "dnsmasq-base",
     "dbus-daemon": "dbus-daemon", "mke2fs": "e2fsprogs", "mmdebstrap": "mmdebstrap",
 }  # fmt: skip
+SCRIPTS = ("machine.sh", "machine.rb", "systemd.sh", "debian.sh")
 PATIENCE_S = 3600
 ENVIRONMENT = {
     "VAGRANT_DEFAULT_PROVIDER": "libvirt",
@@ -53,30 +35,7 @@ ENVIRONMENT = {
 @pytest.fixture(scope="module")
 def box() -> Path:
     """The box of the machines, made when there is none or the recipe has changed."""
-    scripts = [ROOT / "vagrant/rehearsal" / name for name in ("machine.sh", "machine.rb")]
-    recipe = [*scripts, ROOT / "vagrant/rehearsal/debian.sh", ROOT / "vagrant/docker/vagrant.pub"]
-    packages = re.search(
-        r"^packages=.*$", (ROOT / "vagrant/provision.sh").read_text(), re.MULTILINE
-    )
-    assert packages is not None
-    text = b"".join(file.read_bytes() for file in recipe) + packages[0].encode()
-    return made_box("libvirt", TOOLS, scripts[0], text, "box")
-
-
-@contextlib.contextmanager
-def daemon(directory: Path) -> Iterator[Apart]:
-    """A daemon without machines; nothing of it stays. Skips where it is refused."""
-    sweep(BUILD)
-    there = Apart(directory, LIBVIRT)
-    try:
-        with Step("daemon started"):
-            there.start()
-        yield there
-    except ApartError as error:
-        pytest.skip(f"virtual machines are refused here: {error}")
-    finally:
-        there.stop()
-        shutil.rmtree(there.directory, ignore_errors=True)
+    return made_box("libvirt", TOOLS, SCRIPTS, "box")
 
 
 def check_that_clocks_were_set(run: Path) -> None:
@@ -95,12 +54,9 @@ def check_that_clocks_were_set(run: Path) -> None:
 
 def test_from_up_to_destroy(box: Path) -> None:
     """Three machines, what can be done to them, a run with faults, and nothing left."""
-    directory = BUILD / f"apart-{os.getpid()}"
-    before, clock = seen(directory), Clock()
-    began = time.monotonic()
-    with daemon(directory) as apart:
+    with started(LIBVIRT) as apart:
         user = User(apart, ENVIRONMENT, PATIENCE_S)
-        user.does("vagrant", "box", "add", "--name", BOX, str(box))
+        user.add_box(BOX, box)
         up = user.kraftwreck("cluster", "up", "-c", "vagrant", "--nodes", "3")
         assert [host["name"] for host in up["hosts"]] == list(MACHINES)
 
@@ -110,34 +66,13 @@ def test_from_up_to_destroy(box: Path) -> None:
         means = {name: {kind: found[name]["means"][kind] for kind in wanted} for name in found}
         assert means == dict.fromkeys(MACHINES, wanted)
 
-        verdict = user.kraftwreck(
-            "run", "-c", "vagrant", "--nodes", "3", "-n", ",".join(FAULTS),
-            "-t", str(SECONDS), "--seed", str(telling_seed(4, 15)), "--store", str(user.store),
-        )  # fmt: skip
-        assert verdict["valid"] is True
-        assert not verdict["errors"]
-        run = Path(verdict["run"])
-        check_that_faults_bit(run)
-        check_that_clocks_were_set(run)
-        assert (run / "report.html").stat().st_size > 0
-        print(f"vagrant-test: report: {run / 'report.html'}")
-
+        check_that_clocks_were_set(user.run_with_faults(telling_seed(4, 15)))
         # They ran before the run, so they run on.
         machines = user.kraftwreck("cluster", "status", "-c", "vagrant")["hosts"]
         assert {name: machines[name] for name in MACHINES} == dict.fromkeys(MACHINES, "running")
 
-        unbound = [pid for pid, may in apart.capabilities().items() if may >> CAP_SYS_TIME & 1]
-        assert not unbound, "a process of an emulator might set this machine's clock"
-        networks_there = apart.namespaces()
-
-        user.does(*KRAFTWRECK, "cluster", "down", "-c", "vagrant")
-        user.does("vagrant", "destroy", "--force")
+        user.looks_around(1)
+        user.takes_down()
         for what in ("list", "net-list"):
             left = apart.run(["virsh", "-c", "qemu:///system", what, "--all", "--name"]).stdout
             assert not left.strip()
-    print(f"vagrant-test: all of it: {time.monotonic() - began:.1f} s, without making the box")
-
-    assert seen(directory) - before == set()
-    everybody = {int(entry.name) for entry in Path("/proc").glob("[0-9]*")}
-    assert not networks(everybody) & networks_there
-    assert clock.moved() < 0.5, "this machine's clock was set"

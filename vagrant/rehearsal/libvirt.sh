@@ -1,25 +1,14 @@
 #!/bin/sh
 # A libvirt daemon apart from the machine it runs on: libvirt.sh DIRECTORY
 #
-# The first process in namespaces of its own (network, mounts, processes). Whatever the daemon
-# makes, bridges, rules, name servers, virtual machines, is in there and gone with this process;
-# only files in DIRECTORY stay, for the caller to remove.
+# See apart.sh.
 set -eu
+. "$(dirname "$0")/apart.sh"
 
-directory=$1
-
-mount --make-rprivate /
-ip link set lo up
-mount -t tmpfs -o mode=755 tmpfs /run
-mkdir /run/dbus /run/lock
 # Configuration, machines, disks and logs, as the daemon would keep them.
-for top in etc var; do
-    mkdir -p "$directory/$top" "$directory/$top.work"
-    mount -t overlay -o "lowerdir=/$top,upperdir=$directory/$top,workdir=$directory/$top.work" \
-        overlay "/$top"
-done
-# Network devices as seen from in here. Of control groups the machines need none.
-mount -t sysfs sysfs /sys
+apart "$1" etc var
+mkdir /run/dbus /run/lock
+# Of control groups the machines need none.
 mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
 
 mkdir -p /etc/libvirt
