@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import struct
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,11 @@ def refusals() -> dict[str, str]:
 
 
 def _tun_refusal() -> str:
+    try:
+        # By which what comes from the device is sent on.
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW).close()
+    except OSError as error:
+        return f"a raw socket: {error.strerror}"
     try:
         descriptor = os.open("/dev/net/tun", os.O_RDWR)
     except OSError as error:

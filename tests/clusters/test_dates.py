@@ -20,6 +20,7 @@ from harness.clusters.healing import heal_hosts
 from harness.clusters.netns import NetnsCluster
 from harness.clusters.state import boot_id
 from harness.environment import ClockSetting
+from harness.on_host import date
 from harness.on_host.clock import Setting
 from harness.on_host.date import FILE
 from harness.remote import agent as agents
@@ -137,6 +138,14 @@ def test_nor_is_one_that_the_host_may_not_set(env: RemoteEnvironment) -> None:
     told = ask(env, "another kernel")
     assert told["means"] == "library"
     assert "CAP_SYS_TIME" in told["why"] or "it is a container" in told["why"]
+
+
+def test_a_boot_id_that_is_mounted_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LXC gives one to each container, so it is not the control node's where the clock is."""
+    monkeypatch.setattr(date, "BOOT_ID", "/proc")
+    why = "it is a container (its boot id is not its kernel's), whose clock is others', too"
+    monkeypatch.setattr(date, "boot_id", lambda: "a container's")
+    assert date.shared("another kernel") == why
 
 
 def test_a_host_refuses_whatever_the_control_node_has_found(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from typing import Any
 
+import pytest
+
+from harness.on_host import links
 from harness.on_host.echo import checksum
 from harness.on_host.forward import Forwarder, resets, with_bit_flipped
 from harness.on_host.netem import commands, effects
@@ -165,3 +169,16 @@ def test_other_ports_of_a_peer_pass_unharmed() -> None:
     wire.forwarder.take(packet(3, destination=22), 1.0)
     wire.forwarder.flush()
     assert wire.numbers() == [3]
+
+
+def test_a_host_without_raw_sockets_has_no_forwarder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    links.refusals.cache_clear()
+    monkeypatch.setattr(socket, "socket", refused)
+    monkeypatch.setattr(links.netem, "refusal", lambda: "no netem here")
+    try:
+        assert links.refusals()[links.TUN] == "a raw socket: Operation not permitted"
+    finally:
+        links.refusals.cache_clear()

@@ -21,9 +21,9 @@ SCRIPTS = ("container.sh", "systemd.sh", "debian.sh")
 TOOLS = {"vagrant": "vagrant", "lxc-start": "lxc", "mmdebstrap": "mmdebstrap"}
 PLUGIN = Path("/usr/share/vagrant-plugins/plugins.d/vagrant-lxc.json")
 MEMORY_MB = 512
-KEPT = 0x200415FB
+KEPT = 0x200435FB
 """chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_admin,
-sys_chroot, audit_write."""
+net_raw, sys_chroot, audit_write."""
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,27 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+PLUGIN = Path("/usr/share/vagrant-plugins/plugins.d/vagrant-lxc.json")
+
 needs_vagrant = pytest.mark.skipif(
     shutil.which("vagrant") is None, reason="vagrant is missing: apt-get install vagrant"
 )
 
 
-def validate(directory: Path, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run ``vagrant validate`` on a copy, so that nothing of it stays in the project."""
+def validate(
+    directory: Path, home: Path, provider: str = "docker"
+) -> subprocess.CompletedProcess[str]:
+    """Run ``vagrant validate`` on a copy, so that nothing of it stays in the project.
+
+    What the Vagrantfile overrides for the provider counts, what it tells the provider does not.
+    """
     return subprocess.run(
         ["vagrant", "validate", "--ignore-provider"],
         cwd=directory, capture_output=True, text=True, check=False,
-        env={**os.environ, "VAGRANT_HOME": str(home), "VAGRANT_CHECKPOINT_DISABLE": "1"},
+        env={
+            **os.environ, "VAGRANT_HOME": str(home), "VAGRANT_CHECKPOINT_DISABLE": "1",
+            "VAGRANT_DEFAULT_PROVIDER": provider,
+        },
     )  # fmt: skip
 
 
@@ -35,8 +45,11 @@ def copy(tmp_path: Path) -> Path:
 
 
 @needs_vagrant
-def test_it_is_valid(copy: Path, tmp_path: Path) -> None:
-    done = validate(copy, tmp_path / "home")
+@pytest.mark.parametrize("provider", ["docker", "virtualbox", "lxc"])
+def test_it_is_valid(copy: Path, tmp_path: Path, provider: str) -> None:
+    if provider == "lxc" and not PLUGIN.exists():
+        pytest.skip("vagrant-lxc is missing: apt-get install vagrant-lxc")
+    done = validate(copy, tmp_path / "home", provider)
     assert done.returncode == 0, done.stderr
     assert "Vagrantfile validated successfully" in done.stdout
     assert set(re.findall(r"==> (n\d)", done.stdout)) == {"n1", "n2", "n3", "n4", "n5"}
@@ -68,6 +81,56 @@ def test_the_box_is_debian_12_and_nothing_is_shared() -> None:
     # Docker takes no mask in dotted form, and the others default to it.
     assert "netmask" not in text
     assert 'synced_folder ".", "/vagrant", disabled: true' in text
+
+
+def test_containers_may_do_no_more_than_nodes_need() -> None:
+    text = (ROOT / "Vagrantfile").read_text()
+    assert re.findall(r"--cap-add=(\w+)", text) == ["NET_ADMIN"]
+    assert "--privileged" not in text
+    kept = re.search(r'"cap.keep", ((?:"[^"]*"[\s\\]*)+)', text)
+    assert kept is not None
+    names = set("".join(re.findall(r'"([^"]*)"', kept[1])).split())
+    assert "net_admin" in names
+    assert {name for name in names if name.startswith("sys_")} == {"sys_chroot"}
+    assert not names & {"mknod", "bpf", "perfmon", "dac_read_search", "mac_admin", "syslog"}
+    assert '["apparmor.allow_nesting", "0"]' in text, "it shows all of /proc, to be written"
+
+
+@pytest.mark.skipif(shutil.which("ruby") is None, reason="ruby is missing: apt-get install ruby")
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces of its own need root")
+def test_a_bridge_is_there_as_long_as_a_container_is(tmp_path: Path) -> None:
+    """By the very words that LXC is told, which a shell reads, in a folder with a hard name."""
+    directory = tmp_path / "it's $HOME"
+    shutil.copytree(ROOT / "vagrant", directory / "vagrant")
+    shutil.copy(ROOT / "Vagrantfile", directory)
+    evaluate = "module Vagrant; def self.configure(_) end; end; load ARGV[0]; puts HOOK"
+    hook = subprocess.run(
+        ["ruby", "-e", evaluate, directory / "Vagrantfile"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    script = f"""
+        set -e
+        bridge() {{ ip -brief -4 address show dev kraftwreck0; }}
+        for each in n1 n2; do
+            ( exec {hook} $each lxc pre-start )
+            ip link add $each type veth peer name peer-$each
+            ip link set $each master kraftwreck0
+        done
+        bridge
+        ip link delete n1
+        ( exec {hook} n1 lxc post-stop )
+        bridge
+        ip link delete n2
+        ( exec {hook} n2 lxc post-stop )
+        ! bridge 2>/dev/null
+    """
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[::2] for line in done.stdout.splitlines()] == [
+        ["kraftwreck0", "192.168.56.1/24"]
+    ] * 2
 
 
 def test_provisioning_is_valid_shell_and_installs_what_the_harness_needs() -> None:

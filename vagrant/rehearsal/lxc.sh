@@ -10,23 +10,28 @@ set -eu
 apart "$1" var
 control_groups
 
-# LXC puts its groups beside that of the first process, which it takes for "init.scope".
-for top in /sys/fs/cgroup /sys/fs/cgroup/*; do
-    [ -e "$top/cgroup.procs" ] || continue
+# LXC puts its groups beside that of the first process, where that is "init.scope".
+if [ "$groups" = unified ]; then
+    top=/sys/fs/cgroup
     mkdir -p "$top/$2/init.scope"
-    if [ -e "$top/cpuset.cpus" ]; then
-        for inner in "$2" "$2/init.scope"; do
-            cat "$top/cpuset.cpus" >"$top/$inner/cpuset.cpus"
-            cat "$top/cpuset.mems" >"$top/$inner/cpuset.mems"
-        done
-    fi
     echo $$ >"$top/$2/init.scope/cgroup.procs"
-    if [ -e "$top/cgroup.controllers" ]; then
-        for controller in $(cat "$top/$2/cgroup.controllers"); do
-            echo "+$controller" >"$top/$2/cgroup.subtree_control"
+    for group in "$top" "$top/$2"; do
+        for controller in $(cat "$group/cgroup.controllers"); do
+            echo "+$controller" >"$group/cgroup.subtree_control" || true
         done
-    fi
-done
+    done
+else
+    for top in /sys/fs/cgroup/*; do
+        mkdir -p "$top/$2/init.scope"
+        # Of processors and memory a new group has none, and without them takes nobody.
+        for group in "$top/$2" "$top/$2/init.scope"; do
+            for what in cpus mems; do
+                [ ! -e "$top/cpuset.$what" ] || cat "$top/cpuset.$what" >"$group/cpuset.$what"
+            done
+        done
+        echo $$ >"$top/$2/init.scope/cgroup.procs"
+    done
+fi
 
 # Whether containers are refused here is known now, and not in the middle of it.
 lxc-execute --name trial --rcfile /dev/null --define lxc.net.0.type=empty \
