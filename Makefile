@@ -5,7 +5,7 @@ PROVIDER ?= docker
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
 	reports nightly kraftwreck mutants examples oracle
 
-.PHONY: setup run test oracle test-oracle test-campaign vagrant-test lint lock clean
+.PHONY: setup run test compiled test-compiled oracle test-oracle test-campaign vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -17,6 +17,14 @@ test:
 	@scripts/setup --test
 	@$(MAKE) --no-print-directory lint
 	.venv/bin/pytest -n 2 --dist loadgroup $(ARGS)
+
+# Modules for `kraftwreck sim --compiled`, into build/compiled: minutes, once for these sources.
+compiled:
+	@scripts/setup --compile
+	@.venv/bin/python -m kraftwreck.compiled_tree
+
+test-compiled: compiled
+	.venv/bin/pytest -m compiled -n 0 $(ARGS)
 
 # Apache Kafka, the oracle, into build/oracle; quick when it is there.
 oracle:

@@ -14,6 +14,7 @@ import os
 import platform
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ from multiprocessing import get_context
 import click
 
 from harness.simulated.run import simulate
+from kraftwreck import compiled_tree
 from kraftwreck.campaign import ALL, BY_SEED, Campaign, Tested, judge, make_injector, run_seed
 from workloads.registry import find, workloads
 
@@ -38,6 +40,7 @@ LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
 @click.option("--concurrency", default=5, show_default=True)
 @click.option("--nodes", default=5, show_default=True)
 @click.option("--brokers", default="0", show_default=True, metavar="N|seed")
+@click.option("--compiled", is_flag=True, help="Run with compiled modules.")
 @click.option("--jobs", default=0, help="Measure so many worker processes by the wall clock.")
 @click.option(
     "--flat", is_flag=True, help="Measure the cost of an event in longer and longer runs."
@@ -51,10 +54,16 @@ def main(
     concurrency: int,
     nodes: int,
     brokers: str,
+    compiled: bool,
     jobs: int,
     flat: bool,
 ) -> None:
     """Measure, and print Markdown."""
+    if compiled and not compiled_tree.in_use():
+        tell = partial(click.echo, err=True)
+        compiled_tree.become("bench.simulator", sys.argv[1:], tell)
+    if compiled:
+        compiled_tree.check()
     make = partial(
         Campaign,
         nodes=nodes,
@@ -63,8 +72,9 @@ def main(
         brokers=None if brokers == BY_SEED else int(brokers),
     )
     load = os.getloadavg()[0]
+    how = " with compiled modules" if compiled else ""
     click.echo(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f} at the start;"
+        f"Python {platform.python_version()}{how}, {os.cpu_count()} cores, load {load:.1f};"
         f" {nodes} controllers, brokers: {brokers}, {rate:g} operations/s of {concurrency} clients,"
         f" faults: {', '.join(make().faults)}.\n"
     )

@@ -188,9 +188,9 @@ class Interpreter:
         except StoreError as error:
             self.failure = error
             self._stop.set()
-        except Exception as error:
-            # A bug of the workload's generator: the run must end and say so.
-            self.failure = error
+        except Exception as defect:
+            # Of the workload's generator: the run must end and say so.
+            self.failure = defect
             self._stop.set()
         finally:
             client.close()

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import click
 
 from harness.options import OptionError
 from histories.store import StoreError
+from kraftwreck import compiled_tree
 from kraftwreck.campaign import (
     ALL,
     BY_SEED,
@@ -24,6 +26,7 @@ from kraftwreck.campaign import (
     as_json,
     combined_digest,
 )
+from kraftwreck.compiled_tree import CompileError
 from kraftwreck.sim_runs import BySeed, Progress, Source, Steered, run_all
 from nemesis.registry import check_simulator
 from nemesis.registry import parse as parse_faults
@@ -31,6 +34,7 @@ from simulation.knobs import MOST_BROKERS, Quorum
 from systems.registry import find as find_system
 from workloads.registry import find as find_workload
 
+_ARGUMENTS = "kraftwreck.sim.arguments"
 VALID, INVALID, UNKNOWN, BAD_ARGUMENTS, FAILED = 0, 1, 2, 254, 255
 
 
@@ -60,7 +64,15 @@ def parse_brokers(text: str) -> int | None:
     return int(text)
 
 
-@click.command(name="sim")
+class _Sim(click.Command):
+    """Keeps its arguments, for the process that takes over with compiled modules."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(name="sim", cls=_Sim)
 @click.argument("system", default="kraft")
 @click.option("-w", "--workload", default=ALL, show_default=True, help="A workload, or all.")
 @click.option(
@@ -98,8 +110,12 @@ def parse_brokers(text: str) -> int | None:
               help="Let what was reached decide what is next; folder of the corpus.")  # fmt: skip
 @click.option("--shrink/--no-shrink", "shrinks", default=True, show_default=True,
               help="Shrink the first failure of each kind, for half a CPU minute.")  # fmt: skip
+@click.option("--compiled", is_flag=True, help="Run with compiled modules, which are made first "
+              "if there are none of these sources: minutes.")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
+@click.pass_context
 def cli(
+    ctx: click.Context,
     system: str,
     workload: str,
     faults: str,
@@ -118,6 +134,7 @@ def cli(
     coverage_file: Path | None,
     corpus: Path | None,
     shrinks: bool,
+    compiled: bool,
     json_output: bool,
 ) -> None:
     """Run the tests of many seeds in virtual time, judge each, keep failures."""
@@ -145,6 +162,8 @@ def cli(
         )
         if corpus is not None and style != "swarm":
             raise OptionError(f"--steer and --style {style} exclude each other")
+        if compiled:
+            _with_compiled_modules(ctx.meta[_ARGUMENTS])
         source: Source
         if corpus is None:
             source = BySeed(campaign, coverage_file)
@@ -153,6 +172,9 @@ def cli(
     except OptionError as error:
         click.echo(f"kraftwreck sim: {error}", err=True)
         sys.exit(BAD_ARGUMENTS)
+    except CompileError as error:
+        click.echo(f"kraftwreck sim: {error}", err=True)
+        sys.exit(FAILED)
     progress = Progress(source, len(seeds) if isinstance(seeds, range) else None)
     deadline = time.monotonic() + hours * 3600 if hours else None
     try:
@@ -166,6 +188,15 @@ def cli(
     failed = any(t.found for t in progress.tested)
     unknown = any(t.unknown for t in progress.tested)
     sys.exit(INVALID if failed else UNKNOWN if unknown else VALID)
+
+
+def _with_compiled_modules(arguments: Sequence[str]) -> None:
+    """Go on, in a process that runs compiled modules. Raises OptionError and CompileError."""
+    if compiled_tree.in_use():
+        compiled_tree.check()
+    else:
+        tell = partial(click.echo, err=True)
+        compiled_tree.become("kraftwreck", ["sim", *arguments], tell)
 
 
 def _shrunk(progress: Progress) -> list[Path]:

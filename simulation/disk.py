@@ -174,10 +174,11 @@ class Disk(DiskIndex):
         """
         if self._storage is None:
             self.recover()
-            assert self._storage is not None
+        storage = self._storage
+        assert storage is not None
         self._pending = effect
         try:
-            self._storage.carry_out((effect,))
+            storage.carry_out((effect,))
         except ValueError as error:
             raise DiskError(f"the log cannot take this: {error}") from error
         self._pending = None

@@ -394,12 +394,12 @@ class World(Timeline):
         except DiskError as error:
             self._die(host, error)
             return
-        except OSError as error:
-            if not failed(host, error):
-                self._die(host, error)
+        except OSError as trouble:
+            if not failed(host, trouble):
+                self._die(host, trouble)
                 return
             # What was to be promised is not on disk: the process says so and stops.
-            reason = {"reason": f"the disk failed: {error}"}
+            reason = {"reason": f"the disk failed: {trouble}"}
             if host.trace_seq:
                 self._trace(host, last_words(host, "stop", reason))
             self._end(host)

@@ -19,7 +19,7 @@ class LeaderWorkload:
     """Each client asks the nodes in turn with DescribeQuorum.
 
     ``leader`` answers ``{"leader", "epoch", "hw", "node"}`` (a claim when ``leader`` is
-    ``node``) or null when the node says that it does not lead.
+    ``node``, which is null for a broker) or null when the node says that it does not lead.
     """
 
     name = "leader"
@@ -54,7 +54,7 @@ class LeaderWorkload:
             return Completion("ok", None, node=node)
         if code != errors.NONE or not found:
             return Completion("fail", error=error_name(code), node=node)
-        asked = next(number for number, name in client.ids.items() if name == node)
+        asked = next((number for number, name in client.ids.items() if name == node), None)
         claim = {
             "leader": found["leader_id"],
             "epoch": found["leader_epoch"],

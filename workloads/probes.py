@@ -120,7 +120,7 @@ def note_partitions(client: ClientState, topics: list[Body]) -> None:
         (topic["name"], part["partition_index"])
         for topic in topics
         for part in topic["partitions"]
-        if part["leader_id"] not in (-1, *part["replica_nodes"][:1])
+        if part["leader_id"] != -1 and part["leader_id"] not in part["replica_nodes"][:1]
     ][-REMEMBERED:]
 
 

@@ -20,8 +20,8 @@ class Rule(NamedTuple):
 
     kind: str
     default: str
-    low: float = 0
-    high: float = _LONG
+    low: int | float = 0
+    high: int | float = _LONG
     choices: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     synonym: str | None = None

@@ -104,7 +104,8 @@ def grown(
         (
             i
             for i, v in history.ids.items()
-            if name in v.among(exchange.low, exchange.high) and (i, count - 1) in history.partitions
+            if name in list(v.among(exchange.low, exchange.high))
+            and (i, count - 1) in history.partitions
         ),
         None,
     )

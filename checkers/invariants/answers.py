@@ -334,7 +334,7 @@ class _Judge:
 
         if self._judge(exchange, f"broker {broker_id}", code, codes):
             versions = self._history.brokers[broker_id]
-            gone = None in versions.among(exchange.low, exchange.high)
+            gone = None in list(versions.among(exchange.low, exchange.high))
             self._done(exchange, None if gone else f"broker {broker_id} stays registered")
 
     def _ids(self, exchange: Exchange) -> None:

@@ -133,6 +133,6 @@ class BrokerRules:
         if model.elr_enabled():
             for broker_id, epoch, before in fresh:
                 for (topic_id, number), partition in model.partitions.items():
-                    if broker_id in (*partition.isr, *partition.elr):
+                    if broker_id in partition.isr or broker_id in partition.elr:
                         name = f"{model.names.get(topic_id)}-{number}"
                         self.kept[broker_id, epoch] = before, name

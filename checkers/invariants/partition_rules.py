@@ -129,7 +129,7 @@ class PartitionRules:
         if old is None or new.leader == old.leader:
             return
         report.held("C6")
-        if new.leader in (*old.isr, *old.elr, *old.adding):
+        if any(new.leader in ids for ids in (old.isr, old.elr, old.adding)):
             return
         under_way = old.adding or old.removing
         if under_way and not (new.adding or new.removing) and new.leader in new.isr:

@@ -107,7 +107,7 @@ def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
     spans: dict[int, list[tuple[int, int]]] = {}
     since: dict[int, int] = {}
     for state in Controller.of(evidence).brokers.states:
-        if state is HOLE:
+        if state == HOLE:
             since.clear()  # What became of them until the log goes on nobody knows.
             continue
         offset, broker_id, is_unfenced = state

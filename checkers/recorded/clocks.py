@@ -75,7 +75,7 @@ def node_clocks(test: Mapping[str, Any]) -> dict[str, NodeClock]:
     clocks = {}
     told = test.get("clock")
     for node, value in told.items() if isinstance(told, dict) else ():
-        offset, samples = value, list[Sample]()
+        offset, samples = value, list[Any]()
         if isinstance(value, dict):
             offset, samples = value.get("offset_us"), value.get("samples") or []
         if isinstance(offset, int):

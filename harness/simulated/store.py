@@ -117,10 +117,10 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
         schedule = msgspec.convert(test["schedule"], list[Fault])
         knobs = msgspec.convert(test["knobs"], Knobs, str_keys=True)
         return options_of(test["options"]), schedule, knobs, str(test["digest"])
-    except KeyError as error:
+    except KeyError as missing:
         raise OptionError(
-            f"{path}: {error.args[0]} is missing, so it cannot be run again"
-        ) from error
+            f"{path}: {missing.args[0]} is missing, so it cannot be run again"
+        ) from missing
     except (msgspec.MsgspecError, TypeError) as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
@@ -133,8 +133,8 @@ def read_test(folder: Path) -> dict[str, Any]:
     path = folder / "test.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise OptionError(f"{path}: {error.strerror}; give a run folder") from error
+    except OSError as refused:
+        raise OptionError(f"{path}: {refused.strerror}; give a run folder") from refused
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 

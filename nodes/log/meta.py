@@ -70,7 +70,7 @@ def _parse(path: Path, text: str) -> Meta:
             int(properties["node.id"]),
             from_text(properties["directory.id"]),
         )
-    except KeyError as error:
-        raise FormatError(f"{path}: {error.args[0]} is missing") from error
+    except KeyError as missing:
+        raise FormatError(f"{path}: {missing.args[0]} is missing") from missing
     except ValueError as error:
         raise FormatError(f"{path}: {error}") from error

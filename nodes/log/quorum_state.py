@@ -64,8 +64,8 @@ def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
         content = json.loads(media.read(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise QuorumStateError(f"{path}: not JSON: {error}") from error
+    except ValueError as reason:
+        raise QuorumStateError(f"{path}: not JSON: {reason}") from reason
     if not isinstance(content, dict):
         raise QuorumStateError(f"{path}: not a JSON object")
     version = content.get("data_version")

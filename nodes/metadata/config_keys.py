@@ -40,8 +40,8 @@ class ConfigKey:
     name: str
     type: ConfigType
     default: str | None
-    minimum: float = -(2**63)
-    maximum: float = LONG_MAX
+    minimum: int | float = -(2**63)
+    maximum: int | float = LONG_MAX
     choices: tuple[str, ...] | None = None
     pattern: re.Pattern[str] | None = None
     synonym: str | None = None

@@ -19,7 +19,7 @@ from nodes.metadata.timeline import Absent
 
 MODULUS: Final = 1 << 128
 
-_partition_values = attrgetter(*Partition.__slots__)
+_partition_values = attrgetter(*(value.name for value in fields(Partition)))
 
 
 def hash_of(name: str, key: Any, value: Any) -> int:

@@ -130,8 +130,8 @@ def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]
             offset = skip_tags(data, offset, len(data), count)
     except (struct.error, IndexError):
         raise ProtocolError("cannot decode a request header: it ends too early") from None
-    except UnicodeDecodeError as error:
-        raise ProtocolError("cannot decode a request header: client id not UTF-8") from error
+    except UnicodeDecodeError as reason:
+        raise ProtocolError("cannot decode a request header: client id not UTF-8") from reason
     except MalformedError as error:
         raise ProtocolError(f"cannot decode a request header: {error}") from error
     return key, version, correlation_id, client_id, offset

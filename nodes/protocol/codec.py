@@ -55,8 +55,8 @@ def decode(message: str, version: int, data: Buffer, offset: int = 0) -> tuple[d
         return decoder(data, offset, len(data))
     except (IndexError, struct.error):
         reason = "it ends too early"
-    except UnicodeDecodeError as error:
-        reason = f"a string is not UTF-8 ({error.reason})"
+    except UnicodeDecodeError as text:
+        reason = f"a string is not UTF-8 ({text.reason})"
     except MalformedError as error:
         reason = str(error)  # the exception itself would keep this frame, and it the exception
     raise ProtocolError(f"cannot decode {message} v{version}: {reason}")

@@ -83,8 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"{config.log_dir} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
             return 0
         return _run(config)
-    except (ConfigError, FormatError) as error:
-        say(f"kraftwreck-node: {error}")
+    except (ConfigError, FormatError) as mistake:
+        say(f"kraftwreck-node: {mistake}")
         return BAD_CONFIG
     except (OSError, LogCorruptError, QuorumStateError, ValueError) as error:
         say(f"kraftwreck-node: cannot use {config.log_dir}: {error}")

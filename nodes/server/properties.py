@@ -202,10 +202,10 @@ def load_config(path: Path) -> ServerConfig:
     """Read the configuration file at ``path``. Raises :class:`ConfigError`."""
     try:
         text = path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8") from error
+    except OSError as refused:
+        raise ConfigError(f"cannot read {path}: {refused.strerror}") from refused
+    except UnicodeDecodeError as reason:
+        raise ConfigError(f"{path}: not UTF-8") from reason
     try:
         return server_config(parse_properties(text))
     except ConfigError as error:

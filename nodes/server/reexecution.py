@@ -150,16 +150,16 @@ class _Reexecution:
         try:
             self._node = Node(config, recovered, line["now"], wall_ms)
             return self._node.start(line["now"], wall_ms)
-        except FatalError as error:
-            self._reason = str(error)
+        except FatalError as end:
+            self._reason = str(end)
             return None
 
     def _stepped(self, node: Node, line: dict[str, Any]) -> list[Effect] | None:
         event = from_plain(line["event"])
         try:
             return node.step(event, line["now"], line["wall_us"] // 1000)
-        except FatalError as error:
-            self._reason = str(error)
+        except FatalError as end:
+            self._reason = str(end)
         except Exception as error:  # a defect, at which the shell stops the node too
             self._reason = f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
         return None

@@ -98,10 +98,10 @@ class Shell:
         reason = ""
         try:
             effects = self._node.step(event, now, wall_us // 1000)
-        except FatalError as error:
-            reason = str(error)
-        except Exception as error:  # a defect: what the node believes cannot be relied on
-            reason = f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
+        except FatalError as end:
+            reason = str(end)
+        except Exception as defect:  # what the node believes cannot be relied on
+            reason = f"{defect!r} at {traceback.extract_tb(defect.__traceback__)[-1]}"
         try:
             self._inputs.step(event, now, wall_us, effects)
         except OSError as error:
@@ -142,8 +142,8 @@ class Shell:
         except OSError as error:
             self._disk_failed(error, now, wall_us)
             return
-        except ValueError as error:  # the log refuses what does not continue it
-            self.fatal(f"the log cannot take this: {error}", now, wall_us)
+        except ValueError as reason:  # the log refuses what does not continue it
+            self.fatal(f"the log cannot take this: {reason}", now, wall_us)
             return
         for effect in effects:
             if isinstance(effect, Trace):

@@ -45,6 +45,7 @@ def with_a_flipped_bit(records: bytes) -> bytes:
     return records[:-1] + bytes([records[-1] ^ 1])
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("damage", [of_a_newer_epoch, with_a_flipped_bit])
 def test_a_follower_appends_nothing_damaged_or_of_a_newer_epoch(
     cluster_of: Make, monkeypatch: pytest.MonkeyPatch, damage: Damage

@@ -221,6 +221,7 @@ class DyingMedia(WriteLossMedia):
         super().fsync_directory(directory)
 
 
+@pytest.mark.interpreted
 def test_a_loss_of_power_at_any_change_of_a_file_keeps_what_was_promised(
     quick_path: Path, batch_at: MakeBatch
 ) -> None:
@@ -353,6 +354,7 @@ def test_a_killed_process_loses_what_it_did_not_fsync_in_this_mode_only(
     assert run_node(tmp_path, mode, defect, end) == offset
 
 
+@pytest.mark.interpreted
 def test_a_node_that_forgets_to_fsync_loses_what_it_promised(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NODE, str(tmp_path), "loss", "no-fsync", "kill"]
     assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL

@@ -104,6 +104,7 @@ def test_a_claim_costs_nothing_that_grows_with_the_metadata(
     assert rig.controller.is_active
 
 
+@pytest.mark.interpreted
 def test_a_task_that_fails_unexpectedly_costs_the_leadership(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def encodings(cache: RecordCache, image: MetadataImage, monkeypatch: pytest.Monk
     return len(counted)
 
 
+@pytest.mark.interpreted
 def test_only_what_has_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     image, cache = MetadataImage(), RecordCache()
     commit(image, topic("t", ID, 20))
@@ -112,6 +113,7 @@ def test_only_what_has_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch)
     assert encodings(cache, image, monkeypatch) == 22
 
 
+@pytest.mark.interpreted
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     image, cache = MetadataImage(), RecordCache(most=10)
     commit(image, topic("t", ID, 20))

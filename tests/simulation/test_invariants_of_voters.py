@@ -196,6 +196,7 @@ def answered(run: Watched, message: Any, times: int, asked: int = 0) -> None:
             told(run.host(1), ResponseReceived(2, number, message))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("error", [True, False])
 def test_l8_who_asks_in_vain_waits(run: Watched, error: bool) -> None:
     refusal = BeginQuorumEpochResponse(0, errors.FENCED_LEADER_EPOCH, 1, 1) if error else None

@@ -33,6 +33,7 @@ class Slow:
                 host.last_trace.hw = GOAL
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("pace", "recovers"), [(1.0, True), (0.0, False), (0.05, False)])
 def test_a_voter_that_others_need_may_take_its_time_to_fetch(pace: float, recovers: bool) -> None:
     found: list[str] = []

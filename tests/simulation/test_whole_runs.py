@@ -17,16 +17,8 @@ from harness.simulated.store import load, run, save
 from harness.triggers import TRIGGERS, TriggerError, parse
 from histories.fault import Fault
 from histories.operation import INVOKE
-from kraftwreck.campaign import (
-    FAULTS as ALL_FAULTS,
-)
-from kraftwreck.campaign import (
-    Campaign,
-    combined_digest,
-    judge,
-    make_injector,
-    run_seed,
-)
+from kraftwreck.campaign import FAULTS as ALL_FAULTS
+from kraftwreck.campaign import Campaign, combined_digest, judge, make_injector, run_seed
 from kraftwreck.main import status
 from kraftwreck.replay import replay_nodes, replay_simulated
 from nemesis import triggers
@@ -329,6 +321,7 @@ def test_phantom_brokers_live_whole_lives(brokers: int) -> None:
 # --- the invariants see ---------------------------------------------------------------------
 
 
+@pytest.mark.interpreted
 def test_a_cluster_that_does_not_recover_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody campaigns any more: what a lost timer would do.
     monkeypatch.setattr("nodes.consensus.kraft.replica.Replica.become_prospective", lambda _: None)
@@ -338,6 +331,7 @@ def test_a_cluster_that_does_not_recover_is_a_failure(monkeypatch: pytest.Monkey
     assert judge(result, find("metadata")).valid is False
 
 
+@pytest.mark.interpreted
 def test_two_leaders_of_one_epoch_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodes.consensus.kraft.election.majority", lambda voters: 1)
     result = simulated(fault("partition", "halves", 0, 3))
@@ -434,6 +428,7 @@ def test_replay_refuses_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFix
     assert "give a run folder" in capsys.readouterr().err
 
 
+@pytest.mark.interpreted
 def test_a_failing_run_is_kept_with_the_command_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,13 @@ def test_anything_else_is_a_fail(drive: Any, script: Any, answer: Any) -> None:
     assert drive(WORKLOAD, "leader", script(answer)).type == "fail"
 
 
+def test_a_broker_answers_and_claims_nothing(drive: Any, script: Any) -> None:
+    """It forwards the question. One final operation asks every node, brokers, too."""
+    done = drive(WORKLOAD, "leader", script(quorum()), node="b1")
+    assert done.type == "ok"
+    assert done.value == {"leader": 1, "epoch": 5, "hw": 70, "node": None}
+
+
 def test_workloads_are_found_by_name_and_unknown_ones_listed() -> None:
     assert find("leader") is WORKLOAD
     with pytest.raises(

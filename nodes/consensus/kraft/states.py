@@ -7,7 +7,7 @@ is -1 when no vote was cast in the current epoch.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Final
 
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.messages import NO_DIRECTORY
@@ -19,18 +19,20 @@ NEVER: Final = 2**63 - 1
 class Unattached:
     """No leader to follow (one may be known by id); waits, or votes."""
 
-    name: ClassVar[str] = "unattached"
     deadline: int
     leader_id: int = -1
     voted_id: int = -1
     voted_directory: bytes = NO_DIRECTORY
+
+    @property
+    def name(self) -> str:
+        return "unattached"
 
 
 @dataclass(slots=True)
 class Prospective:
     """Asks for pre-votes before it dares to raise the epoch."""
 
-    name: ClassVar[str] = "prospective"
     deadline: int
     leader_id: int
     voted_id: int
@@ -39,18 +41,25 @@ class Prospective:
     rejected: set[int] = field(default_factory=set)
     leader_endpoint: Endpoint | None = None
 
+    @property
+    def name(self) -> str:
+        return "prospective"
+
 
 @dataclass(slots=True)
 class Candidate:
     """Voted for itself in a new epoch and asks the others."""
 
-    name: ClassVar[str] = "candidate"
     deadline: int
     voted_id: int
     voted_directory: bytes
     granted: set[int] = field(default_factory=set)
     rejected: set[int] = field(default_factory=set)
     leader_id: int = -1
+
+    @property
+    def name(self) -> str:
+        return "candidate"
 
 
 @dataclass(slots=True)
@@ -70,7 +79,6 @@ class Follower:
     ``has_updated`` says that the leader knows this voter's endpoints and versions.
     """
 
-    name: ClassVar[str] = "follower"
     deadline: int
     leader_id: int
     voted_id: int = -1
@@ -80,15 +88,22 @@ class Follower:
     download: Download | None = None
     has_updated: bool = False
 
+    @property
+    def name(self) -> str:
+        return "follower"
+
 
 @dataclass(slots=True)
 class Resigned:
     """Was leader of this epoch; tells the voters and never acts as leader in it again."""
 
-    name: ClassVar[str] = "resigned"
     deadline: int
     successors: tuple[tuple[int, bytes], ...]
     unacknowledged: set[int]
     leader_id: int = -1
     voted_id: int = -1
     voted_directory: bytes = NO_DIRECTORY
+
+    @property
+    def name(self) -> str:
+        return "resigned"

@@ -1,0 +1,145 @@
+"""Copies of the project with compiled modules: what is compiled, and for which sources."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.options import OptionError
+from kraftwreck import compiled_tree
+from kraftwreck.compiled_constructors import spelled_out
+from kraftwreck.compiled_modules import COMPILED, INTERPRETED, chosen
+from kraftwreck.compiled_tree import PACKAGES, ROOT, made, make, sources
+from kraftwreck.main import status
+
+MODULES = list(chosen(ROOT))
+
+
+def test_what_is_named_exists() -> None:
+    assert all((ROOT / name).exists() for name in (*COMPILED, *INTERPRETED))
+    assert all(name.split("/")[0] in PACKAGES for name in COMPILED)
+
+
+def test_nodes_and_simulator_are_compiled_but_for_what_mypyc_does_not_take() -> None:
+    assert {"nodes/node.py", "simulation/world.py", "checkers/recorded/replay.py"} <= set(MODULES)
+    assert not set(INTERPRETED) & set(MODULES)
+    assert "simulation/knobs.py" not in MODULES, "it has a msgspec.Struct"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_name_is_bound_to_errors_of_two_kinds(module: str) -> None:
+    """mypyc gives a name the first kind, and raises TypeError for the second."""
+    for function in ast.walk(ast.parse((ROOT / module).read_text())):
+        if isinstance(function, ast.FunctionDef):
+            kinds: dict[str, str] = {}
+            for each in ast.walk(function):
+                if isinstance(each, ast.ExceptHandler) and each.name and each.type:
+                    kind = ast.unparse(each.type)
+                    assert kinds.setdefault(each.name, kind) == kind, f"line {each.lineno}"
+
+
+PLAIN = """
+from __future__ import annotations
+from dataclasses import dataclass, field
+
+@dataclass(slots=True)
+class Plain:
+    \"\"\"It has fields.\"\"\"
+
+    first: int
+    second: set[int] = field(default_factory=set)
+    third: str | None = None
+
+    @property
+    def twice(self) -> int:
+        return 2 * self.first
+
+@dataclass(slots=True, frozen=True)
+class Frozen:
+    first: int
+
+@dataclass(slots=True)
+class Own:
+    first: int
+
+    def __post_init__(self) -> None:
+        self.first += 1
+"""
+
+
+def test_constructors_that_are_spelled_out_do_the_same() -> None:
+    told = spelled_out(PLAIN)
+    assert told.count("def __init__(self, first: int, second: (set[int]) | None = None") == 1
+    assert told.count("init=False") == 1
+    before: dict[str, Any] = {"__name__": __name__}
+    after: dict[str, Any] = {"__name__": __name__}
+    exec(PLAIN, before)  # noqa: S102
+    exec(told, after)  # noqa: S102
+    for arguments in ((1,), (1, {2}), (1, {2}, "x")):
+        assert repr(after["Plain"](*arguments)) == repr(before["Plain"](*arguments))
+    assert after["Plain"](3) == after["Plain"](first=3)
+    assert after["Plain"](3).second is not after["Plain"](3).second
+    assert after["Plain"](3).twice == 6
+    with pytest.raises(TypeError):
+        after["Plain"]()
+    assert after["Own"](1).first == 2
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A tree with all packages and one module."""
+    for name in PACKAGES:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "nodes" / "node.py").write_text("NUMBER = 1\n")
+    return tmp_path
+
+
+def test_a_copy_is_of_one_state_of_the_sources(small: Path) -> None:
+    build = small / "build"
+    before = sources(small)
+    folder = build / before[:16]
+    folder.mkdir(parents=True)
+    assert made(small, build) is None, "it is not whole"
+    (folder / "compiled-from").write_text(before)
+    assert made(small, build) == folder
+    assert make(pytest.fail, small, build) == folder
+    (small / "nodes" / "node.py").write_text("NUMBER = 2\n")
+    assert sources(small) != before
+    assert made(small, build) is None
+    (small / "nodes" / "node.py").write_text("NUMBER = 1\n")
+    assert sources(small) == before
+    (small / "nodes" / "more.py").touch()
+    assert made(small, build) is None
+
+
+def test_what_is_missing_is_one_line(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("sysconfig.get_path", lambda _: "/nowhere")
+        with pytest.raises(OptionError, match=r"needs /nowhere/Python\.h: .*scripts/setup"):
+            make(pytest.fail, small, small / "build")
+        assert status(["sim", "--compiled", "--seeds", "0..1"]) == 254
+        assert capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr(compiled_tree, "_version_of", lambda _: "")
+    with pytest.raises(OptionError, match="needs mypy: pip install mypy"):
+        make(pytest.fail, small, small / "build")
+
+
+def test_mistakes_are_told_before_anything_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["sim", "--compiled", "--seeds", "5..1"]) == 254
+    assert "1 is before 5" in capsys.readouterr().err
+
+
+def test_the_project_itself_is_never_compiled() -> None:
+    """Its sources would be changed."""
+    command = [sys.executable, "-m", "kraftwreck.compiled_modules"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "not here" in done.stderr
