@@ -145,14 +145,19 @@ class User:
 
     def run_with_faults(self, seed: int) -> Path:
         """A run of three machines: its verdict is valid, and faults have left their traces."""
+        run = self.run_of(FAULTS, seed)
+        check_that_faults_bit(run)
+        return run
+
+    def run_of(self, faults: Sequence[str], seed: int) -> Path:
+        """A run of three machines, whose verdict is valid."""
         verdict = self.kraftwreck(
-            "run", "-c", "vagrant", "--nodes", "3", "-n", ",".join(FAULTS),
+            "run", "-c", "vagrant", "--nodes", "3", "-n", ",".join(faults),
             "-t", str(SECONDS), "--seed", str(seed), "--store", str(self.store),
         )  # fmt: skip
         assert verdict["valid"] is True
         assert not verdict["errors"]
         run = Path(verdict["run"])
-        check_that_faults_bit(run)
         assert (run / "report.html").stat().st_size > 0
         print(f"vagrant-test: report: {run / 'report.html'}")
         return run

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.options import RunOptions
+from kraftwreck.campaign import plan_faults
+from nemesis.generator import style_of
 from tests.vagrant.apart import LIBVIRT
-from tests.vagrant.rehearsal import User, lines, made_box, started, telling_seed
+from tests.vagrant.rehearsal import SECONDS, User, lines, made_box, started, telling_seed
 
 pytestmark = [pytest.mark.vagrant, pytest.mark.slow]
 
@@ -25,6 +28,7 @@ TOOLS = {
 }  # fmt: skip
 SCRIPTS = ("machine.sh", "machine.rb", "systemd.sh", "debian.sh")
 PATIENCE_S = 3600
+OF_KERNELS = ("network", "squeeze")
 ENVIRONMENT = {
     "VAGRANT_DEFAULT_PROVIDER": "libvirt",
     "KRAFTWRECK_BOX": BOX,
@@ -52,6 +56,49 @@ def check_that_clocks_were_set(run: Path) -> None:
     assert most > 1_000_000
 
 
+def seed_for_kernels() -> int:
+    """The first seed by which packets are slowed down or lost for some time, memory is short and
+    somebody is killed for want of it."""
+    for seed in range(10_000):
+        options = RunOptions(faults=OF_KERNELS, nodes=3, seed=seed, time_limit_s=SECONDS)
+        planned = plan_faults(options, 0)
+        shapes = {fault.shape for fault in planned}
+        long = {fault.shape for fault in planned if fault.duration >= 5e9}
+        if style_of(seed) == "timed" and long & {"slow", "lossy"} and {"memory", "oom"} <= shapes:
+            return seed
+    raise AssertionError("no seed plans these faults")
+
+
+def check_that_kernels_did_it(run: Path) -> None:
+    """Packets by netem, memory by control groups of version 2: what containers here have not."""
+    faults = lines(run / "faults.jsonl")
+    assert not [fault["error"] for fault in faults if fault["error"]]
+    told = [
+        host["packets"]
+        for fault in faults if fault["kind"] == "network"
+        for host in fault["evidence"].values() if "packets" in host
+    ]  # fmt: skip
+    assert {each["means"] for each in told if "means" in each} == {"netem"}
+    counts = [peer for each in told for peer in (each.get("before") or {}).values()]
+    held = sum(peer.get("delayed", 0) for peer in counts)
+    lost = sum(peer.get("lost", 0) for peer in counts)
+    limits = [
+        host
+        for fault in faults if fault["shape"] == "memory" and fault["phase"] == "start"
+        for host in fault["evidence"].values() if "limit" in host
+    ]  # fmt: skip
+    killed = sum(
+        host.get("oom_kills", 0)
+        for fault in faults if fault["shape"] in ("oom", "oom-leader")
+        for host in fault["evidence"].values()
+    )  # fmt: skip
+    print(f"vagrant-test: by netem {held} packets held, {lost} lost; {len(limits)} memory limits,"
+          f" {killed} killed for want of memory")  # fmt: skip
+    assert held + lost > 0
+    assert {each["means"] for each in limits} == {"cgroup v2"}
+    assert killed > 0
+
+
 def test_from_up_to_destroy(box: Path) -> None:
     """Three machines, what can be done to them, a run with faults, and nothing left."""
     with started(LIBVIRT) as apart:
@@ -67,6 +114,7 @@ def test_from_up_to_destroy(box: Path) -> None:
         assert means == dict.fromkeys(MACHINES, wanted)
 
         check_that_clocks_were_set(user.run_with_faults(telling_seed(4, 15)))
+        check_that_kernels_did_it(user.run_of(OF_KERNELS, seed_for_kernels()))
         # They ran before the run, so they run on.
         machines = user.kraftwreck("cluster", "status", "-c", "vagrant")["hosts"]
         assert {name: machines[name] for name in MACHINES} == dict.fromkeys(MACHINES, "running")
