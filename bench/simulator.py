@@ -63,7 +63,7 @@ def main(
         tell = partial(click.echo, err=True)
         compiled_tree.become("bench.simulator", sys.argv[1:], tell)
     if compiled:
-        compiled_tree.check()
+        compiled_tree.hold()
     make = partial(
         Campaign,
         nodes=nodes,

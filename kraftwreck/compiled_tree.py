@@ -16,11 +16,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 import nodes
 from harness.options import OptionError
@@ -71,19 +71,22 @@ def made(root: Path = ROOT, build: Path = BUILD) -> Path | None:
 def make(tell: Callable[[str], None], root: Path = ROOT, build: Path = BUILD) -> Path:
     """Return the copy made of the sources as they are now, making it if need be: minutes.
 
-    Older copies are removed. Raises :class:`OptionError` if a tool is missing and
+    Older copies that nobody runs are removed. Raises :class:`OptionError` if a tool is missing and
     :class:`CompileError` if the modules cannot be compiled.
     """
+    found = made(root, build)
+    if found is not None:
+        return found
     _check_tools()
     with _alone(build):
-        found = made(root, build)
+        found = made(root, build)  # By another process, meanwhile.
         if found is not None:
             return found
-        digest = sources(root)
         fresh = build / "making"
         shutil.rmtree(fresh, ignore_errors=True)
         for name in PACKAGES:
             shutil.copytree(root / name, fresh / name, ignore=shutil.ignore_patterns("__pycache__"))
+        digest = sources(fresh)  # Somebody may be writing in the project.
         count = sum(1 for _ in compiled_modules.chosen(fresh))
         tell(f"compiling {count} modules, once for these sources: some minutes")
         began = time.monotonic()
@@ -91,12 +94,18 @@ def make(tell: Callable[[str], None], root: Path = ROOT, build: Path = BUILD) ->
         for left in ("build", ".mypy_cache"):
             shutil.rmtree(fresh / left, ignore_errors=True)
         (fresh / _DONE).write_text(digest)
-        for old in build.iterdir():
-            if old.is_dir() and old != fresh:
-                shutil.rmtree(old)
-        fresh.rename(build / digest[:16])
+        _remove_unused(build, fresh)
         tell(f"compiled in {time.monotonic() - began:.0f} s")
-    return build / digest[:16]
+        return fresh.rename(build / digest[:16])
+
+
+def _remove_unused(build: Path, fresh: Path) -> None:
+    for old in build.iterdir():
+        if old == fresh or not old.is_dir():
+            continue
+        with (old / _DONE).open("a") as mark, suppress(BlockingIOError):
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -117,11 +126,19 @@ def become(module: str, arguments: Sequence[str], tell: Callable[[str], None]) -
     )
 
 
-def check() -> None:
-    """Raise :class:`CompileError` unless this process imports compiled nodes."""
+def hold() -> None:
+    """Keep the copy that this process runs from being removed, until the process ends.
+
+    Raises :class:`CompileError` if it imports nodes that are not compiled.
+    """
     file = import_module("nodes.node").__file__ or ""
     if not in_use() or file.endswith(".py"):
         raise CompileError(f"{file}: not compiled; remove {BUILD} and try again")
+    _held.append((Path(file).parents[1] / _DONE).open())
+    fcntl.flock(_held[-1], fcntl.LOCK_SH)
+
+
+_held: list[TextIO] = []
 
 
 def _check_tools() -> None:

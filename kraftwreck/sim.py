@@ -193,7 +193,7 @@ def cli(
 def _with_compiled_modules(arguments: Sequence[str]) -> None:
     """Go on, in a process that runs compiled modules. Raises OptionError and CompileError."""
     if compiled_tree.in_use():
-        compiled_tree.check()
+        compiled_tree.hold()
     else:
         tell = partial(click.echo, err=True)
         compiled_tree.become("kraftwreck", ["sim", *arguments], tell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_a_copy_is_of_one_state_of_the_sources(small: Path) -> None:
     assert sources(small) == before
     (small / "nodes" / "more.py").touch()
     assert made(small, build) is None
+
+
+def test_a_copy_that_somebody_runs_is_kept(small: Path) -> None:
+    build = small / "build"
+    for name in ("used", "unused"):
+        (build / name).mkdir(parents=True)
+        (build / name / "compiled-from").touch()
+    with (build / "used" / "compiled-from").open() as mark:
+        fcntl.flock(mark, fcntl.LOCK_SH)
+        compiled_tree._remove_unused(build, build / "making")
+        assert [path.name for path in build.iterdir()] == ["used"]
+    compiled_tree._remove_unused(build, build / "making")
+    assert not list(build.iterdir())
 
 
 def test_what_is_missing_is_one_line(
