@@ -74,7 +74,7 @@ _OPTIMISATION: Final = "1"
 def chosen(root: Path) -> Iterator[str]:
     """Yield the modules below ``root`` to compile, as paths relative to it, in order."""
     for where in COMPILED:
-        for path in sorted((root / where).rglob("*.py")) or [root / where]:
+        for path in sorted((root / where).rglob("*.py")) or sorted(root.glob(where)):
             name = path.relative_to(root).as_posix()
             if path.name in ("__init__.py", "__main__.py") or _left_out(name):
                 continue
