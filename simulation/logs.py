@@ -145,7 +145,9 @@ class LogWatch:
         place = first + keep
         if place < len(self.committed) and keep < len(disk.log):
             lost = self.committed[place]
-            if disk.log[keep] == lost:
+            # Who follows an older leader may cut what a newer epoch has just committed without it.
+            epoch = host.last_trace.epoch if host.last_trace is not None else -1
+            if disk.log[keep] == lost and self._committed_in[place] <= epoch:
                 self._fail(
                     "I10",
                     f"{host.name} cut its log at {end_offset} and with it the committed batch at"

@@ -11,6 +11,7 @@ from nodes.consensus.effects import (
     CleanLog,
     FlushLog,
     InstallSnapshot,
+    TruncateLog,
 )
 from nodes.consensus.kraft.messages import FetchSnapshotRequest
 from simulation.disk import Disk
@@ -52,6 +53,23 @@ def test_a_batch_that_differs_after_an_installed_snapshot_is_seen(run: Watched) 
     run.disk(3, InstallSnapshot(4, 1), AppendLog(batch(4, 2)), FlushLog())
     run.trace(3, "hw", hw=5, epoch=2)
     assert run.found == ["I10"]
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_who_follows_an_older_leader_may_cut_what_a_newer_one_commits(
+    run: Watched, epoch: int
+) -> None:
+    """A deposed leader is believed for a while; what it lacks was committed without its followers.
+    Seed 407594."""
+    run.commit(1, 2, upto=3)
+    for number in (1, 2, 3):
+        run.disk(number, AppendLog(batch(3)), FlushLog())
+    run.trace(1, "hw", hw=4, epoch=2)
+    run.trace(3, "state", epoch=epoch)
+    run.disk(3, TruncateLog(3))
+    assert run.found == ([] if epoch == 1 else ["I10"])
+    run.disk(3, TruncateLog(2))
+    assert "I10" in run.found, "that was committed in epoch 1"
 
 
 def test_a_log_that_begins_where_nothing_committed_ends_is_seen(run: Watched) -> None:
