@@ -15,7 +15,11 @@ from typing import Any
 from histories.trace import TraceEvent
 from nodes.consensus.effects import ResponseReceived
 from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.messages import BeginQuorumEpochRequest, Request
+from nodes.consensus.kraft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Request,
+)
 from simulation.failures import Failures
 from simulation.host import Host
 from simulation.voter_watch import VoterWatch
@@ -66,7 +70,8 @@ class ElectionWatch:
             self._since[host.id] = now
 
     def _on_request(self, host: Host, message: Request) -> None:
-        if type(message) is BeginQuorumEpochRequest:
+        if isinstance(message, BeginQuorumEpochRequest | EndQuorumEpochRequest):
+            # Who hears the end of an epoch stands soon, but by a time-out that begins then.
             self._heard(host, message.leader_id)
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:

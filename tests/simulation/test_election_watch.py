@@ -8,6 +8,7 @@ import pytest
 from nodes.consensus.effects import ResponseReceived
 from nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
     FetchResponse,
     Request,
 )
@@ -94,15 +95,17 @@ def test_a_vote_gives_the_candidate_time_a_pre_vote_does_not(
 
 
 @pytest.mark.parametrize(("until_s", "right"), [(4.9, True), (5.1, False)])
-@pytest.mark.parametrize("by", ["answer", "announcement"])
+@pytest.mark.parametrize("by", ["answer", "announcement", "end"])
 def test_a_follower_waits_for_its_leader_alone(
     run: Watched, until_s: float, right: bool, by: str
 ) -> None:
     becomes(run, 0, "unattached", "follower")
     if by == "answer":
         answered(run, 2, 1)
-    else:
+    elif by == "announcement":
         request(run, 2, BeginQuorumEpochRequest(None, 2, NO_DIRECTORY, 1, 1))
+    else:  # Of a leader that resigned in the epoch, started anew: seed 406559.
+        request(run, 2, EndQuorumEpochRequest(None, 1, 1, ()))
     answered(run, 4, 3)
     becomes(run, until_s, "follower", "prospective")
     assert stood_late(run) == ([] if right else ["F4"])
