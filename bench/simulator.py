@@ -59,11 +59,9 @@ def main(
     flat: bool,
 ) -> None:
     """Measure, and print Markdown."""
-    if compiled and not compiled_tree.in_use():
-        tell = partial(click.echo, err=True)
-        compiled_tree.become("bench.simulator", sys.argv[1:], tell)
     if compiled:
-        compiled_tree.hold()
+        tell = partial(click.echo, err=True)
+        compiled_tree.go_on("bench.simulator", sys.argv[1:], tell)
     make = partial(
         Campaign,
         nodes=nodes,

@@ -64,7 +64,7 @@ INTERPRETED: Final = {
     "nodes/log/lock.py": "an error derived from one that is built in",
     "simulation/fence.py": "an error derived from one that is built in",
 }
-"""Folders and modules that stay as they are, and why."""
+"""Modules that stay as they are, and why."""
 
 _MYPY: Final = ("--config-file=", "--follow-imports=silent", "--ignore-missing-imports")
 _OPTIMISATION: Final = "1"
@@ -76,14 +76,10 @@ def chosen(root: Path) -> Iterator[str]:
     for where in COMPILED:
         for path in sorted((root / where).rglob("*.py")) or sorted(root.glob(where)):
             name = path.relative_to(root).as_posix()
-            if path.name in ("__init__.py", "__main__.py") or _left_out(name):
+            if path.name in ("__init__.py", "__main__.py") or name in INTERPRETED:
                 continue
             if not _has_struct(path.read_text()):
                 yield name
-
-
-def _left_out(name: str) -> bool:
-    return any(name == left or name.startswith(f"{left}/") for left in INTERPRETED)
 
 
 def _has_struct(source: str) -> bool:

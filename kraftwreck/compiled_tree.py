@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, NoReturn, TextIO
+from typing import Final, TextIO
 
 import nodes
 from harness.options import OptionError
@@ -113,11 +113,13 @@ def environment(folder: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONSAFEPATH": "1"}
 
 
-def become(module: str, arguments: Sequence[str], tell: Callable[[str], None]) -> NoReturn:
-    """Replace this process by ``python -m module arguments`` with compiled modules.
-
-    Raises as :func:`make`.
+def go_on(module: str, arguments: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Return in a process with compiled modules: in this one, or else in ``python -m module
+    arguments``, which replaces it and comes here again. Raises as :func:`make`.
     """
+    if in_use():
+        _hold()
+        return
     folder = make(tell)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -126,13 +128,13 @@ def become(module: str, arguments: Sequence[str], tell: Callable[[str], None]) -
     )
 
 
-def hold() -> None:
+def _hold() -> None:
     """Keep the copy that this process runs from being removed, until the process ends.
 
     Raises :class:`CompileError` if it imports nodes that are not compiled.
     """
     file = import_module("nodes.node").__file__ or ""
-    if not in_use() or file.endswith(".py"):
+    if file.endswith(".py"):
         raise CompileError(f"{file}: not compiled; remove {BUILD} and try again")
     _held.append((Path(file).parents[1] / _DONE).open())
     fcntl.flock(_held[-1], fcntl.LOCK_SH)

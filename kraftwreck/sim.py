@@ -163,7 +163,8 @@ def cli(
         if corpus is not None and style != "swarm":
             raise OptionError(f"--steer and --style {style} exclude each other")
         if compiled:
-            _with_compiled_modules(ctx.meta[_ARGUMENTS])
+            tell = partial(click.echo, err=True)
+            compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], tell)
         source: Source
         if corpus is None:
             source = BySeed(campaign, coverage_file)
@@ -188,15 +189,6 @@ def cli(
     failed = any(t.found for t in progress.tested)
     unknown = any(t.unknown for t in progress.tested)
     sys.exit(INVALID if failed else UNKNOWN if unknown else VALID)
-
-
-def _with_compiled_modules(arguments: Sequence[str]) -> None:
-    """Go on, in a process that runs compiled modules. Raises OptionError and CompileError."""
-    if compiled_tree.in_use():
-        compiled_tree.hold()
-    else:
-        tell = partial(click.echo, err=True)
-        compiled_tree.become("kraftwreck", ["sim", *arguments], tell)
 
 
 def _shrunk(progress: Progress) -> list[Path]:
