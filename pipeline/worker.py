@@ -48,8 +48,11 @@ def main() -> None:
         os.nice(_NICENESS)
     if os.getpgrp() != os.getpid():
         os.setpgrp()  # What is started here, the JVM above all, is of one group.
-    master, size, parent = sys.argv[1:]
-    Thread(target=_end_with, args=(int(parent),), daemon=True).start()
+    master, size = sys.argv[1:3]
+    parent = int(sys.argv[3])
+    if os.getppid() != parent:
+        return  # Here and not by the thread: nothing has been started that would have to end.
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
     begun = monotonic()
     # All that this process writes meanwhile, Spark's own files included, goes with it.
     tempfile.tempdir = tempfile.mkdtemp(prefix="kraftwreck-worker-")

@@ -73,11 +73,15 @@ def fence(context: Context, broker: Broker) -> list[Record]:
 
 
 def unfence(context: Context, broker: Broker) -> list[Record]:
-    """Return the records that unfence a broker; only then may it lead what has no leader."""
-    return [
-        change_record(context, broker, fenced=UNFENCE),
-        *changes_for_unfenced(context, broker.broker_id),
-    ]
+    """Return the records that unfence a broker; only then may it lead what has no leader.
+
+    One that was fenced amid its controlled shutdown may not: a late heartbeat, sent before it
+    wished to stop, does not undo the shutdown (C4).
+    """
+    records = [change_record(context, broker, fenced=UNFENCE)]
+    if not broker.in_controlled_shutdown:
+        records += changes_for_unfenced(context, broker.broker_id)
+    return records
 
 
 def begin_shutdown(context: Context, broker: Broker) -> list[Record]:

@@ -119,8 +119,12 @@ class Sessions:
         return min(expired)[1] if expired else None
 
     def note_metadata_offset(self, broker_id: int, epoch: int, offset: int) -> None:
-        """Note how far the broker has applied the metadata."""
-        self._entry(broker_id, epoch).metadata_offset = offset
+        """Note how far the broker has applied the metadata.
+
+        A heartbeat that arrives behind a later one takes nothing back.
+        """
+        entry = self._entry(broker_id, epoch)
+        entry.metadata_offset = max(entry.metadata_offset, offset)
 
     def metadata_offset(self, broker_id: int, epoch: int) -> int:
         """Return how far the broker had applied the metadata, -1 if it has not said."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -68,7 +67,6 @@ def test_a_worker_whose_parent_is_gone_before_it_begins_does_not_begin(tmp_path:
         cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True,
         stdin=subprocess.PIPE, capture_output=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert worker.returncode == -signal.SIGKILL
-    assert b"ready" not in worker.stdout
+    assert worker.stdout == b""
     assert not list(tmp_path.iterdir())
     assert not processes_of(tmp_path)

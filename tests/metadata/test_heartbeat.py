@@ -154,6 +154,32 @@ def test_a_controlled_shutdown_survives_the_controller(rig: Any) -> None:
     assert rig.heartbeat(1, want_shut_down=True)["should_shut_down"]
 
 
+def test_a_late_heartbeat_takes_back_nothing_of_what_a_broker_has_applied(rig: Any) -> None:
+    """Seed 405227: else whoever stops waits for another that has long known."""
+    rig.start(1, 2)
+    rig.create("t", num_partitions=4, replication_factor=2)
+    rig.heartbeat(1, want_shut_down=True)
+    began = rig.image.stable_offset
+    rig.heartbeat(2, current_metadata_offset=began)
+    rig.heartbeat(2, current_metadata_offset=began - 5)
+    assert rig.heartbeat(1, want_shut_down=True)["should_shut_down"]
+
+
+def test_a_late_heartbeat_makes_no_leader_of_a_broker_that_stops(rig: Any) -> None:
+    """Seed 405963: sent before the broker wished to stop, it comes once that one is fenced."""
+    rig.start(1, 2)
+    rig.create("t", num_partitions=4, replication_factor=2)
+    rig.alter("t", "unclean.leader.election.enable", 0, "true")
+    late = rig.beat(1)
+    rig.heartbeat(1, want_shut_down=True)
+    rig.heartbeat(2, want_fence=True)
+    rig.heartbeat(1, want_fence=True)
+    mark = len(rig.records())
+    assert not rig.call("BrokerHeartbeat", 1, late)["is_fenced"]
+    assert rig.since(mark) == [CHANGE]
+    assert rig.image.brokers[1].in_controlled_shutdown and not rig.image.led_by(1)
+
+
 def test_a_silent_broker_is_fenced_within_a_session_and_a_period(rig: Any) -> None:
     rig.start(1, 2)
     silent = rig.now
