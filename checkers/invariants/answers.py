@@ -14,6 +14,7 @@ from checkers.answers import effects, elections, reads, refusals
 from checkers.answers.departures import Departures
 from checkers.answers.exchanges import Commits, Exchange
 from checkers.answers.state import State, StateHistory
+from checkers.answers.taken_in import LAG_NS, TakenIn
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
 from checkers.invariants.report import Report
@@ -29,8 +30,6 @@ UNTOLD = frozenset(
      errors.POLICY_VIOLATION)
 )  # fmt: skip
 """Codes that say nothing of the metadata."""
-LAG_NS = 1_000_000_000
-"""How long a node may take to answer by what it was given."""
 
 Body = dict[str, Any]
 Codes = Callable[[State], "set[int] | None"]
@@ -69,7 +68,7 @@ class _Judge:
         partitions = evidence.setting("default_partitions", 1)
         self._defaults = {"count": partitions, "factor": min(3, count)}
         self._cluster_id = ""
-        self._shown: dict[tuple[str, int], int] = {}
+        self._shown = TakenIn(evidence, history, self._commits)
         self._heard: dict[int, list[int]] = {}
         session = session_ns(evidence)
         self._departures = Departures(evidence, history, session, self._commits.blur)
@@ -411,37 +410,13 @@ class _Judge:
             self._taken_in(exchange, fault)
 
     def _taken_in(self, exchange: Exchange, fault: Callable[[State], str | None]) -> None:
-        """C20: the answer of any node shows a state it had been given a moment before at the
-        earliest, and never goes back."""
+        """C20: the answer of any node shows a state it had been given, and never goes back."""
         self._report.held("C20")
         message = exchange.message
-        node = self._evidence.name(message.replier)
-        end, life = self._commits.taken(node, message.time + self._commits.blur)
         serves = message.api != "ApiVersions" and self._is_broker(message)
-        known = self._commits.at_start(node, life) if serves else 0
-        if end < known:
-            self._report.broken(
-                "C20",
-                f"{exchange.where} having taken in the log up to offset {end}; when it started, "
-                f"{known} was committed, and a broker serves once it has caught up.",
-            )
-            return
-        state = State(self._history, end)
-        wrong = fault(state)
-        if wrong is None:
-            self._shown[node, life] = end
-            return
-        low, before = self._commits.taken(node, message.time - LAG_NS)
-        low = max(low if before == life else 0, self._shown.get((node, life), 0))
-        for state in self._history.states(min(low, end), end):
-            if fault(state) is None:
-                self._shown[node, life] = state.end
-                return
-        self._report.broken(
-            "C20",
-            f"{exchange.where} having taken in the log up to offset {end}, and that tells "
-            f"otherwise: {wrong}.",
-        )
+        wrong = self._shown.fault(exchange, fault, serves=serves)
+        if wrong is not None:
+            self._report.broken("C20", wrong)
 
 
 def _name(code: int) -> str:

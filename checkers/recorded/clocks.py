@@ -101,6 +101,16 @@ def slowest(test: Mapping[str, Any]) -> float:
     return max((clock.stretch for clock in node_clocks(test).values()), default=1.0)
 
 
+def running_since(time: int, span: int, stopped: Iterable[tuple[int, int]]) -> int:
+    """Return from when on (ns) a node had run for ``span`` ns at ``time``, at the latest: its
+    :func:`pauses` do not count."""
+    since = time - span
+    for begin, end in sorted(stopped, reverse=True):
+        if begin < time and end > since:
+            since -= min(end, time) - begin
+    return since
+
+
 def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
     """Per node, when its process was stopped (ns): from the start's time to the stop's end.
 

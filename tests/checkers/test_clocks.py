@@ -7,7 +7,15 @@ from typing import Final, Literal
 import pytest
 
 from checkers.deposed import bound_ns, slack_ns
-from checkers.recorded.clocks import NodeClock, after, fastest, node_clocks, pauses, slowest
+from checkers.recorded.clocks import (
+    NodeClock,
+    after,
+    fastest,
+    node_clocks,
+    pauses,
+    running_since,
+    slowest,
+)
 from histories.fault import FaultEvent
 
 PHASES: Final[tuple[tuple[Literal["start", "stop"], int], ...]] = (("start", 5), ("stop", 9))
@@ -92,3 +100,13 @@ def test_who_waits_for_a_slow_disk_is_as_good_as_stopped(
         for phase, time in PHASES
     ]  # fmt: skip
     assert pauses(faults) == ({"n1": [(5, 9)]} if stopped else {})
+
+
+def test_the_time_in_which_a_node_is_stopped_does_not_count_as_its_own() -> None:
+    assert running_since(100, 10, []) == 90
+    assert running_since(100, 10, [(0, 80)]) == 90, "over before"
+    assert running_since(100, 10, [(200, 300)]) == 90, "still to come"
+    assert running_since(100, 10, [(92, 95)]) == 87
+    assert running_since(100, 10, [(50, 100)]) == 40
+    assert running_since(100, 10, [(70, 88), (90, 95)]) == 67
+    assert running_since(100, 10, [(96, 1 << 62)]) == 86
