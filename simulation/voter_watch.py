@@ -103,6 +103,8 @@ class VoterWatch:
                 f" asked it for: from {sorted(before.voters)} to {sorted(voters)}",
                 event,
             )
+        if not voters:
+            self._fail(f"{event.node} left no voter at offset {now.offset}", event)
         if len({voter for voter, _ in change}) > 1 or len(change) > 1:
             self._fail(
                 f"{event.node} changed more than one voter at offset {now.offset}: from"

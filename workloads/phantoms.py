@@ -32,7 +32,7 @@ THREADS: Final = 4
 
 REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 1
-DESCRIBE_QUORUM_VERSION: Final = 1
+DESCRIBE_QUORUM_VERSION: Final = 2
 TIMEOUT_MS: Final = 1500
 NO_EPOCH: Final = -1
 
@@ -151,6 +151,10 @@ def committed_offset(client: ClientState) -> Generator[Call, Answer, int]:
             for part in topic["partitions"]:
                 if part["error_code"] == errors.NONE:
                     known = max(known, part["high_watermark"] - 1)
+                    client.memory["voters"] = {
+                        voter["replica_id"]: bytes(voter["replica_directory_id"])
+                        for voter in part["current_voters"]
+                    }
     client.memory["committed"] = known
     return known
 

@@ -83,7 +83,8 @@ def newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 
 
 def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A change of the voters that can never be made: of a disk that nobody has."""
+    """A change of the voters that can never be made: of a disk that nobody has, or of the only
+    voter there is."""
     cluster_id = client.memory.get("cluster_id")
     if cluster_id is None:
         return None
@@ -93,6 +94,9 @@ def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> R
         "voter_id": ids[choose(len(ids), "voter")],
         "voter_directory_id": bytes([0x55] * 16),
     }
+    known = client.memory.get("voters", {})
+    if len(client.nodes) == 1 and len(known) == 1 and choose(2, "known"):
+        ((voter["voter_id"], voter["voter_directory_id"]),) = known.items()
     if choose(2, "remove"):
         return "RemoveRaftVoter", 0, voter
     host = client.nodes[choose(len(client.nodes), "host")]

@@ -99,10 +99,10 @@ def _changed(message: Message, standing: Standing) -> str | None:
 
 
 def _done(api: str, voter: tuple[int, str], sets: list[Voters], request: Any) -> bool:
-    """Whether just this voter came or went while the request was under way."""
+    """Whether just this voter came or went while the request was under way; the last one stays."""
     if api == ADD:
         return any(after - before == {voter} for before, after in pairwise(sets))
-    return any(before - after == {voter} for before, after in pairwise(sets))
+    return any(after and before - after == {voter} for before, after in pairwise(sets))
 
 
 def _described(

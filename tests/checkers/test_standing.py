@@ -234,6 +234,20 @@ def test_c22_just_the_voter_that_is_named_is_removed(
     assert found(run, "C22") == ([] if right else ["C22"])
 
 
+def test_c22_the_only_voter_is_not_removed(
+    quorum: Any, capture: Capture, make_run: MakeRun
+) -> None:
+    quorum.one_epoch()
+    count(quorum, 1)
+    remove(capture, quorum, 1, errors.INVALID_REQUEST)
+    assert found(make_run(None, quorum, capture=capture), "C22") == []
+    sent = now(quorum)
+    count(quorum)
+    quorum.time += 0.1
+    capture.api(now(quorum), -1, 1, "RemoveRaftVoter", removal(1), {"error_code": 0}, sent)
+    assert found(make_run(None, quorum, capture=capture), "C22") == ["C22"]
+
+
 def test_c22_another_disk_is_another(quorum: Any, capture: Capture, make_run: MakeRun) -> None:
     quorum.one_epoch()
     count(quorum, 1, 2, 3)

@@ -72,6 +72,25 @@ def test_a_topic_that_a_probe_created_is_known_by_its_id_too(
     assert ((name, bytes(16)), (None, b"i" * 16)) in asked
 
 
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_only_the_only_voter_is_asked_away_by_its_own_name(nodes: int) -> None:
+    """Where there are others, a removal that says the right disk would be done."""
+    state = knowing()
+    state.nodes = tuple(f"n{i + 1}" for i in range(nodes))
+    state.memory["voters"] = {i + 1: bytes([i + 1] * 16) for i in range(nodes)}
+    asked = set()
+    for number in range(60):
+
+        def choose(bound: int, *of: Any, number: int = number) -> int:
+            return draw_below(bound, number, *of)
+
+        request = PROBES["voters"](f"{PREFIX}0-9", choose, state, 1000)
+        assert request is not None
+        asked.add((request[0], request[2]["voter_directory_id"]))
+    assert (("RemoveRaftVoter", bytes([1] * 16)) in asked) == (nodes == 1)
+    assert {disk for _, disk in asked} <= {bytes([0x55] * 16), bytes([1] * 16)}
+
+
 def test_most_operations_of_the_workload_are_probes() -> None:
     planned = [WORKLOAD.plan(7, thread, count) for thread in range(6) for count in range(200)]
     asked = [each for each in planned if each.f == "ask"]
