@@ -83,14 +83,14 @@ def newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 
 
 def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A change of the voters that can never be made: of a disk that nobody has, or of the only
-    voter there is."""
+    """A change of the voters that can never be made: of a disk that nobody has, of the only voter
+    there is, or in another cluster."""
     cluster_id = client.memory.get("cluster_id")
     if cluster_id is None:
         return None
     ids = [*client.ids, 555]
     voter = {
-        "cluster_id": cluster_id,
+        "cluster_id": (cluster_id, None, cluster_id, "another")[choose(4, "cluster")],
         "voter_id": ids[choose(len(ids), "voter")],
         "voter_directory_id": bytes([0x55] * 16),
     }

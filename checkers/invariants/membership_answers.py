@@ -20,9 +20,7 @@ ADD, REMOVE, DESCRIBE = "AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum"
 UNKNOWN = "0" * 32
 """The directory of a voter whose disk nobody has told."""
 
-_ANY_TIME = frozenset(
-    (errors.REQUEST_TIMED_OUT, errors.BROKER_NOT_AVAILABLE, errors.INCONSISTENT_CLUSTER_ID)
-)
+_ANY_TIME = frozenset((errors.REQUEST_TIMED_OUT, errors.BROKER_NOT_AVAILABLE))
 """Refusals that say nothing of the voters."""
 
 
@@ -36,6 +34,8 @@ def check(evidence: Evidence, report: Report) -> None:
         return
     standing = Standing.of(evidence)
     controllers = len(evidence.run.test.get("controllers") or evidence.run.nodes)
+    named = (m.response["cluster_id"] for m in evidence.of("Metadata") if m.response)
+    cluster_id = next(named, None)
     for api in (ADD, REMOVE, DESCRIBE):
         for message in evidence.of(api):
             # Brokers only forward; what they were told is judged where it was told.
@@ -48,7 +48,7 @@ def check(evidence: Evidence, report: Report) -> None:
                 settled = not evidence.trace.voter_changes
                 wrong = _described(message, standing, evidence, settled=settled)
             else:
-                wrong = _changed(message, standing)
+                wrong = _changed(message, standing, cluster_id)
             if wrong is not None:
                 report.broken("C22", f"{evidence.name(message.replier)} answers {api} {wrong}")
 
@@ -64,7 +64,7 @@ def _value(message: Any, *names: str) -> Any:
     raise KeyError(names[0])
 
 
-def _changed(message: Message, standing: Standing) -> str | None:
+def _changed(message: Message, standing: Standing, cluster_id: str | None) -> str | None:
     request, answer = message.request, message.response
     code = _value(answer, "error_code", "error")
     voter = (
@@ -77,6 +77,12 @@ def _changed(message: Message, standing: Standing) -> str | None:
     voters_told = f"; the voters were {sorted(sets[-1]) if sets else []}."
     if code in _ANY_TIME or not sets:
         return None
+    meant = _value(request, "cluster_id")
+    if meant is not None and cluster_id is not None:
+        if (code == errors.INCONSISTENT_CLUSTER_ID) != (meant != cluster_id):
+            return f"{what}; it was asked as one of cluster {meant!r}, and is of {cluster_id!r}."
+        if meant != cluster_id:
+            return None
     if code == errors.NOT_LEADER_OR_FOLLOWER:
         stood = standing.positions(message)
         if any(at.state != LEADER for at in stood):

@@ -195,8 +195,10 @@ def count(quorum: Any, *ids: int, offset: int = 2) -> None:
     quorum.event("n1", "voters", detail)
 
 
-def removal(voter: int, directory: bytes | None = None) -> dict[str, Any]:
-    return {"cluster_id": None, "voter_id": voter,
+def removal(
+    voter: int, directory: bytes | None = None, cluster_id: str | None = None
+) -> dict[str, Any]:
+    return {"cluster_id": cluster_id, "voter_id": voter,
             "voter_directory_id": DISKS[voter] if directory is None else directory}  # fmt: skip
 
 
@@ -232,6 +234,27 @@ def test_c22_just_the_voter_that_is_named_is_removed(
     remove(capture, quorum, voter, error, *left)
     run = make_run(None, quorum, capture=capture)
     assert found(run, "C22") == ([] if right else ["C22"])
+
+
+@pytest.mark.parametrize(
+    ("meant", "error", "right"),
+    [
+        ("another", errors.INCONSISTENT_CLUSTER_ID, True),
+        ("another", errors.VOTER_NOT_FOUND, False),
+        ("another", errors.NONE, False),
+        ("c", errors.INCONSISTENT_CLUSTER_ID, False),
+        (None, errors.INCONSISTENT_CLUSTER_ID, False),
+    ],
+)
+def test_c22_whoever_means_another_cluster_is_told_so(
+    quorum: Any, capture: Capture, make_run: MakeRun, meant: str | None, error: int, right: bool
+) -> None:
+    quorum.one_epoch()
+    count(quorum, 1, 2)
+    at = now(quorum)
+    capture.api(at, -1, 1, "Metadata", {"topics": []}, {"cluster_id": "c"}, at - 1)
+    remove(capture, quorum, 3, error, cluster_id=meant)
+    assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
 
 
 def test_c22_the_only_voter_is_not_removed(
