@@ -210,7 +210,8 @@ def _of_parts(
 
 def _config_value(name: str, choose: Choose) -> list[str | None]:
     if name.startswith("loose") and choose(2, "unclean"):
-        return ["unclean.leader.election.enable", ("true", "false")[choose(2, "on")]]
+        value = ("true", "false")[choose(2, "on")]
+        return ["unclean.leader.election.enable", (value, value, value.upper())[choose(3, "case")]]
     return ["min.insync.replicas", ("1", "2", "2", "3", None)[choose(5, "least")]]
 
 

@@ -131,9 +131,10 @@ def cluster_id(client: ClientState) -> Generator[Call, Answer, str | None]:
     known: str | None = client.memory.get("cluster_id")
     if known is None:
         client.calls += 1
-        place = draw_below(len(client.nodes), client.seed, "id", client.thread, client.calls)
+        nodes = [*client.nodes, *client.gateways]
+        place = draw_below(len(nodes), client.seed, "id", client.thread, client.calls)
         answer = yield Call(
-            client.nodes[place], "Metadata", METADATA_VERSION, metadata_request([]), TIMEOUT_MS
+            nodes[place], "Metadata", METADATA_VERSION, metadata_request([]), TIMEOUT_MS
         )
         if answer.status == "ok":
             known = client.memory["cluster_id"] = answer.body["cluster_id"]

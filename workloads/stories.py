@@ -179,7 +179,8 @@ def _stranded(stage: _Stage) -> Steps:
     ended = yield from stage.create([a, b])
     ended = ended or (yield from stage.propose([a]))
     ended = ended or (yield from stage.depart(a))
-    return ended or (yield from stage.configure("unclean.leader.election.enable", "true"))
+    value = ("true", "True")[stage.choose(2, "case")]
+    return ended or (yield from stage.configure("unclean.leader.election.enable", value))
 
 
 def _shrunk(stage: _Stage) -> Steps:

@@ -72,6 +72,11 @@ def elements(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")] if value else []
 
 
+def is_true(value: str | None) -> bool:
+    """Whether the value of a boolean setting means yes (``ConfigDef.parseType``)."""
+    return value is not None and value.strip().lower() == "true"
+
+
 def is_legal(kind: int, name: str, value: str | None) -> bool | None:
     """Whether ``name`` may be set to ``value``; None where that is not known here."""
     if name.startswith(UNKNOWN_PREFIX) or value is None:

@@ -14,6 +14,7 @@ from checkers.answers.exchanges import Exchange
 from checkers.answers.placement import fault
 from checkers.answers.state import TOPIC, State, StateHistory, Versions
 from checkers.recorded.metadata_model import Broker, Partition
+from nodes.protocol import errors
 
 Body = dict[str, Any]
 PREFERRED = 0
@@ -204,9 +205,19 @@ def reassigned(
     return f"{name}-{number} is never on its way to {target}"
 
 
-def proposed(history: StateHistory, topic_id: bytes, proposal: Body, answer: Body) -> str | None:
-    """AlterPartition, one partition: the answer tells the state it has led to."""
-    versions = history.partitions.get((topic_id, proposal["partition_index"]))
+def proposed(
+    history: StateHistory, exchange: Exchange, topic_id: bytes, answer: Body
+) -> str | None:
+    """AlterPartition, one partition: the answer tells the state it has led to, in which whoever
+    proposed it still leads, or else (NEW_LEADER_ELECTED) just that it does not."""
+    sender = exchange.request["broker_id"]
+    versions = history.partitions.get((topic_id, answer["partition_index"]))
+    if answer["error_code"] == errors.NEW_LEADER_ELECTED:
+        states = versions.among(exchange.low, exchange.high) if versions else ()
+        moved = versions is None or any(p is None or p.leader != sender for p in states)
+        return None if moved else f"broker {sender} is told that another leads, and leads itself"
+    if answer["leader_id"] != sender:
+        return f"broker {sender} has lost the lead to {answer['leader_id']}, and no error says so"
     for _, _, after in versions.since(-1, 1 << 62) if versions else ():
         if after is not None and after.partition_epoch == answer["partition_epoch"]:
             told = (answer["leader_id"], answer["leader_epoch"], answer["leader_recovery_state"])

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from checkers.conformance.replica_model import FOLLOWER, LEADER, NONE, RESIGNED, ReplicaModel
+from checkers.conformance.replica_model import (
+    CANDIDATE,
+    FOLLOWER,
+    LEADER,
+    NONE,
+    RESIGNED,
+    ReplicaModel,
+)
 from histories.trace import TraceEvent
 
 Proof = tuple[str, list[TraceEvent]]
@@ -24,7 +31,9 @@ class QuorumModel:
         self._followed: dict[tuple[int, int], TraceEvent] = {}
         self._learned: dict[tuple[int, int], TraceEvent] = {}
         self._granted: set[tuple[int, int, int]] = set()  # voter, epoch, candidate
+        self._supported: set[tuple[int, int, int]] = set()  # the same for pre-votes
         self._elections: list[TraceEvent] = []
+        self._campaigns: list[tuple[int, frozenset[int], TraceEvent]] = []  # candidate, voters
         self._logs: dict[int, dict[int, tuple[int, int]]] = {}  # node: base: epoch, crc
         self._kept: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
         self._cuts: list[tuple[TraceEvent, int, int, int]] = []  # base, epoch, crc
@@ -48,14 +57,16 @@ class QuorumModel:
         elif kind == "truncate":
             self._cut(node, event)
         elif kind == "grant":
-            if not event.detail["pre"]:
-                self._granted.add((node, event.detail["epoch"], event.detail["candidate"]))
+            kept = self._supported if event.detail["pre"] else self._granted
+            kept.add((node, event.detail["epoch"], event.detail["candidate"]))
         elif kind == "elected":
             self._elections.append(event)
             self._led.setdefault((node, event.epoch), NONE)
         elif kind == "state":
             if event.state == FOLLOWER:
                 self._followed.setdefault((event.leader, event.epoch), event)
+            elif event.state == CANDIDATE and model.voters is not None:
+                self._campaigns.append((node, model.voters, event))
         elif kind == "start":
             # What was appended or cut and not told of is not known here.
             self._logs.pop(node, None)
@@ -96,6 +107,15 @@ class QuorumModel:
                         f"{event.epoch}, which that never gave",
                         [event],
                     )
+        for node, voters, event in self._campaigns:
+            before = event.epoch - 1
+            support = {v for v in voters if v == node or (v, before, node) in self._supported}
+            if 2 * len(support) <= len(voters):
+                yield (
+                    f"{event.node} becomes candidate of epoch {event.epoch} with the pre-votes of "
+                    f"{sorted(support)} of {sorted(voters)}",
+                    [event],
+                )
         for event, base, epoch, crc in self._cuts:
             kept = self._kept.get((event.leader, event.epoch), {})
             if kept.get(base) == (epoch, crc):

@@ -58,8 +58,8 @@ class ReplicaModel:
         self.last: TraceEvent | None = None
         self.gaps = 0
         self.directory: str | None = None
-        self.voters: int | None = None
-        """How many voters the set in force has, None if not told."""
+        self.voters: frozenset[int] | None = None
+        """The voters of the set in force, None if not told."""
         self.votes = True
         """Whether it is one of them, for all it knows."""
         self.epoch_start = NONE
@@ -116,7 +116,7 @@ class ReplicaModel:
             if kind == "install":
                 self.installed = detail["end"]
         elif kind == "voters":
-            self.voters = len(detail["voters"])
+            self.voters = frozenset(voter for voter, _ in detail["voters"])
             self.votes = any(
                 voter == self.id and directory in (self.directory, NO_DIRECTORY)
                 for voter, directory in detail["voters"]
@@ -187,11 +187,17 @@ class ReplicaModel:
             return f"{move}: its leader changes from {last.leader} to {event.leader}"
         if event.state == FOLLOWER and event.leader == NONE:
             return f"{move}: it follows nobody"
+        # Where a voter listens is known; of others the leader may be known by its id alone.
+        gave_up = (last.state, event.state) == (PROSPECTIVE, UNATTACHED)
+        if gave_up and event.leader in (self.voters or ()):
+            return f"{move}: it knows the leader, {event.leader}, and does not follow it again"
         return None
 
     def _alone(self, last: TraceEvent, event: TraceEvent) -> bool:
         """Whether the only voter goes on to campaign at once."""
-        return (last.state, event.state) == (RESIGNED, PROSPECTIVE) and self.voters == 1
+        return (last.state, event.state) == (RESIGNED, PROSPECTIVE) and (
+            self.voters is not None and len(self.voters) == 1
+        )
 
     def _lead(self, last: TraceEvent, event: TraceEvent, move: str) -> str | None:
         if last.state != CANDIDATE or event.epoch != last.epoch:

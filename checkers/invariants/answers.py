@@ -281,12 +281,11 @@ class _Judge:
                     topic_id=topic_id,
                     proposal=proposal,
                 )
-                code = part["error_code"]
-                code = errors.NONE if code == errors.NEW_LEADER_ELECTED else code
+                done = part["error_code"] in (errors.NONE, errors.NEW_LEADER_ELECTED)
+                code = errors.NONE if done else part["error_code"]
                 self._judge(exchange, f"an ISR of {topic_id.hex()}-{number}", code, codes)
-                if part["error_code"] == errors.NONE:
-                    wrong = effects.proposed(self._history, topic_id, proposal, part)
-                    self._done(exchange, wrong)
+                if done:
+                    self._done(exchange, effects.proposed(self._history, exchange, topic_id, part))
 
     def _register(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer

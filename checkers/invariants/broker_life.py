@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from checkers.answers.exchanges import Commits
 from checkers.answers.state import StateHistory, Versions
+from checkers.answers.taken_in import LAG_NS
 from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import NO_LOG, NO_TRACE, Evidence
 from checkers.invariants.report import Report
+from checkers.recorded.clocks import running_since
 from histories.trace import TraceEvent
 
 SLACK_NS = 100_000_000
@@ -76,7 +78,7 @@ def _life(
 def _offsets(
     evidence: Evidence, report: Report, commits: Commits, lives: dict[tuple[str, object], int]
 ) -> None:
-    """I24: whoever tells an offset has applied what lies up to it.
+    """I24: whoever tells an offset has applied what lies up to it, and no more a moment before.
 
     ``lives`` are the incarnations of brokers by the epoch they say they have: other heartbeats are
     clients', which a broker passes on.
@@ -96,4 +98,12 @@ def _offsets(
             report.broken(
                 "I24",
                 f"{node} tells metadata offset {offset}, and has applied what lies below {end}.",
+            )
+        since = running_since(message.sent, LAG_NS, evidence.pauses.get(node, ()))
+        least, of = commits.taken(node, since)
+        if of == life and offset < least - 1:
+            report.broken(
+                "I24",
+                f"{node} tells metadata offset {offset}, and had applied what lies below {least}"
+                " long before.",
             )

@@ -87,6 +87,12 @@ class EligibleRules:
                     f"{name}: who led last is forgotten while nobody leads:"
                     f" {list(known)} becomes {list(new.last_known_elr)}.",
                 )
+        if new.leader != NO_LEADER and new.last_known_elr:
+            self._report.broken(
+                "C7",
+                f"{name}: {new.leader} leads, and who led last, {list(new.last_known_elr)},"
+                " is still remembered.",
+            )
         told = step.model.config(topic_id, MIN_INSYNC)
         if told is None or not told.isdigit():
             return

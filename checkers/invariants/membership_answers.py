@@ -11,12 +11,14 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from checkers.invariants.refused_changes import RefusedChanges, raises_kraft_version
 from checkers.invariants.report import Report
 from checkers.invariants.standing import LEADER, Standing, Voters, told
 from histories.message import Message
 from nodes.protocol import errors
 
 ADD, REMOVE, DESCRIBE = "AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum"
+UPDATE = "UpdateFeatures"
 UNKNOWN = "0" * 32
 """The directory of a voter whose disk nobody has told."""
 
@@ -36,19 +38,27 @@ def check(evidence: Evidence, report: Report) -> None:
     controllers = len(evidence.run.test.get("controllers") or evidence.run.nodes)
     named = (m.response["cluster_id"] for m in evidence.of("Metadata") if m.response)
     cluster_id = next(named, None)
-    for api in (ADD, REMOVE, DESCRIBE):
+    refused = RefusedChanges(evidence, standing)
+    for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
             # Brokers only forward; what they were told is judged where it was told.
             if message.request is None or message.response is None or message.sent < 0:
                 continue
             if message.replier > controllers or not standing.positions(message):
                 continue
-            report.held("C22")
-            if api == DESCRIBE:
+            if api == UPDATE:
+                if not raises_kraft_version(message.request):
+                    continue
+                late = _code(message) == errors.INVALID_UPDATE_VERSION
+                wrong = refused.upgrade(message) if late else None
+            elif api == DESCRIBE:
                 settled = not evidence.trace.voter_changes
                 wrong = _described(message, standing, evidence, settled=settled)
             else:
                 wrong = _changed(message, standing, cluster_id)
+                if wrong is None and api == REMOVE and _code(message) == errors.REQUEST_TIMED_OUT:
+                    wrong = refused.removal(message)
+            report.held("C22")
             if wrong is not None:
                 report.broken("C22", f"{evidence.name(message.replier)} answers {api} {wrong}")
 
@@ -64,9 +74,13 @@ def _value(message: Any, *names: str) -> Any:
     raise KeyError(names[0])
 
 
+def _code(message: Message) -> Any:
+    return _value(message.response, "error_code", "error")
+
+
 def _changed(message: Message, standing: Standing, cluster_id: str | None) -> str | None:
-    request, answer = message.request, message.response
-    code = _value(answer, "error_code", "error")
+    request = message.request
+    code = _code(message)
     voter = (
         _value(request, "voter_id"),
         bytes(_value(request, "voter_directory_id", "directory")).hex(),

@@ -3,6 +3,7 @@ and C14 ReassignmentSane, as every change record must keep them."""
 
 from __future__ import annotations
 
+from checkers.answers.config_values import is_true
 from checkers.invariants.asked_reassignments import AskedReassignments
 from checkers.invariants.broker_rules import LARGEST_BATCH
 from checkers.invariants.report import Report
@@ -144,7 +145,7 @@ class PartitionRules:
             )
         last_known = not old.isr and old.last_known_elr == (new.leader,)
         topic_id = step.change.key[0] if step.change is not None else b""
-        allowed = model.config(topic_id, "unclean.leader.election.enable") == "true"
+        allowed = is_true(model.config(topic_id, "unclean.leader.election.enable"))
         if not (allowed or last_known or step.model.names.get(topic_id) in self._unclean):
             report.broken(
                 "C6",
@@ -245,7 +246,7 @@ class PartitionRules:
             candidates = partition.isr
             if not candidates and model.elr_enabled():
                 candidates = partition.elr
-            if moved and model.config(key[0], "unclean.leader.election.enable") == "true":
+            if moved and is_true(model.config(key[0], "unclean.leader.election.enable")):
                 candidates = partition.replicas  # Rather any than none, when brokers come or go.
             able = [b for b in candidates if _acceptable(model, partition, b)]
             if able:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from checkers.answers.config_values import is_true
 from checkers.answers.exchanges import Commits
 from checkers.answers.refusals import is_online
 from checkers.answers.state import State, StateHistory
@@ -101,6 +102,6 @@ def _kind(state: State, topic_id: bytes, partition: Partition) -> str:
         able = first in partition.isr and is_online(state, partition, first)
         return "preferred" if able else ""
     name = state.name(topic_id)
-    if name is None or state.setting(name, "unclean.leader.election.enable") != "true":
+    if name is None or not is_true(state.setting(name, "unclean.leader.election.enable")):
         return ""
     return "unclean" if any(is_online(state, partition, b) for b in partition.replicas) else ""

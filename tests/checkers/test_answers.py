@@ -15,6 +15,7 @@ from checkers.invariants.controller import Controller
 from checkers.invariants.evidence import Evidence
 from checkers.recorded.capture import Capture
 from checkers.recorded.run_data import RunData
+from nodes.protocol import errors
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000
@@ -214,6 +215,32 @@ def test_c20_a_read_of_the_controller_may_not_be_stale(
     assert broken(make_run(None, cluster, capture=capture)) == set()
     tell(capture, cluster, "ListPartitionReassignments", body, nothing, since=cluster.time)
     assert broken(make_run(None, cluster, capture=capture)) == {"C20"}
+
+
+@pytest.mark.parametrize("code", [errors.NONE, errors.NEW_LEADER_ELECTED])
+@pytest.mark.parametrize("leader", [1, 2])
+def test_c19_who_loses_the_lead_by_its_own_proposal_is_told_so(
+    cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
+    leader: int, code: int,
+) -> None:  # fmt: skip
+    """KIP-455: it has completed a reassignment that takes its own replica away."""
+    cluster.write(records.topic(), records.partition([1, 2]))
+    since = cluster.time
+    cluster.time += 0.1
+    moved = {"leader": leader} if leader != 1 else {}
+    cluster.write(records.change(isr=[leader], **moved))
+    isr = [{"broker_id": leader, "broker_epoch": -1}]
+    proposal = {"partition_index": 0, "leader_epoch": 0, "new_isr_with_epochs": isr,
+                "leader_recovery_state": 0, "partition_epoch": 0}  # fmt: skip
+    body = {"broker_id": 1, "broker_epoch": 2,
+            "topics": [{"topic_id": TOPIC, "partitions": [proposal]}]}  # fmt: skip
+    told = {"partition_index": 0, "error_code": code, "leader_id": leader,
+            "leader_epoch": leader - 1, "isr": [leader], "leader_recovery_state": 0,
+            "partition_epoch": 1}  # fmt: skip
+    answer = {"error_code": 0, "topics": [{"topic_id": TOPIC, "partitions": [told]}]}
+    tell(capture, cluster, "AlterPartition", body, answer, since=since)
+    wrong = (code == errors.NONE) != (leader == 1)
+    assert ("C19" in broken(make_run(None, cluster, capture=capture))) == wrong
 
 
 def test_c21_a_topic_out_of_nothing(

@@ -102,6 +102,20 @@ def test_i24_a_broker_has_applied_what_it_tells(
     assert broken(make_run(None, cluster, capture=capture)) == ({"I24"} if ahead else set())
 
 
+@pytest.mark.parametrize(("behind", "right"), [(0, True), (1, False)])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_i24_a_broker_tells_what_it_had_applied_long_before(
+    cluster: Any, capture: Capture, make_run: MakeRun, make_fault: Any,
+    behind: int, right: bool, stopped: bool,
+) -> None:  # fmt: skip
+    says(cluster, "starting")
+    faults = make_fault(1, "pause", cluster.time, cluster.time + 2, "n3") if stopped else []
+    cluster.time += 2
+    beats(cluster, capture, cluster.epoch, cluster.epoch - behind)
+    run = make_run(None, cluster, capture=capture, faults=faults)
+    assert broken(run) == (set() if right or stopped else {"I24"})
+
+
 def test_i24_what_a_broker_had_applied_is_not_what_its_next_life_has(
     cluster: Any, capture: Capture, make_run: MakeRun
 ) -> None:

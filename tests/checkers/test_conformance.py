@@ -272,6 +272,33 @@ def test_a_second_vote_in_one_epoch_is_refused(life: Life) -> None:
     assert any("its vote goes from 2 to 1" in text for text in life.refused)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_who_gives_up_a_campaign_follows_the_leader_it_knows(life: Life, known: bool) -> None:
+    """Of a leader that is no voter only the id may be known, and not where it listens."""
+    voters = [[2, DISK[2]], [3, DISK[3]], *([[1, DISK[1]]] if known else [])]
+    life.tell(3, "voters", {"voters": voters, "kraft_version": 1, "offset": 0})
+    life.tell(3, "state", {"from": "follower"}, state="prospective")
+    life.tell(3, "state", {"from": "prospective"}, state="unattached")
+    assert any("does not follow it again" in text for text in life.refused) is known
+
+
+@pytest.mark.parametrize(
+    ("voters", "pre", "won"),
+    [([1, 2, 3], [2], True), ([1, 2, 3], [], False), ([3], [], True), ([1, 2, 3, 4], [2], False)],
+)
+def test_a_candidate_has_won_the_pre_votes_of_a_majority(
+    life: Life, voters: list[int], pre: list[int], won: bool
+) -> None:
+    told = [[node, DISK.get(node, "d" * 32)] for node in voters]
+    life.tell(3, "voters", {"voters": told, "kraft_version": 1, "offset": 0})
+    life.tell(3, "state", {"from": "follower"}, state="prospective")
+    for node in pre:
+        life.tell(node, "state", {"from": "follower"}, state="prospective")
+        life.grant(node, 3, pre=True)
+    life.tell(3, "state", {"from": "prospective"}, state="candidate", epoch=2, voted=3, leader=-1)
+    assert any("with the pre-votes of" in text for text in life.refused) is not won
+
+
 def test_who_is_followed_must_have_led(life: Life) -> None:
     life.tell(3, "state", {"from": "follower"}, epoch=4, leader=2)
     assert life.refused == ["n3 follows n2, which never led epoch 4"]

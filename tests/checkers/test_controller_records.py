@@ -291,6 +291,17 @@ def test_c7_who_led_last_is_remembered_while_nobody_leads(
     assert ("C7" in broken(make_run(None, cluster))) != right
 
 
+@pytest.mark.parametrize("cleared", [True, False])
+def test_c7_who_led_last_is_forgotten_once_somebody_leads(
+    cluster: Any, records: Any, make_run: Callable[..., Any], cleared: bool
+) -> None:
+    cluster.write(records.feature("eligible.leader.replicas.version", 1))
+    cluster.write(records.change(isr=[], leader=-1, last_known_elr=[1]))
+    more: dict[str, Any] = {"last_known_elr": []} if cleared else {}
+    cluster.write(records.change(isr=[1], leader=1, leader_recovery_state=1, **more))
+    assert ("C7" in broken(make_run(None, cluster))) != cleared
+
+
 def test_c7_who_is_lost_with_its_disk_does_not_stay_eligible(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
