@@ -293,7 +293,9 @@ class Invariants:
             and (last.epoch, last.leader) == (answer.leader_epoch, event.source)
         ):
             self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
-            self._fetched[host.id] = host.clock.mono(self._world.now)
+            # What waited while the process was stopped may be given up as too late.
+            if host.clock.elapsed(host.resumed_at, self._world.now) > SLACK:
+                self._fetched[host.id] = host.clock.mono(self._world.now)
 
     def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:
         """I17: a follower that has fetched from its leader of late lets nobody depose it.
@@ -305,7 +307,8 @@ class Invariants:
         if last is None or last.state != "follower" or self._fetches[host.id] < 2:
             return
         limit = self._world.knobs.settings_of(host.id).get("fetch_timeout_ms", 2000) * 1000
-        if host.clock.mono(self._world.now) - self._fetched[host.id] < limit:
+        since = self._fetched.get(host.id)
+        if since is not None and host.clock.mono(self._world.now) - since < limit:
             self._fail(
                 "I17",
                 f"{host.name} follows {last.leader} in epoch {last.epoch}, has fetched from it, and"

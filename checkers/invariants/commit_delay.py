@@ -23,6 +23,7 @@ DOWNLOAD = "download"
 FEWEST = 8
 FEWEST_ELSEWHERE = 3
 _US = 1000
+_ON_THE_WAY = frozenset(("partition", "network"))
 NOT_SIMULATED = "only the simulator knows how slow links and disks are"
 
 
@@ -136,10 +137,14 @@ class _Calm:
 
     def __init__(self, evidence: Evidence) -> None:
         spans: list[tuple[int, int]] = []
-        begun = {f.id: f.time for f in evidence.run.faults if f.phase == "start"}
+        begun: dict[int, int] = {}
         for fault in evidence.run.faults:
-            if fault.phase == "stop":
-                spans.append((begun.pop(fault.id, fault.time), fault.done))
+            if fault.phase == "start":
+                begun[fault.id] = fault.time
+            else:
+                # What was slow, or is sent again, comes after the end, and holds up all behind it.
+                later = BEFORE_NS if fault.kind in _ON_THE_WAY else 0
+                spans.append((begun.pop(fault.id, fault.time), fault.done + later))
         spans.extend((time, 1 << 62) for time in begun.values())
         spans.sort()
         self._begins = [begin for begin, _ in spans]

@@ -7,6 +7,9 @@ from checkers.deposed import timeout_ns
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
 
+_BACKLOG_NS = 400_000_000
+"""How long a process that was stopped may take in what has waited for it."""
+
 
 def check(evidence: Evidence, report: Report) -> None:
     """Count what the trace pass has judged; judge what messages add."""
@@ -93,7 +96,14 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
             continue
         own = evidence.trace.tracks[event.node].id
         answers = fetched.get((own, event.leader, event.epoch), ())
-        known = [time for time in answers if begun < time < at]
+        # What waited while the process was stopped may have been given up as too late.
+        stopped = evidence.pauses.get(event.node, ())
+        known = [
+            time
+            for time in answers
+            if begun < time < at
+            and not any(begin <= time < end + _BACKLOG_NS for begin, end in stopped)
+        ]
         count = len(known)
         report.held("I17")
         limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # That is 1.5 fetch time-outs.

@@ -161,6 +161,28 @@ def test_i17_a_follower_that_has_fetched_of_late_grants_a_pre_vote(
     assert broken(make_run(None, quorum, capture=capture)) == ({"I17"} if expected else set())
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_i17_what_waited_while_a_follower_was_stopped_does_not_count(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any], make_fault: Any, stopped: bool
+) -> None:
+    """Seed 452532: the request had been given up by then, and so was the leader."""
+    quorum.one_epoch()
+    begin = quorum.time
+    quorum.time += 3
+    for number in range(2):
+        at = int(quorum.time * 1000) * MS + number + 1
+        capture.answer(at, 2, 1, answer(1, 1, 2))
+    detail = {
+        "epoch": 1, "candidate": 3, "pre": True, "candidate_last_epoch": 1,
+        "candidate_last_offset": 2, "last_epoch": 1, "last_offset": 2,
+    }  # fmt: skip
+    faults = make_fault(1, "pause", begin, quorum.time, "n2") if stopped else []
+    quorum.time += 0.03
+    quorum.event("n2", "grant", detail)
+    run = make_run(None, quorum, capture=capture, faults=faults)
+    assert ("I17" in broken(run)) is not stopped
+
+
 @pytest.mark.parametrize("silent", [True, False])
 def test_i18_a_leader_that_nobody_fetches_from(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], silent: bool

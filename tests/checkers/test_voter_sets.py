@@ -9,7 +9,7 @@ import pytest
 
 from checkers.recorded.capture import Capture
 from checkers.recorded.run_data import RunData
-from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
+from nodes.consensus.kraft.messages import NO_DIRECTORY, FetchRequest, FetchResponse
 from nodes.log.batch import encode_batch
 from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
 from tests.checkers.breaks import broken
@@ -209,3 +209,26 @@ def test_l9_followers_hear_of_commits_when_their_wait_is_over(
     assert "L9" in broken(run(0.4))
     quorum.__init__()
     assert "L9" not in broken(run(0.4, fetches_snapshots=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "since", "expected"),
+    [("network", 3.0, True), ("network", 1.0, False), ("disk", 1.0, True), (None, 0, True)],
+)
+def test_l9_what_was_slow_on_its_way_holds_up_what_comes_after_the_fault(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any], make_fault: Any,
+    kind: str | None, since: float, expected: bool,
+) -> None:  # fmt: skip
+    """Seed 455616: a fetch that must go elsewhere came late behind a message of the fault."""
+    knobs = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}
+    quorum.one_epoch()
+    quorum.time = 10.0
+    quorum.event("n1", "hw")
+    request = FetchRequest(None, 2, NO_DIRECTORY, 500, 1 << 20, 1, 1, 0, 0)
+    said = FetchResponse(0, 0, 1, 1, 2, 0, -1, -1, 2, 1, b"")
+    for number in range(3):
+        sent = int((quorum.time + number / 10) * SECOND)
+        capture.exchange(sent + SECOND // 2, 2, 1, request, said, sent)
+    faults = [] if kind is None else make_fault(1, kind, 1.0, quorum.time - since, "n2")
+    run = make_run(None, quorum, simulated=True, knobs=knobs, capture=capture, faults=faults)
+    assert ("L9" in broken(run)) == expected
