@@ -95,6 +95,8 @@ class Host:
     tokens: dict[int, Rpc | ClientCall] = field(default_factory=dict)
     """Requests received and not answered."""
     resumed_at: int = -(1 << 62)
+    stepped_at: int = 0
+    """When the step began whose messages leave now: a flush may have held them back."""
     trace_seq: int = 0
     last_trace: TraceEvent | None = None
     disk_count: int = 0

@@ -119,7 +119,7 @@ class RequestWatch:
                 asking.refused = -1
         else:
             asking.in_vain = 0
-        asking.sent[effect.destination] = effect, self._world.now
+        asking.sent[effect.destination] = effect, host.stepped_at
 
     def _on_request(self, host: Host, message: Request) -> None:
         if type(message) is EndQuorumEpochRequest:

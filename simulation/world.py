@@ -237,6 +237,7 @@ class World(Timeline):
             host.frozen = False
             work, host.busy = host.busy, None
             assert work is not None
+            host.stepped_at = work.begun
             self._emit(host, work.effects)
         elif host.busy is None and draw(self.seed, "resume", host.id, self.now) & 1:
             # Expired timers and waiting messages are both ready: either may come first.
@@ -337,6 +338,7 @@ class World(Timeline):
             if type(effect) in DURABLE_TYPES:
                 self.schedule(self._disks.begin(host, effects), "disk", host, host.life)
                 return
+        host.stepped_at = self.now
         self._emit(host, effects)
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
@@ -410,7 +412,7 @@ class World(Timeline):
         if host.paused:
             host.frozen = True
             return
-        host.busy = None
+        host.busy, host.stepped_at = None, work.begun
         self._emit(host, work.effects)
         self._drain(host)
 

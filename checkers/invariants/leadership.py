@@ -108,6 +108,8 @@ def _reign(
     since, fetched = begun, dict[int, int]()
     for message in sorted(heard.get((leader, epoch), ()), key=lambda message: message.time):
         now = message.time
+        if now < begun:
+            continue  # Whoever knows no leader asks anybody, a candidate of that epoch, too.
         if now > last or (now > since + slack and now > deadline(since)):
             break
         if message.asker in voters and message.asker != leader:

@@ -213,7 +213,8 @@ SAFETY = (
     Invariant(
         "I24",
         "AppliedMonotonic",
-        "The metadata offset a broker tells never goes back, is committed, and was applied by it.",
+        "The metadata offset a broker tells never goes back, is committed, and was applied by it, "
+        "and no more long before.",
         "T1 T4",
         (state_machine.check, broker_life.check),
     ),

@@ -116,7 +116,7 @@ CONTROLLER = (
         "ElrDisjoint",
         "ISR and ELR do not meet, and a large enough ISR, or another least number, empties the "
         "ELR, which is a part of the replicas, and of the registered brokers; who leaves an ISR "
-        "that gets too small is in it.",
+        "that gets too small is in it, and who led last is remembered until somebody leads.",
         "T6",
         (controller.check,),
     ),

@@ -219,6 +219,21 @@ def test_i18_in_which_portions_a_leader_counts_is_its_own_affair(
     assert broken(make_run(None, quorum, capture=capture)) == (set() if right else {"I18"})
 
 
+def test_i18_what_was_asked_of_it_before_it_led_is_no_sign_of_a_majority(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    """Seed 459835: asked as a candidate of the epoch, and elected only when it had restarted."""
+    quorum.time = 10.0
+    capture.exchange(1000 * MS, 2, 1, fetch(2, 1, 0, 0), answer(1, 1, 0))
+    quorum.one_epoch()
+    begin = int(quorum.time * 1000) * MS
+    for second in range(20):
+        capture.exchange(begin + second * 1000 * MS, 2, 1, fetch(2, 1, 2, 1), answer(1, 1, 2))
+    quorum.time += 20
+    quorum.event("n1", "hw")
+    assert "I18" not in broken(make_run(None, quorum, capture=capture))
+
+
 @pytest.mark.parametrize("fetching", ["one", "both"])
 def test_i18_one_of_four_is_no_majority(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], fetching: str

@@ -41,8 +41,12 @@ class Follower(Watched):
         self.world.run(round(second * 1_000_000))
         return self
 
-    def asks(self, whom: int = LEADER, message: Request | None = None) -> None:
+    def asks(
+        self, whom: int = LEADER, message: Request | None = None, *, held: float = 0.0
+    ) -> None:
+        """``held``: for how long (s) a flush has held the request back."""
         self.correlation += 1
+        self.host(SELF).stepped_at = self.world.now - round(held * 1_000_000)
         request = message or FetchRequest(None, SELF, bytes(16), 500, 1, 1, 0, 0, 0)
         for told in self.world.wires.on_send:
             told(self.host(SELF), Send(whom, self.correlation, request))
@@ -166,6 +170,17 @@ def test_who_was_answered_does_not_stand(
     run.asks(message=wanted() if by_pieces else None)
     run.at(1).hears(piece() if by_pieces else fetched())
     run.stands(second)
+    assert run.found == ([] if right else ["F6"])
+
+
+@pytest.mark.parametrize(("held", "right"), [(0.0, False), (0.6, True)])
+def test_a_flush_that_holds_a_request_back_is_part_of_its_time(
+    run: Follower, held: float, right: bool
+) -> None:
+    """Seed 457987: the node has given the request up, and did not hear its answer."""
+    run.at(1).asks(held=held)
+    run.at(2.5).hears(fetched())
+    run.stands(3)
     assert run.found == ([] if right else ["F6"])
 
 
