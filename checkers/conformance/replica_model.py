@@ -269,6 +269,14 @@ class ReplicaModel:
             return f"{say}, although {last.leader} leads"
         return None if theirs >= own else f"{say}, whose log is older"
 
+    def _stop(self, last: TraceEvent, event: TraceEvent) -> str | None:
+        """KIP-595: a leader that is asked to end goes once it knows a successor, and tells the
+        others until then; what ends without that, since it takes too long, says nothing."""
+        alone = self.voters is None or not self.votes or len(self.voters) < 2
+        if event.state == RESIGNED and not alone and "reason" not in event.detail:
+            return "it goes as resigned, and knows no successor yet"
+        return None
+
     # --- the log ----------------------------------------------------------------------
 
     def _append(self, last: TraceEvent, event: TraceEvent) -> str | None:
@@ -370,6 +378,7 @@ _RULES: Final[dict[str, Rule]] = {
     "state": ReplicaModel._state,
     "elected": ReplicaModel._elected,
     "grant": ReplicaModel._grant,
+    "stop": ReplicaModel._stop,
     "append": ReplicaModel._append,
     "truncate": ReplicaModel._truncate,
     "hw": ReplicaModel._high_watermark,

@@ -299,6 +299,27 @@ def test_a_candidate_has_won_the_pre_votes_of_a_majority(
     assert any("with the pre-votes of" in text for text in life.refused) is not won
 
 
+@pytest.mark.parametrize(
+    ("state", "others", "detail", "right"),
+    [
+        ("resigned", True, {}, False),
+        ("resigned", False, {}, True),
+        ("resigned", True, {"reason": "the disk failed: full"}, True),
+        ("unattached", True, {}, True),
+    ],
+)
+def test_who_led_goes_once_it_knows_a_successor(
+    life: Life, state: str, others: bool, detail: dict[str, Any], right: bool
+) -> None:
+    voters = [[1, DISK[1]], *([[2, DISK[2]]] if others else [])]
+    life.tell(1, "voters", {"voters": voters, "kraft_version": 1, "offset": 0})
+    life.tell(1, "state", {"from": "leader"}, state="resigned", leader=-1)
+    if state == "unattached":
+        life.tell(1, "state", {"from": "resigned"}, state=state, epoch=2)
+    life.tell(1, "stop", detail)
+    assert any("knows no successor" in text for text in life.refused) is not right
+
+
 def test_who_is_followed_must_have_led(life: Life) -> None:
     life.tell(3, "state", {"from": "follower"}, epoch=4, leader=2)
     assert life.refused == ["n3 follows n2, which never led epoch 4"]
