@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.refused_changes import RefusedChanges, raises_kraft_version
+from checkers.invariants.refused_upgrades import raises_kraft_version, refused
 from checkers.invariants.report import Report
 from checkers.invariants.standing import LEADER, Standing, Voters, told
 from histories.message import Message
@@ -38,7 +38,6 @@ def check(evidence: Evidence, report: Report) -> None:
     controllers = len(evidence.run.test.get("controllers") or evidence.run.nodes)
     named = (m.response["cluster_id"] for m in evidence.of("Metadata") if m.response)
     cluster_id = next(named, None)
-    refused = RefusedChanges(evidence, standing)
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
             # Brokers only forward; what they were told is judged where it was told.
@@ -50,14 +49,12 @@ def check(evidence: Evidence, report: Report) -> None:
                 if not raises_kraft_version(message.request):
                     continue
                 late = _code(message) == errors.INVALID_UPDATE_VERSION
-                wrong = refused.upgrade(message) if late else None
+                wrong = refused(evidence, standing, message) if late else None
             elif api == DESCRIBE:
                 settled = not evidence.trace.voter_changes
                 wrong = _described(message, standing, evidence, settled=settled)
             else:
                 wrong = _changed(message, standing, cluster_id)
-                if wrong is None and api == REMOVE and _code(message) == errors.REQUEST_TIMED_OUT:
-                    wrong = refused.removal(message)
             report.held("C22")
             if wrong is not None:
                 report.broken("C22", f"{evidence.name(message.replier)} answers {api} {wrong}")

@@ -130,7 +130,7 @@ ANSWERS = (
         "C22",
         "MembershipAnswered",
         "Who changes or describes the quorum is answered by the voters that the leader counts by, "
-        "and changes just the voter that is named; nothing is put off in vain.",
+        "and changes just the voter that is named; upgrades are not refused in vain.",
         "T1 T4",
         (membership_answers.check,),
     ),

@@ -350,49 +350,6 @@ def test_c22_an_old_fetch_takes_an_end_back_but_not_the_high_watermark(
     assert found(make_run(None, quorum, capture=capture), "C22") == ([] if right else ["C22"])
 
 
-# --- C22: what is put off though nothing is in its way ------------------------------------------
-
-
-def put_off(capture: Capture, quorum: Any, took: float) -> None:
-    """n1 puts the removal of 3 off."""
-    sent = now(quorum)
-    quorum.time += took
-    body = {"error_code": errors.REQUEST_TIMED_OUT}
-    capture.api(now(quorum), -1, 1, "RemoveRaftVoter", removal(3), body, sent)
-
-
-def test_c22_a_removal_is_not_put_off_without_a_reason(
-    quorum: Any, capture: Capture, make_run: MakeRun
-) -> None:
-    quorum.one_epoch()
-    count(quorum, 1, 2, 3, offset=1)
-    quorum.time += 10
-    put_off(capture, quorum, 0.1)
-    assert found(make_run(None, quorum, capture=capture), "C22") == ["C22"]
-
-
-@pytest.mark.parametrize("reason", ["late", "voters", "other", "soon", "nothing committed"])
-def test_c22_a_removal_is_put_off(
-    quorum: Any, capture: Capture, make_run: MakeRun, reason: str
-) -> None:
-    if reason == "nothing committed":
-        quorum.elect("n1", 1)
-    else:
-        quorum.one_epoch()
-    count(quorum, 1, 2, 3, offset=2 if reason == "voters" else 1)
-    endpoint = ("CONTROLLER", Endpoint("n3", 9093))
-    request = AddRaftVoterRequest(None, 1000, 4, DISKS[3], (endpoint,), reason != "soon")
-    if reason in ("other", "soon"):
-        at = now(quorum)
-        capture.exchange(at, 3, 1, request, VoterChangeResponse(errors.DUPLICATE_VOTER), at)
-    quorum.time += 0.5 if reason == "soon" else 10
-    if reason == "other":
-        capture.exchange(now(quorum) + 1, 3, 1, request, None, now(quorum) - 1)
-    put_off(capture, quorum, 5 if reason == "late" else 0.1)
-    texts = [a.explanation for a in check(make_run(None, quorum, capture=capture)).anomalies]
-    assert not any("no other change" in text for text in texts)
-
-
 @pytest.mark.parametrize("heard", [(2, 3), (2,)])
 def test_c22_kraft_version_is_raised_once_every_voter_has_told_of_its_disk(
     quorum: Any, capture: Capture, make_run: MakeRun, heard: tuple[int, ...]
