@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,11 @@ from workloads.phantoms import phantoms_of
 from workloads.probe_requests import PREFIX, PROBES
 from workloads.probes import probe_of
 from workloads.requests import WORKLOAD
+
+
+def chosen(number: int) -> Callable[..., int]:
+    """How a probe chooses, another way for each ``number``."""
+    return lambda bound, *of: draw_below(bound, number, *of)
 
 
 def knowing() -> ClientState:
@@ -28,11 +34,7 @@ def knowing() -> ClientState:
 def test_every_request_of_a_probe_can_be_written(kind: str) -> None:
     seen = set()
     for number in range(60):
-
-        def choose(bound: int, *of: Any, number: int = number) -> int:
-            return draw_below(bound, number, *of)
-
-        request = PROBES[kind](f"{PREFIX}0-9", choose, knowing(), 1000)
+        request = PROBES[kind](f"{PREFIX}0-9", chosen(number), knowing(), 1000)
         assert request is not None
         api, version, body = request
         seen.add(encode(f"{api}Request", version, body))
@@ -62,11 +64,7 @@ def test_a_topic_that_a_probe_created_is_known_by_its_id_too(
     assert drive(WORKLOAD, "ask", script({"topics": [topic]}), value=probe).type == "ok"
     asked = set()
     for number in range(60):
-
-        def choose(bound: int, *of: Any, number: int = number) -> int:
-            return draw_below(bound, number, *of)
-
-        request = PROBES["delete"](f"{PREFIX}0-9", choose, client, 1000)
+        request = PROBES["delete"](f"{PREFIX}0-9", chosen(number), client, 1000)
         assert request is not None
         asked.add(tuple((t["name"], t["topic_id"]) for t in request[2]["topics"]))
     assert ((name, bytes(16)), (None, b"i" * 16)) in asked
@@ -80,11 +78,7 @@ def test_only_the_only_voter_is_asked_away_by_its_own_name(nodes: int) -> None:
     state.memory["voters"] = {i + 1: bytes([i + 1] * 16) for i in range(nodes)}
     asked = set()
     for number in range(60):
-
-        def choose(bound: int, *of: Any, number: int = number) -> int:
-            return draw_below(bound, number, *of)
-
-        request = PROBES["voters"](f"{PREFIX}0-9", choose, state, 1000)
+        request = PROBES["voters"](f"{PREFIX}0-9", chosen(number), state, 1000)
         assert request is not None
         asked.add((request[0], request[2]["voter_directory_id"]))
     assert (("RemoveRaftVoter", bytes([1] * 16)) in asked) == (nodes == 1)
