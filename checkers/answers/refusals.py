@@ -336,10 +336,10 @@ def speak(state: State, broker_id: int, epoch: int) -> set[int]:
     return set() if broker.epoch == epoch else {errors.STALE_BROKER_EPOCH}
 
 
-def register(state: State, body: Body, cluster_id: str) -> Codes:
+def register(state: State, body: Body, cluster_id: str | None) -> Codes:
     """BrokerRegistration; whether a session is valid is judged elsewhere (C1, C16)."""
     found = set()
-    if cluster_id and body["cluster_id"] != cluster_id:
+    if cluster_id is not None and body["cluster_id"] != cluster_id:
         found.add(errors.INCONSISTENT_CLUSTER_ID)
     known = state.broker(body["broker_id"])
     if known is not None and known.incarnation != bytes(body["incarnation_id"]):

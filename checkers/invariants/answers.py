@@ -67,7 +67,6 @@ class _Judge:
         count = len(brokers) if isinstance(brokers, list) and brokers else len(controllers)
         partitions = evidence.setting("default_partitions", 1)
         self._defaults = {"count": partitions, "factor": min(3, count)}
-        self._cluster_id = ""
         self._shown = TakenIn(evidence, history, self._commits)
         self._heard: dict[int, list[int]] = {}
         session = session_ns(evidence)
@@ -95,9 +94,6 @@ class _Judge:
             **dict.fromkeys(reads.LOCAL, self._local),
         }
         messages = capture.messages if capture is not None else []
-        self._cluster_id = next(
-            (m.response["cluster_id"] for m in messages if m.api == "Metadata" and m.response), ""
-        )
         for message in messages:
             rule = rules.get(message.api)
             if rule is not None and isinstance(message.request, dict):
@@ -289,7 +285,7 @@ class _Judge:
 
     def _register(self, exchange: Exchange) -> None:
         body, answer = exchange.request, exchange.answer
-        codes = partial(refusals.register, body=body, cluster_id=self._cluster_id)
+        codes = partial(refusals.register, body=body, cluster_id=self._evidence.cluster_id)
         code = answer["error_code"]
         if code == errors.DUPLICATE_BROKER_REGISTRATION:
             self._session(exchange)

@@ -75,6 +75,12 @@ class Evidence:
         """Return the messages of one API."""
         return self.messages.get(api, [])
 
+    @cached_property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, as the first to be asked for metadata told it; None if nobody was."""
+        told = (m.response["cluster_id"] for m in self.of("Metadata") if m.response)
+        return next(told, None)
+
     def name(self, node: int) -> str:
         """Return what a node is called."""
         return self.names.get(node, f"node {node}")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.refused_upgrades import raises_kraft_version, refused
+from checkers.invariants.refused_upgrades import raises_kraft_version, refused_in_vain
 from checkers.invariants.report import Report
 from checkers.invariants.standing import LEADER, Standing, Voters, told
 from histories.message import Message
@@ -36,8 +36,6 @@ def check(evidence: Evidence, report: Report) -> None:
         return
     standing = Standing.of(evidence)
     controllers = len(evidence.run.test.get("controllers") or evidence.run.nodes)
-    named = (m.response["cluster_id"] for m in evidence.of("Metadata") if m.response)
-    cluster_id = next(named, None)
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
             # Brokers only forward; what they were told is judged where it was told.
@@ -48,13 +46,13 @@ def check(evidence: Evidence, report: Report) -> None:
             if api == UPDATE:
                 if not raises_kraft_version(message.request):
                     continue
-                late = _code(message) == errors.INVALID_UPDATE_VERSION
-                wrong = refused(evidence, standing, message) if late else None
+                was_refused = _code(message) == errors.INVALID_UPDATE_VERSION
+                wrong = refused_in_vain(evidence, standing, message) if was_refused else None
             elif api == DESCRIBE:
                 settled = not evidence.trace.voter_changes
                 wrong = _described(message, standing, evidence, settled=settled)
             else:
-                wrong = _changed(message, standing, cluster_id)
+                wrong = _changed(message, standing, evidence.cluster_id)
             report.held("C22")
             if wrong is not None:
                 report.broken("C22", f"{evidence.name(message.replier)} answers {api} {wrong}")

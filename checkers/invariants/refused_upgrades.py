@@ -24,14 +24,12 @@ def raises_kraft_version(body: Any) -> bool:
     ]
 
 
-def refused(evidence: Evidence, standing: Standing, message: Message) -> str | None:
+def refused_in_vain(evidence: Evidence, standing: Standing, message: Message) -> str | None:
     """Return why an upgrade should have been made, None if there may be a reason against it."""
     stood, counted = standing.positions(message), standing.voters(message)
     if len(stood) != 1 or stood[0].state != LEADER or len(counted) != 1 or counted[0][1] != 0:
         return None
     reign = message.replier, stood[0].epoch
-    if not _has_committed(evidence, reign, message.sent - STEP_NS):
-        return None
     told = {
         update.request.voter_id
         for update in evidence.of("UpdateRaftVoter")
@@ -43,6 +41,8 @@ def refused(evidence: Evidence, standing: Standing, message: Message) -> str | N
         and update.request.min_kraft_version <= 1 <= update.request.max_kraft_version
     }
     if {voter for voter, _ in counted[0][0]} - told - {message.replier}:
+        return None
+    if not _has_committed(evidence, reign, message.sent - STEP_NS):
         return None
     return "with INVALID_UPDATE_VERSION, and all voters had told it of their disks."
 
