@@ -153,7 +153,7 @@ class Invariants:
         elif kind == "claim":
             self._check_claim(event)
         elif kind in ("snapshot", "install", "load", "image"):
-            self.snapshots.told(host, event)
+            self.snapshots.told(host, event, self._high.get(event.node, -1))
         elif kind == "voters":
             self.voters.changed(event, self._starts.get((event.node, event.epoch)))
             if host.id in self._quorums:

@@ -125,8 +125,11 @@ class SnapshotWatch:
                 f" latest snapshot is {latest}",
             )
 
-    def told(self, host: Host, event: TraceEvent) -> None:
-        """A node told of a snapshot made (``snapshot``), installed, or loaded, or of its image."""
+    def told(self, host: Host, event: TraceEvent, high: int) -> None:
+        """A node told of a snapshot made (``snapshot``), installed, or loaded, or of its image.
+
+        ``high`` is the highest high watermark its process has known: a leader knows none at first.
+        """
         detail = event.detail
         kind = event.kind
         if kind == "image":
@@ -135,7 +138,7 @@ class SnapshotWatch:
         name = detail["end"], detail["epoch"]
         if kind == "snapshot":
             self._settle(host)
-            self._check_made(host, event, name)
+            self._check_made(host, event, name, high)
             self._check_state(event, kind, *name)
         elif kind == "load" and self._loaded.get(event.node) != event.incarnation:
             # A process begins with what is on its disk; a single voter leads at once.
@@ -147,14 +150,14 @@ class SnapshotWatch:
                 event,
             )
 
-    def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId) -> None:
+    def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId, high: int) -> None:
         end = name[0]
         if name not in host.disk.snapshots:
             self._fail("I20", f"{event.node} told of snapshot {name}, which is not there", event)
-        if end > event.hw:
+        if end > high:
             self._fail(
                 "I20",
-                f"{event.node} made snapshot {name} above its high watermark {event.hw}",
+                f"{event.node} made snapshot {name} above its high watermark {high}",
                 event,
             )
         elif self._logs.is_ahead(host):

@@ -335,8 +335,10 @@ class ReplicaModel:
 
     def _snapshot(self, last: TraceEvent, event: TraceEvent) -> str | None:
         end = event.detail["end"]
-        if event.detail["by"] == "created" and end > event.hw:
-            return f"it makes a snapshot up to {end}, beyond its high watermark {event.hw}"
+        # Who has just won an epoch knows no high watermark, and yet what it delivered before.
+        committed = max(event.hw, NONE if self.delivered is None else self.delivered)
+        if event.detail["by"] == "created" and end > committed:
+            return f"it makes a snapshot up to {end}, beyond its high watermark {committed}"
         return None
 
     def _install(self, last: TraceEvent, event: TraceEvent) -> str | None:

@@ -23,7 +23,8 @@ DOWNLOAD = "download"
 FEWEST = 8
 FEWEST_ELSEWHERE = 3
 _US = 1000
-_ON_THE_WAY = frozenset(("partition", "network"))
+_LINGERING = frozenset(("partition", "network", "disk"))
+"""Faults that are felt behind their end: by what is on its way, or being flushed, then."""
 NOT_SIMULATED = "only the simulator knows how slow links and disks are"
 
 
@@ -143,7 +144,7 @@ class _Calm:
                 begun[fault.id] = fault.time
             else:
                 # What was slow, or is sent again, comes after the end, and holds up all behind it.
-                later = BEFORE_NS if fault.kind in _ON_THE_WAY else 0
+                later = BEFORE_NS if fault.kind in _LINGERING else 0
                 spans.append((begun.pop(fault.id, fault.time), fault.done + later))
         spans.extend((time, 1 << 62) for time in begun.values())
         spans.sort()

@@ -29,6 +29,8 @@ _OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
 
 NOBODY = -1
 """Stands for all brokers: whoever claims gives each a new session."""
+STOPPING = "pending-controlled-shutdown"
+"""What a broker tells of its state as soon as it is asked to end."""
 POSSIBLE_NS = 500 * _MS
 """The step in which the moments at which a request may have arrived are taken."""
 
@@ -189,8 +191,9 @@ def _early(evidence: Evidence, report: Report) -> None:
     """Nobody is fenced for silence before a session is over: since the claim of the controller,
     and since it heard of the broker.
 
-    A broker may wish to be fenced; one that may have wished it, heard or not, is left out. Only
-    the simulator tells when a request was sent, and by whom it was answered.
+    A broker may wish to be fenced; one that may have wished it, heard or not, is left out, and
+    so is one that had begun to stop. Only the simulator tells when a request was sent, and by
+    whom it was answered.
     """
     if evidence.run.test.get("simulated") is not True:
         return
@@ -208,6 +211,7 @@ def _early(evidence: Evidence, report: Report) -> None:
         for call in evidence.run.calls
         if call.f in _OF_BROKERS and call.type != OK
     ]
+    stopping = _stopping(evidence)
     for offset, broker_id, epoch in Controller.of(evidence).brokers.fenced:
         entry = chain.committed.get(offset)
         batch = None if entry is None else chain.batches.get(entry.id)
@@ -219,6 +223,8 @@ def _early(evidence: Evidence, report: Report) -> None:
             continue
         if any(begin <= at and at - 2 * span <= end for begin, end in doubtful):
             continue
+        if stopping.get(epoch, at) < at:
+            continue  # It says so at once, and need not live to be answered.
         said = [m for m in beats.get(broker_id, ()) if m.sent <= at]
         if any(_wishes(message) for message in said if at <= message.time + 2 * span):
             continue  # However late it arrived: it may have been on its way for long.
@@ -246,6 +252,17 @@ def _early(evidence: Evidence, report: Report) -> None:
                 f"it could know it alive; a session lasts {session_ns(evidence) / 1e9:g} s.",
                 [claim, batch.event],
             )
+
+
+def _stopping(evidence: Evidence) -> dict[int, int]:
+    """Return by broker epoch when (ns) brokers told that they stop."""
+    return {
+        event.detail["broker_epoch"]: moment
+        for event in evidence.run.events
+        if event.kind == "broker"
+        and event.detail["state"] == STOPPING
+        and (moment := evidence.moment(event)) is not None
+    }
 
 
 def decided_at(stopped: list[tuple[int, int]], told: int, delay: int) -> int:

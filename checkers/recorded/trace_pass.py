@@ -268,11 +268,11 @@ class TracePass(Positions):
 
     def _snapshot(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
         self.snapshots.setdefault((detail["end"], detail["epoch"]), event)
-        if event.kind == "snapshot" and detail["end"] > event.hw:
+        if event.kind == "snapshot" and detail["end"] > track.max_hw:
             self.findings.add(
                 "I20",
                 f"{track.name} made the snapshot ({detail['end']}, {detail['epoch']}) above its "
-                f"high watermark {event.hw}.",
+                f"high watermark {track.max_hw}.",
                 [event],
             )
         if event.kind == "load" and track.grown and detail["end"] == track.end:

@@ -276,6 +276,25 @@ def test_c16_nobody_is_fenced_before_a_session_is_over(
     assert bool(told) != right, told
 
 
+@pytest.mark.parametrize("stops", [True, False])
+def test_c16_a_broker_that_stops_need_not_live_to_be_answered(
+    brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any], stops: bool
+) -> None:
+    """Seed 485533: it said that it stops, was fenced, and lost power before it was answered."""
+    epoch = brokers.epochs[2]
+    body = {"broker_id": 2, "broker_epoch": epoch, "current_metadata_offset": 0}
+    brokers.time += 0.1
+    at = int(brokers.time * SECOND)
+    capture.api(at, 2, 1, "BrokerHeartbeat", body, {"error_code": 0, "is_fenced": False}, at)
+    brokers.time += 1
+    state = "pending-controlled-shutdown" if stops else "running"
+    brokers.event("n2", "broker", {"state": state, "broker_epoch": epoch})
+    brokers.write(records.change(isr=[1]), records.fence(2, epoch, 1))
+    run = make_run(None, brokers, capture=capture, simulated=True)
+    told = [a.explanation for a in check(run).anomalies if a.type == "C16"]
+    assert bool(told) != stops, told
+
+
 @pytest.mark.parametrize(("arrives", "right"), [(True, True), (False, False)])
 def test_c16_a_wish_to_be_fenced_counts_however_long_it_was_on_its_way(
     brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any],

@@ -199,6 +199,26 @@ def test_an_illegal_step_is_refused(life: Life, name: str) -> None:
     assert any(why in text for text in refused), refused
 
 
+def test_a_leader_that_knows_no_high_watermark_yet_may_make_a_snapshot_of_what_it_delivered(
+    life: Life,
+) -> None:
+    """Seed 484205: a snapshot was due in the very step in which a follower won its epoch."""
+    for node in (2, 3):
+        life.tell(node, "state", {"from": "follower"}, state="prospective")
+    life.grant(3, 2, pre=True)
+    life.tell(2, "state", {"from": "prospective"}, state="candidate", epoch=2, leader=-1, voted=2)
+    life.tell(3, "state", {"from": "prospective"}, state="unattached", epoch=2, leader=-1)
+    life.grant(3, 2, pre=False, voted=2)
+    life.tell(2, "state", {"from": "candidate"}, state="leader", leader=2, voted=-1, hw=-1)
+    detail = {"granting": [2, 3], "voters": [1, 2, 3], "epoch_start": 1}
+    life.tell(2, "elected", detail)
+    life.append(2, 1, 2, "leader")
+    life.tell(2, "snapshot", {"end": 1, "epoch": 1, "by": "created"})
+    assert life.refused == []
+    life.tell(2, "snapshot", {"end": 2, "epoch": 2, "by": "created"})
+    assert any("beyond its high watermark 1" in text for text in life.refused)
+
+
 def test_a_leader_may_load_what_its_process_began_with_and_nothing_later(life: Life) -> None:
     life.tell(1, "load", {"end": 1, "epoch": 1})
     assert life.refused == []

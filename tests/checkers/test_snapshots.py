@@ -143,6 +143,17 @@ def test_i20_a_snapshot_made_above_the_high_watermark(
     assert broken(make_run(None, topics)) == {"I20"}
 
 
+def test_i20_a_leader_that_knows_no_high_watermark_yet_knows_what_it_knew(
+    topics: Any, make_run: Callable[..., Any]
+) -> None:
+    topics.elect("n2", 2, ("n3",))
+    assert topics.at["n2"]["hw"] == -1
+    topics.event("n2", "snapshot", {"end": 4, "epoch": 1, "by": "created"})
+    assert broken(make_run(None, topics)) == set()
+    topics.event("n2", "snapshot", {"end": 5, "epoch": 2, "by": "created"})
+    assert broken(make_run(None, topics)) == {"I20"}
+
+
 def test_i20_a_snapshot_that_forgot_the_voters(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.elect("n1", 1)
     quorum.copy("n1", "n2", "n3")

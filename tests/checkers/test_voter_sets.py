@@ -213,13 +213,21 @@ def test_l9_followers_hear_of_commits_when_their_wait_is_over(
 
 @pytest.mark.parametrize(
     ("kind", "since", "expected"),
-    [("network", 3.0, True), ("network", 1.0, False), ("disk", 1.0, True), (None, 0, True)],
+    [
+        ("network", 3.0, True),
+        ("network", 1.0, False),
+        ("disk", 3.0, True),
+        ("disk", 1.0, False),
+        ("clock", 1.0, True),
+        (None, 0, True),
+    ],
 )
-def test_l9_what_was_slow_on_its_way_holds_up_what_comes_after_the_fault(
+def test_l9_what_was_slow_during_a_fault_holds_up_what_comes_after_it(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], make_fault: Any,
     kind: str | None, since: float, expected: bool,
 ) -> None:  # fmt: skip
-    """Seed 455616: a fetch that must go elsewhere came late behind a message of the fault."""
+    """Seeds 455616, 485540: a fetch that must go elsewhere came late behind a message of the
+    fault, and was answered late by a leader that was flushing since the fault."""
     knobs = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}
     quorum.one_epoch()
     quorum.time = 10.0

@@ -121,14 +121,25 @@ def test_the_majority_is_that_of_the_voters_in_force(run: Watched) -> None:
 
 
 def test_i20_a_snapshot_is_named_by_a_committed_end_and_its_epoch(run: Watched) -> None:
-    run.commit(1, upto=6)
-    for end, epoch, hw in ((4, 2, 6), (6, 1, 5)):
+    run.commit(1, upto=5)
+    run.commit(upto=6)
+    for end, epoch, hw in ((4, 2, 5), (6, 1, 5)):
         run.make(1, end, epoch)
         run.told(1, end, epoch, hw)
     assert run.found[0] == "I20"
     assert run.found.count("I20") == 2
-    run.told(1, 5, hw=6)
+    run.told(1, 5, hw=5)
     assert run.found.count("I20") == 3, "it says there is one, but there is none"
+
+
+def test_i20_a_leader_that_knows_no_high_watermark_yet_knows_what_it_knew(run: Watched) -> None:
+    run.commit(1, upto=6)
+    run.make(1, 4)
+    run.told(1, 4, hw=-1)
+    assert run.found == []
+    run.trace(1, "start")
+    run.told(1, 4, hw=-1)
+    assert run.found == ["I20"]
 
 
 @pytest.mark.parametrize(
