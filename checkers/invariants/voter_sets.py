@@ -231,7 +231,9 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
                 asked.replica_id,
                 asked.directory.hex(),
             )
-            fetched.setdefault(key, message.time)
+            # It may wait at the leader, which counts it as it comes, and be answered later.
+            asked_at = message.sent if message.sent >= 0 else message.time
+            fetched[key] = min(asked_at, fetched.get(key, asked_at))
     ids = {name: number for number, name in evidence.names.items()}
     for event in evidence.run.events:
         if event.kind != "voters":

@@ -155,6 +155,19 @@ def test_i32_a_stranger_becomes_a_voter(
     assert "I32" in broken(make_run(None, quorum, capture=Capture()))
 
 
+def test_i32_a_fetch_that_waits_at_the_leader_counts_before_it_is_answered(
+    quorum: Any, capture: Capture, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2], 0)
+    asked = int(quorum.time * SECOND)
+    change(quorum, [1, 2, 3], says=[1, 2, 3])
+    request = FetchRequest("c", 3, directory(3), 500, 1 << 20, 1, 0, 0, -1)
+    answer = FetchResponse(0, 0, 1, 1, 1, 0, -1, -1, -1, -1, b"")
+    capture.exchange(int((quorum.time + 0.2) * SECOND), 3, 1, request, answer, asked)
+    assert "I32" not in broken(make_run(None, quorum, capture=capture))
+
+
 def test_i32_of_real_nodes_it_is_known_only_that_they_were_asked(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
