@@ -252,6 +252,8 @@ def elect(state: State, name: str, number: int, kind: int) -> Codes:
         first = partition.replicas[0]
         if partition.leader == first:
             return {errors.ELECTION_NOT_NEEDED}
+        if not state.brokers():
+            return None  # The voters stand in for brokers, and who votes is not known here.
         if first in (partition.isr or partition.elr) and is_online(state, partition, first):
             return set()
         last_known = not partition.isr and not partition.elr and partition.last_known_elr
@@ -260,6 +262,8 @@ def elect(state: State, name: str, number: int, kind: int) -> Codes:
         return {errors.PREFERRED_LEADER_NOT_AVAILABLE}
     if partition.leader != NO_LEADER:
         return {errors.ELECTION_NOT_NEEDED}
+    if not state.brokers():
+        return None
     able = [b for b in partition.replicas if is_online(state, partition, b)]
     return set() if able else {errors.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 

@@ -324,6 +324,28 @@ def test_c19_who_is_told_to_go_leads_nothing(
     assert any("and leads" in text for text in found) == leads, found
 
 
+@pytest.mark.parametrize("brokers", [True, False])
+def test_c18_where_no_broker_has_registered_the_voters_stand_in_for_them(
+    quorum: Any, records: Any, capture: Capture, make_run: Callable[..., Any], brokers: bool
+) -> None:
+    """Seed 492787: a voter was elected as the preferred leader."""
+    quorum.one_epoch()
+    quorum.event("n1", "claim", {"epoch_start": 0})
+    if brokers:
+        quorum.write(records.register(3, quorum._end("n1")))
+    quorum.write(records.topic(), records.partition([1, 2], leader=2))
+    since = quorum.time
+    quorum.write(records.change(isr=[1, 2], leader=1))
+    body = {"election_type": 0, "timeout_ms": 1000,
+            "topic_partitions": [{"topic": "t", "partitions": [0]}]}  # fmt: skip
+    parts = [{"partition_id": 0, "error_code": 0}]
+    answer = {"error_code": 0,
+              "replica_election_results": [{"topic": "t", "partition_result": parts}]}  # fmt: skip
+    quorum.time += 1
+    tell(capture, quorum, "ElectLeaders", body, answer, since=since)
+    assert ("C18" in broken(make_run(None, quorum, capture=capture))) == brokers
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_c18_an_election_of_all_leaves_nobody_out(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], told: bool
