@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from histories.trace import TraceEvent
-from nodes.consensus.effects import Reply, ResponseReceived
+from nodes.consensus.effects import Reply, ResponseReceived, Send
 from nodes.consensus.kraft.messages import (
     FetchRequest,
     FetchResponse,
@@ -82,6 +82,9 @@ class Invariants:
         self._starts: dict[tuple[str, int], int] = {}
         self._fetches: dict[int, int] = {}
         self._fetched: dict[int, int] = {}  # When last, by the node's own clock.
+        self._asked: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+        """The last request that each process has sent, and its last one of an earlier state."""
         self._quorums: dict[int, _Quorum] = {}
         world.on_trace.append(self._on_trace)
         world.on_request.append(self._on_request)
@@ -89,6 +92,7 @@ class Invariants:
         world.on_wipe.append(self._on_wipe)
         world.on_recovery.append(self._on_recovery)
         world.wires.on_reply.append(self._on_reply)
+        world.wires.on_send.append(self._on_send)
 
     def _fail(self, kind: str, explanation: str, *events: TraceEvent) -> None:
         self.failures.add(kind, self._world.now, explanation, *events)
@@ -130,6 +134,7 @@ class Invariants:
             )
         if kind in ("state", "start"):
             self._fetches[host.id] = 0
+            self._older[host.id] = self._asked.get(host.id, -1) if kind == "state" else -1
         if kind == "start":
             self._high[event.node] = -1
             self.logs.restarted(host)
@@ -283,6 +288,9 @@ class Invariants:
             return len(quorum.heard)
         return sum(elapsed(at, now) <= self._check_quorum + SLACK for at in quorum.heard.values())
 
+    def _on_send(self, host: Host, effect: Send) -> None:
+        self._asked[host.id] = effect.correlation
+
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         answer, last = event.message, host.last_trace
         if (
@@ -291,6 +299,7 @@ class Invariants:
             and answer.error == answer.partition_error == 0
             and last.state == "follower"
             and (last.epoch, last.leader) == (answer.leader_epoch, event.source)
+            and event.correlation > self._older.get(host.id, -1)
         ):
             self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
             # What waited while the process was stopped may be given up as too late.
@@ -300,8 +309,9 @@ class Invariants:
     def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:
         """I17: a follower that has fetched from its leader of late lets nobody depose it.
 
-        One answer may have been to a request of an earlier state, two may not. An observer stays
-        a follower when its fetch time-out is over, a voter does not.
+        Answers to requests of an earlier state are not taken; one may have been given up as too
+        late, two may not. An observer stays a follower when its fetch time-out is over, a voter
+        does not.
         """
         last = host.last_trace
         if last is None or last.state != "follower" or self._fetches[host.id] < 2:

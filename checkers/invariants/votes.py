@@ -7,6 +7,8 @@ from checkers.deposed import timeout_ns
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
 
+_MS = 1_000_000
+REQUEST_TIMEOUT_MS = 2000
 _BACKLOG_NS = 400_000_000
 """How long a process that was stopped may take in what has waited for it."""
 
@@ -71,8 +73,8 @@ def _granted(evidence: Evidence, report: Report) -> None:
 def _stickiness(evidence: Evidence, report: Report) -> None:
     """I17: a follower that has fetched from its leader of late grants no pre-vote of the epoch.
 
-    One answer may have been to a request of an earlier state, two may not. An observer stays a
-    follower when its fetch time-out is over.
+    What comes before a request time-out is over may be the answer to a request of an earlier
+    state, which is not taken. An observer stays a follower when its fetch time-out is over.
     """
     if not evidence.captured:
         report.unseen("I17", NO_MESSAGES)
@@ -96,6 +98,8 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
             continue
         own = evidence.trace.tracks[event.node].id
         answers = fetched.get((own, event.leader, event.epoch), ())
+        span = evidence.setting("request_timeout_ms", REQUEST_TIMEOUT_MS, own) * _MS * 5 // 4
+        begun = evidence.after(event.node, begun, span)
         # What waited while the process was stopped may have been given up as too late.
         stopped = evidence.pauses.get(event.node, ())
         known = [

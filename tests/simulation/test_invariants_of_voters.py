@@ -9,6 +9,7 @@ import pytest
 from nodes.consensus.effects import (
     Reply,
     ResponseReceived,
+    Send,
     WriteQuorumState,
 )
 from nodes.consensus.kraft.messages import (
@@ -136,13 +137,23 @@ def vote(run: Watched, voter: int, candidate: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fetched", "silent", "found"), [(1, 0, []), (2, 0, ["I17"]), (2, 1.9, ["I17"]), (2, 2.1, [])]
+    ("fetched", "silent", "older", "found"),
+    [
+        (1, 0, 0, []),
+        (2, 0, 0, ["I17"]),
+        (2, 1.9, 0, ["I17"]),
+        (2, 2.1, 0, []),
+        (2, 0, 1, []),  # Seed 495466: they were answers to what it had asked before it followed.
+    ],
 )
 def test_i17_a_follower_that_has_fetched_of_late_grants_no_pre_vote(
-    run: Watched, fetched: int, silent: float, found: list[str]
+    run: Watched, fetched: int, silent: float, older: int, found: list[str]
 ) -> None:
-    run.trace(2, "state")
     host = run.host(2)
+    asked = FetchRequest(None, 2, bytes(16), 500, 1 << 20, 1, 0, 0, -1)
+    for sent in run.world.wires.on_send:
+        sent(host, Send(1, older, asked))
+    run.trace(2, "state")
     for _ in range(fetched):
         answer = FetchResponse(0, 0, 1, 1, -1, 0, -1, -1, -1, -1, b"")
         for told in run.world.on_response:
