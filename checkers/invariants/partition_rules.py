@@ -188,6 +188,8 @@ class PartitionRules:
             report.broken("C14", f"{name}: {sorted(sudden)} became replicas without being added.")
         if not (new.adding or new.removing):
             self._made_up_for(name, topic, old, new)
+        else:
+            self._goes_on(name, new)
         if not under_way or new.adding or new.removing:
             return
         target = set(old.replicas) - set(old.removing)
@@ -208,6 +210,21 @@ class PartitionRules:
                 "C14",
                 f"{name}: the reassignment to {sorted(target)} is complete although "
                 f"{sorted(set(old.adding) - set(new.isr))} are not in sync.",
+            )
+
+    def _goes_on(self, name: str, new: Partition) -> None:
+        """C14: a reassignment ends with the record that makes its last replica one in sync.
+
+        Where an election leaves its leader alone in the ISR, the next record ends it.
+        """
+        stay = set(new.replicas) - set(new.removing)
+        isr = set(new.isr) - set(new.removing)
+        enough = set(new.adding) if len(new.adding) >= len(new.removing) else stay
+        if isr and stay and {*new.adding, *enough} <= isr and len(new.isr) > 1:
+            self._report.broken(
+                "C14",
+                f"{name}: the reassignment to {sorted(stay)} goes on although {sorted(isr)} are in "
+                "sync.",
             )
 
     def _made_up_for(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:

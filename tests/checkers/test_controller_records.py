@@ -25,7 +25,7 @@ def test_a_correct_life_of_brokers_and_partitions_is_valid(
     cluster.write(records.fence(1, epochs[1], -1))
     cluster.write(records.change(isr=[2, 3, 1]))
     again = cluster._end("n1")
-    cluster.write(records.change(isr=[2, 3]), records.register(1, again, incarnation=2))
+    cluster.write(records.change(isr=[2]), records.register(1, again, incarnation=2))
     cluster.write(records.change(replicas=[2, 3, 1], removing_replicas=[1]))
     cluster.write(records.change(replicas=[2, 3], isr=[2, 3], leader=2, removing_replicas=[]))
     cluster.write(

@@ -25,6 +25,30 @@ def test_c14_a_reassignment_that_ends_too_early(
     assert broken(make_run(None, cluster)) == {"C14"}
 
 
+@pytest.mark.parametrize(
+    ("isr", "adding", "removing", "goes_on"),
+    [
+        ([1, 2, 4], [4], [3], True),
+        ([1, 2, 4], [4], [], True),
+        ([1, 2], [4], [3], False),
+        ([1, 2], [], [4, 3], True),
+        ([1, 3], [], [4, 3], False),
+        ([4], [4], [3], False),  # Elected uncleanly, in this record.
+    ],
+)
+def test_c14_a_reassignment_that_does_not_end(
+    cluster: Any, records: Any, make_run: Callable[..., Any],
+    isr: list[int], adding: list[int], removing: list[int], goes_on: bool,
+) -> None:  # fmt: skip
+    epoch = cluster._end("n1")
+    cluster.write(records.register(4, epoch))
+    cluster.write(records.fence(4, epoch, -1))
+    begun = {"replicas": [1, 2, 4, 3], "adding_replicas": [4], "removing_replicas": [3]}
+    cluster.write(records.change(**begun))
+    cluster.write(records.change(isr=isr, adding_replicas=adding, removing_replicas=removing))
+    assert ("C14" in broken(make_run(None, cluster))) == goes_on
+
+
 @pytest.mark.parametrize("unclean", [True, False])
 def test_c14_an_unclean_election_may_follow_in_the_same_record(
     cluster: Any, records: Any, make_run: Callable[..., Any], unclean: bool
@@ -74,12 +98,12 @@ def test_c14_who_stays_is_in_sync_before_others_go(
     isr: list[int],
     verdict: set[str],
 ) -> None:
-    cluster.write(records.change(isr=isr))
+    cluster.write(records.change(isr=[1] if in_steps else isr))
     going: dict[str, Any] = {"adding_replicas": [], "removing_replicas": [3]}
     if in_steps:
         cluster.write(records.change(replicas=[1, 2, 3], **going))
     ended: dict[str, Any] = {"adding_replicas": [], "removing_replicas": []}
-    cluster.write(records.change(replicas=[1, 2], leader=1, **ended))
+    cluster.write(records.change(replicas=[1, 2], isr=isr, leader=1, **ended))
     assert broken(make_run(None, cluster)) == verdict
 
 
