@@ -134,7 +134,9 @@ class Invariants:
             )
         if kind in ("state", "start"):
             self._fetches[host.id] = 0
-            self._older[host.id] = self._asked.get(host.id, -1) if kind == "state" else -1
+            if kind == "start":
+                self._asked.pop(host.id, None)
+            self._older[host.id] = self._asked.get(host.id, -1)
         if kind == "start":
             self._high[event.node] = -1
             self.logs.restarted(host)

@@ -16,6 +16,8 @@ from typing import Any
 from histories.fault import FaultEvent
 
 _FOREVER = 1 << 62
+FLUSH_NS = 1_000_000_000
+"""How long a flush may last that began on a slow disk; those of the simulator last no longer."""
 
 Sample = tuple[int, int]
 """The test's time and the node's monotonic clock at one moment, in microseconds."""
@@ -115,7 +117,7 @@ def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
     """Per node, when its process was stopped (ns): from the start's time to the stop's end.
 
     One that waits for a slow disk, or for a CPU, does nothing else meanwhile, and counts as
-    stopped, too.
+    stopped, too; a flush that began on a slow disk may last :data:`FLUSH_NS` longer than that.
     """
     begun: dict[int, FaultEvent] = {}
     spans: dict[str, list[tuple[int, int]]] = {}
@@ -128,8 +130,9 @@ def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
             continue
         start = begun.pop(fault.id, None)
         if start is not None:
+            end = fault.done + (FLUSH_NS if slow_disk else 0)
             for node in {*start.targets, *fault.targets}:
-                spans.setdefault(node, []).append((start.time, fault.done))
+                spans.setdefault(node, []).append((start.time, end))
     for start in begun.values():
         for node in start.targets:
             spans.setdefault(node, []).append((start.time, _FOREVER))

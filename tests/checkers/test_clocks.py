@@ -8,6 +8,7 @@ import pytest
 
 from checkers.deposed import bound_ns, slack_ns
 from checkers.recorded.clocks import (
+    FLUSH_NS,
     NodeClock,
     after,
     fastest,
@@ -88,18 +89,23 @@ def test_runs_without_measured_clocks_have_none() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "shape", "stopped"),
-    [("pause", "one", True), ("disk", "slow-leader", True), ("disk", "full", False)],
+    [
+        ("pause", "one", [(5, 9)]),
+        ("disk", "slow-leader", [(5, 9 + FLUSH_NS)]),
+        ("disk", "full", None),
+    ],
 )
 def test_who_waits_for_a_slow_disk_is_as_good_as_stopped(
-    kind: str, shape: str, stopped: bool
+    kind: str, shape: str, stopped: list[tuple[int, int]] | None
 ) -> None:
+    """Seed 524770: a flush that began on a slow disk went on behind the fault's end."""
     faults = [
         FaultEvent(
             id=0, phase=phase, kind=kind, shape=shape, targets=["n1"], time=time, done=time
         )
         for phase, time in PHASES
     ]  # fmt: skip
-    assert pauses(faults) == ({"n1": [(5, 9)]} if stopped else {})
+    assert pauses(faults) == ({"n1": stopped} if stopped else {})
 
 
 def test_the_time_in_which_a_node_is_stopped_does_not_count_as_its_own() -> None:

@@ -137,22 +137,26 @@ def vote(run: Watched, voter: int, candidate: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fetched", "silent", "older", "found"),
+    ("fetched", "silent", "older", "restarted", "found"),
     [
-        (1, 0, 0, []),
-        (2, 0, 0, ["I17"]),
-        (2, 1.9, 0, ["I17"]),
-        (2, 2.1, 0, []),
-        (2, 0, 1, []),  # Seed 495466: they were answers to what it had asked before it followed.
+        (1, 0, 0, False, []),
+        (2, 0, 0, False, ["I17"]),
+        (2, 1.9, 0, False, ["I17"]),
+        (2, 2.1, 0, False, []),
+        # Seed 495466: they were answers to what it had asked before it followed.
+        (2, 0, 1, False, []),
+        (2, 0, 1, True, ["I17"]),  # What its process before has asked it never hears.
     ],
 )
 def test_i17_a_follower_that_has_fetched_of_late_grants_no_pre_vote(
-    run: Watched, fetched: int, silent: float, older: int, found: list[str]
+    run: Watched, fetched: int, silent: float, older: int, restarted: bool, found: list[str]
 ) -> None:
     host = run.host(2)
     asked = FetchRequest(None, 2, bytes(16), 500, 1 << 20, 1, 0, 0, -1)
     for sent in run.world.wires.on_send:
         sent(host, Send(1, older, asked))
+    if restarted:
+        run.trace(2, "start")
     run.trace(2, "state")
     for _ in range(fetched):
         answer = FetchResponse(0, 0, 1, 1, -1, 0, -1, -1, -1, -1, b"")
