@@ -184,12 +184,10 @@ def read_operations(
     kind, certain = kind[kept], certain[kept]
     begun, done = pairs.begun[kept], pairs.done[kept]
     told = np.where(kind == READ, done, begun)
-    column = table.column("value")
-    value, expected, null = _values(table, column, told, kind, begun)
-    codes, size = _code([value, expected], null, initial)
+    value, expected, null, size = _values(table, told, kind, begun, initial)
     keep = np.ones(len(kept), np.bool_)
     if initial is not None:
-        keep = ~((kind == READ) & null[0])
+        keep = ~((kind == READ) & null)
     keys, key = _keys(table, begun)
     never = len(table)
     found = Operations(
@@ -197,8 +195,8 @@ def read_operations(
         end=np.where(certain, done, never),
         kind=np.where(kind == DELETE, WRITE, kind).astype(np.int8),
         key=key,
-        value=codes[0],
-        expected=np.where(kind == CAS, codes[1], -1),
+        value=value,
+        expected=expected,
         keys=keys,
         values=size,
         never=never,
@@ -215,38 +213,32 @@ def _keys(table: pa.Table, begun: Ints) -> tuple[list[str], Ints]:
     return names, encoded.indices.to_numpy()[begun].astype(np.int64)
 
 
-Halves = tuple[Any, Any]
-
-
 def _values(
     table: pa.Table,
-    column: pa.ChunkedArray,
     told: Ints,
     kind: npt.NDArray[np.int8],
     begun: Ints,
-) -> tuple[Ints, Ints, list[Flags]]:
-    """Return values and expected values as numbers, and where each is null."""
-    texts = column.take(pa.array(told)).combine_chunks()
+    initial: Any,
+) -> tuple[Ints, Ints, Flags, int]:
+    """Return values and expected values as codes, where values are null, and how many codes."""
+    texts = table.column("value").take(pa.array(told)).combine_chunks()
     is_cas = kind == CAS
     size = len(told)
-    null = [np.zeros(size, np.bool_), np.zeros(size, np.bool_)]
-    value, expected = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    halves: tuple[pa.Array, pa.Array] | None = None
+    null = np.zeros(size, np.bool_)
+    value, expected = np.zeros(size, np.int64), np.full(size, -1, np.int64)
+    halves: tuple[pa.Array, ...] = ()
     if is_cas.any():
         halves = _halves(table, texts.filter(pa.array(is_cas)), begun[is_cas])
         texts = texts.filter(pa.array(~is_cas))
     if (kind == DELETE).any():
         gone = (kind == DELETE)[~is_cas]
         texts = pc.if_else(pa.array(gone), pa.scalar(None, pa.string()), texts)
-    parts = [texts, *(halves or ())]
-    numbers = _numbers(parts)
-    value[~is_cas] = numbers[0]
-    null[0][~is_cas] = texts.is_null().to_numpy(zero_copy_only=False)
-    if halves is not None:
-        expected[is_cas], value[is_cas] = numbers[1], numbers[2]
-        null[1][is_cas] = halves[0].is_null().to_numpy(zero_copy_only=False)
-        null[0][is_cas] = halves[1].is_null().to_numpy(zero_copy_only=False)
-    return value, expected, null
+    codes, count = _codes([texts, *halves], initial)
+    value[~is_cas] = codes[0]
+    null[~is_cas] = texts.is_null().to_numpy(zero_copy_only=False)
+    if halves:
+        expected[is_cas], value[is_cas] = codes[1], codes[2]
+    return value, expected, null, count
 
 
 def _halves(table: pa.Table, texts: pa.Array, begun: Ints) -> tuple[pa.Array, pa.Array]:
@@ -278,42 +270,49 @@ def _text(value: Any) -> str | None:
     return None if value is None else msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _numbers(parts: list[pa.Array]) -> list[Ints]:
-    """Return texts as whole numbers; where any is none, all are numbered by equality."""
-    try:
-        return [pc.cast(part, pa.int64()).fill_null(0).to_numpy() for part in parts]
-    except pa.ArrowInvalid:
-        pass
-    known: dict[Any, int] = {}
-    numbers = []
+def _codes(parts: list[pa.Array], initial: Any) -> tuple[list[Ints], int]:
+    """Number the values in ``parts``, JSON texts or null, and return how many numbers there are.
+
+    Equal values have equal numbers, and 0 is ``initial``. Every history has a table of its own.
+    """
+    if initial is None or (isinstance(initial, int) and not isinstance(initial, bool)):
+        found = _whole_numbers(parts, initial)
+        if found is not None:
+            return found
+    known: dict[Any, int] = {freeze(initial): 0}
+    codes = []
     for part in parts:
-        encoded = part.dictionary_encode()
+        encoded = part.dictionary_encode(null_encoding="encode")
         table = [
             known.setdefault(freeze(from_text(text)), len(known))
             for text in encoded.dictionary.to_pylist()
         ]
-        codes = encoded.indices.fill_null(0).to_numpy()
-        numbers.append(np.array(table or [0], np.int64)[codes])
-    return numbers
+        codes.append(np.array(table or [0], np.int64)[encoded.indices.to_numpy()])
+    return codes, len(known)
 
 
-def _code(parts: list[Ints], null: list[Flags], initial: Any) -> tuple[list[Ints], int]:
-    """Number values from 1; 0 is the initial one, which is null unless told."""
-    there = [part[~none] for part, none in zip(parts, null, strict=True)]
-    whole = np.concatenate(there)
+def _whole_numbers(parts: list[pa.Array], initial: int | None) -> tuple[list[Ints], int] | None:
+    """Number values that are all whole numbers or null; None where any is something else."""
+    try:
+        numbers = [pc.cast(part, pa.int64()) for part in parts]
+    except pa.ArrowInvalid:
+        return None
+    nulls = [part.is_null().to_numpy(zero_copy_only=False) for part in numbers]
+    plain: list[Ints] = [part.fill_null(0).to_numpy() for part in numbers]
+    whole = np.concatenate([part[~null] for part, null in zip(plain, nulls, strict=True)])
     low = int(whole.min()) if len(whole) else 0
     span = int(whole.max()) - low if len(whole) else 0
     if span <= 4 * len(whole) + 1024:
-        coded = [part - low + 1 for part in parts]
+        coded = [part - low + 1 for part in plain]
     else:
         known = np.unique(whole)
         span = len(known)
-        coded = [np.searchsorted(known, part) + 1 for part in parts]
+        coded = [np.searchsorted(known, part) + 1 for part in plain]
     size = span + 3
-    for part, code, none in zip(parts, coded, null, strict=True):
-        code[none] = 0 if initial is None else size - 1
+    for part, code, null in zip(plain, coded, nulls, strict=True):
+        code[null] = 0 if initial is None else size - 1
         if initial is not None:
-            code[~none & (part == initial)] = 0
+            code[~null & (part == initial)] = 0
     return coded, size
 
 

@@ -20,6 +20,7 @@ from checkers.linearizability.decide import check as search
 from checkers.linearizability.keyed import KeyVerdict, describe
 from checkers.linearizability.level_walk import time_left
 from checkers.linearizability.models import Model, freeze, thaw
+from checkers.zones import searched as columns
 from checkers.zones.decide import gather, judge, needed, order_of, repeated
 from checkers.zones.operations import (
     Ints,
@@ -29,8 +30,6 @@ from checkers.zones.operations import (
     pair_rows,
     read_operations,
 )
-from checkers.zones.searched import is_compiled
-from checkers.zones.searched import search as search_columns
 from checkers.zones.window import Contradiction, explain, of_key
 from histories.tables import HISTORY_SCHEMA
 
@@ -121,14 +120,14 @@ def _searched(
     else:
         every, needed_ones = both
     groups = _by_key(every, searched)
-    compiled = is_compiled(len(every))
+    compiled = len(every) > columns.MANY
     kept = _by_key(needed_ones, searched) if compiled else {}
     verdicts = []
     for key, mine in groups.items():
         left = time_left(deadline)
         found = None
         if compiled:
-            found = search_columns(kept[key], calls.of, partial(_named, calls, mine), left, stop)
+            found = columns.search(kept[key], calls.of, partial(_named, calls, mine), left, stop)
         if found is None:
             found = search(model, calls.of(mine.start), time_limit_s=left, stop=stop)
         else:

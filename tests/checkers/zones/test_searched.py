@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import checkers.linearizability.search_kernel  # noqa: F401  # then columns are searched whatever the size
 from bench.checkers.random_histories import one_register, registers
 from checkers.calls import by_key, pair
 from checkers.linearizability.decide import check
@@ -24,6 +23,12 @@ from histories.tables import HISTORY_SCHEMA, to_table
 from tests.checkers.rows import history
 
 CAS = Register("cas-register")
+
+
+@pytest.fixture(autouse=True)
+def columns_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search columns however few operations there are."""
+    monkeypatch.setattr(searched, "MANY", 0)
 
 
 def decided(ops: list[Op], **options: Any) -> Decision:
@@ -86,11 +91,6 @@ def test_more_open_calls_than_bits_are_left_to_the_plain_search() -> None:
     decision = decided(ops)
     assert [verdict.outcome.valid for verdict in decision.verdicts] == [True]
     assert verify(CAS, pair(ops), decision.order()) is None
-
-
-def test_few_operations_are_not_worth_the_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(searched.sys.modules, "checkers.linearizability.search_kernel")  # type: ignore[attr-defined]  # the module imports it
-    assert [searched.is_compiled(count) for count in (1000, 100_000)] == [False, True]
 
 
 @pytest.mark.parametrize(
