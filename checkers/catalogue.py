@@ -56,11 +56,13 @@ _ENTRIES = [
         name="set",
         about="what was added is in the last read, and nothing else",
         judge=judge_jepsen(sets.check),
+        by_the_end=True,
     ),
     HistoryModel(
         name="set-full",
         about="every element stays in all reads once it was there",
         judge=judge_jepsen(set_full.check),
+        by_the_end=True,
         options={"linearizable?": "true: an element may not be missing at first either"},
     ),
     HistoryModel(
@@ -73,6 +75,7 @@ _ENTRIES = [
         name="total-queue",
         about="what was enqueued comes out, in a history that drains the queue",
         judge=judge_jepsen(queues.check_total_queue),
+        by_the_end=True,
     ),
     HistoryModel(
         name="unique-ids",
@@ -131,6 +134,7 @@ _ENTRIES = [
         name="kafka",
         about="what a log that is sent to and polled must not do",
         judge=judge_jepsen(kafka.check),
+        by_the_end=True,
         options={
             "sub-via": '["subscribe"]: consumers may be rebalanced between operations',
             "ww-deps": "true: the order of the log counts as order of transactions",
@@ -140,6 +144,7 @@ _ENTRIES = [
         name="stats",
         about="every kind of operation succeeds at least once",
         judge=judge_jepsen(statistics.check_stats),
+        by_the_end=True,
     ),
     HistoryModel(
         name="unhandled-exceptions",

@@ -43,13 +43,30 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry. ``options`` are the names it takes, with what they mean."""
+    """One entry. ``options`` are the names it takes, with what they mean.
+
+    ``by_the_end``: what a history lacks may come later, as in its last read. An anomaly in a
+    history that is cut off is then no proof.
+    """
 
     name: str
     about: str
     judge: Callable[[Source, Settings], Report]
     aliases: tuple[str, ...] = ()
     options: Mapping[str, str] = {}
+    by_the_end: bool = False
+
+
+def cut_off(found: CheckerResult, entry: HistoryModel, line: int) -> CheckerResult:
+    """Return the verdict of a history whose last line, ``line``, is torn and left out.
+
+    Its operation counts as still open, as those of a recorder that crashed. What no order or no
+    cycle explains stays so whatever came later; what is only missing may be in the torn line.
+    """
+    if found.valid is not False or not entry.by_the_end:
+        return found
+    reason = f"line {line} is torn, and may hold what is missing"
+    return msgspec.structs.replace(found, valid="unknown", error=reason)
 
 
 def judge_jepsen(check: Callable[[Iterable[Event], Options], Judgement]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -16,19 +16,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from histories.column_files import read_columns
-from histories.events import Event, guess_format, read_events, to_op
-from histories.tables import HISTORY_SCHEMA, HistoryError, to_table
+from histories.events import Event, guess_format, read_events, to_ops
+from histories.json_lines import UNREADABLE, lines, reason
+from histories.tables import HISTORY_SCHEMA, HistoryError, from_text, to_table, to_text
 
 _TYPES = ("invoke", "ok", "fail", "info")
 _BATCH = 1 << 16
+_PLAIN = r'^(0|-?[1-9][0-9]*|"[^"\\]*")$'
+"""JSON texts that no other text equals."""
+
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class _Line(msgspec.Struct, gc=False):
-    process: int
+    process: _Int64
     type: str
     f: str
-    index: int = -1
-    time: int = -1
+    index: _Int64 = -1
+    time: _Int64 = -1
     key: msgspec.Raw = msgspec.Raw()
     value: msgspec.Raw = msgspec.Raw()
     node: str | None = None
@@ -44,37 +50,52 @@ def read_table(path: Path, kind: str | None = None, *, independent: bool = False
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):
         table = read_columns(path, kind)
-        return split_keys(table) if independent else table
+        return with_equal_keys(path, split_keys(table) if independent else table)
     if kind == "jsonl" and not independent:
         table = _json_lines(path)
         if table is not None:
-            return table
+            return with_equal_keys(path, table)
     return table_of(read_events(path, kind, independent=independent))
+
+
+def with_equal_keys(path: Path, table: pa.Table) -> pa.Table:
+    """Return ``table`` with one JSON text for each key, however its file writes it.
+
+    Raises :class:`HistoryError` for a key that is no JSON.
+    """
+    found = table.column("key").combine_chunks().dictionary_encode()
+    plain = pc.match_substring_regex(found.dictionary, _PLAIN)
+    if bool(pc.all(plain).as_py() in (True, None)):
+        return table
+    try:
+        texts = [to_text(from_text(text)) for text in found.dictionary.to_pylist()]
+    except UNREADABLE as error:
+        raise HistoryError(f"{path}: a key is no JSON text: {reason(error)}") from error
+    keys = pa.array(texts, pa.string()).take(found.indices)
+    return table.set_column(table.schema.get_field_index("key"), table.schema.field("key"), keys)
 
 
 def table_of(events: Iterable[Event]) -> pa.Table:
     """Return events as a table."""
-    return to_table(list(map(to_op, events)), HISTORY_SCHEMA)
+    return to_table(list(to_ops(events)), HISTORY_SCHEMA)
 
 
 def _json_lines(path: Path) -> pa.Table | None:
     """Read lines in the usual shape; None when any is another, so that it is read slowly."""
     decode = msgspec.json.Decoder(_Line).decode
     batches: list[pa.Table] = []
-    lines: list[_Line] = []
+    rows: list[_Line] = []
     try:
-        with path.open("rb") as file:
-            for line in file:
-                if not line.isspace():
-                    lines.append(decode(line))
-                if len(lines) == _BATCH:
-                    batches.append(_batch(lines))
-                    lines = []
+        for _, line in lines(path):
+            rows.append(decode(line))
+            if len(rows) == _BATCH:
+                batches.append(_batch(rows))
+                rows = []
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
-    table = pa.concat_tables([*batches, _batch(lines)])
+    table = pa.concat_tables([*batches, _batch(rows)])
     size = len(table)
     index, time = (table.column(name).to_numpy() for name in ("index", "time"))
     if size and (index[0] < 0 or bool((index[1:] <= index[:-1]).any())):
@@ -87,19 +108,19 @@ def _json_lines(path: Path) -> pa.Table | None:
     return table.cast(HISTORY_SCHEMA)
 
 
-def _batch(lines: list[_Line]) -> pa.Table:
-    size = len(lines)
+def _batch(rows: list[_Line]) -> pa.Table:
+    size = len(rows)
     columns: dict[str, Any] = {
-        "index": np.fromiter((line.index for line in lines), np.int64, size),
-        "process": np.fromiter((line.process for line in lines), np.int64, size),
-        "type": pa.array([line.type for line in lines], pa.string()),
-        "f": pa.array([line.f for line in lines], pa.string()),
-        "key": _raw([line.key for line in lines]),
-        "value": _raw([line.value for line in lines]),
-        "time": np.fromiter((line.time for line in lines), np.int64, size),
-        "node": pa.array([line.node for line in lines], pa.string()),
-        "error": _raw([line.error for line in lines]),
-        "final": np.fromiter((line.final for line in lines), np.bool_, size),
+        "index": np.fromiter((line.index for line in rows), np.int64, size),
+        "process": np.fromiter((line.process for line in rows), np.int64, size),
+        "type": pa.array([line.type for line in rows], pa.string()),
+        "f": pa.array([line.f for line in rows], pa.string()),
+        "key": _raw([line.key for line in rows]),
+        "value": _raw([line.value for line in rows]),
+        "time": np.fromiter((line.time for line in rows), np.int64, size),
+        "node": pa.array([line.node for line in rows], pa.string()),
+        "error": _raw([line.error for line in rows]),
+        "final": np.fromiter((line.final for line in rows), np.bool_, size),
     }
     return pa.Table.from_pydict(columns, schema=HISTORY_SCHEMA)
 

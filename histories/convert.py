@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 
 from histories import edn
-from histories.events import FORMATS, guess_format, read_events, to_op
+from histories.events import FORMATS, guess_format, read_events, to_ops
 from histories.operation import Op
-from histories.tables import HistoryError
 
 __all__ = ["FORMATS", "guess_format", "load", "to_edn", "to_json", "to_json_lines"]
 
@@ -27,13 +26,7 @@ def load(path: Path, kind: str | None = None, *, independent: bool = False) -> l
 
     Raises :class:`HistoryError` with one line saying where and what.
     """
-    ops = []
-    for event in read_events(path, kind, independent=independent):
-        if event.process is None:
-            where = f"{path}:{event.line}" if event.line else f"{path}: {event.where()}"
-            raise HistoryError(f"{where}: process must be a number, got None")
-        ops.append(to_op(event))
-    return ops
+    return list(to_ops(read_events(path, kind, independent=independent)))
 
 
 def to_edn(ops: Sequence[Op], *, independent: bool = False) -> str:

@@ -56,6 +56,10 @@ _NUMBERS = {"Inf": math.inf, "-Inf": -math.inf, "NaN": math.nan}
 _CLOSES = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 _DISCARDED = object()
 _MAX_DEPTH = 200
+_MAX_STRING = 1 << 28
+_MAX_DIGITS = 4_000
+_PLAIN = re.compile(r'[^"\\]*')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Reader:
@@ -115,6 +119,8 @@ class _Reader:
                 raise self.error(f"bad keyword {token!r}", start)
             return Keyword(token[1:])
         if token[0].isdigit() or (token[0] in "+-" and token[1:2].isdigit()):
+            if len(token) > _MAX_DIGITS:
+                raise self.error(f"a number of more than {_MAX_DIGITS:,} digits", start)
             if _INTEGER.match(token):
                 return int(token.rstrip("N"))
             if _FLOAT.match(token):
@@ -162,27 +168,40 @@ class _Reader:
         parts: list[str] = []
         self.at += 1
         while True:
+            match = _PLAIN.match(self.text, self.at)
+            assert match is not None
+            if match.end() - start > _MAX_STRING:
+                raise self.error(f"a string of more than {_MAX_STRING:,} characters", start)
+            parts.append(match.group())
+            self.at = match.end()
             if self.at >= len(self.text):
                 raise self.error("a string is never closed", start)
-            char = self.text[self.at]
             self.at += 1
-            if char == '"':
-                return "".join(parts)
-            if char != "\\":
-                parts.append(char)
-                continue
-            escape = self.text[self.at : self.at + 1]
-            self.at += 1
-            if escape == "u":
-                digits = self.text[self.at : self.at + 4]
-                if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
-                    raise self.error(r"\u needs four hexadecimal digits", self.at - 2)
-                parts.append(chr(int(digits, 16)))
-                self.at += 4
-            elif escape in _ESCAPES and escape:
-                parts.append(_ESCAPES[escape])
-            else:
-                raise self.error(f"unknown escape \\{escape}", self.at - 2)
+            if self.text[self.at - 1] == '"':
+                return self.paired("".join(parts), start)
+            parts.append(self.escape())
+
+    def escape(self) -> str:
+        letter = self.text[self.at : self.at + 1]
+        self.at += 1
+        if letter == "u":
+            digits = self.text[self.at : self.at + 4]
+            if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+                raise self.error(r"\u needs four hexadecimal digits", self.at - 2)
+            self.at += 4
+            return chr(int(digits, 16))
+        if letter and letter in _ESCAPES:
+            return _ESCAPES[letter]
+        raise self.error(f"unknown escape \\{letter}", self.at - 2)
+
+    def paired(self, text: str, start: int) -> str:
+        """Join surrogate pairs, as Java writes them; half a pair is no text."""
+        try:
+            if _SURROGATE.search(text):
+                return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise self.error("half a surrogate pair is no character", start) from None
+        return text
 
     def character(self) -> str:
         start = self.at
@@ -197,7 +216,7 @@ class _Reader:
         if token in _CHARACTERS:
             return _CHARACTERS[token]
         if re.fullmatch(r"u[0-9a-fA-F]{4}", token):
-            return chr(int(token[1:], 16))
+            return self.paired(chr(int(token[1:], 16)), start)
         raise self.error(f"unknown character \\{token}", start)
 
     def dispatch(self) -> Any:

@@ -8,6 +8,8 @@ in memory as objects.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -18,7 +20,8 @@ import pyarrow.parquet as pq
 
 from histories import edn
 from histories.column_files import read_columns
-from histories.operation import Op, OpType
+from histories.json_lines import MAX_LINE, UNREADABLE, lines, reason
+from histories.operation import INVOKE, Op, OpType
 from histories.tables import HISTORY_SCHEMA, HistoryError, from_table
 
 FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")
@@ -28,6 +31,8 @@ _KNOWN = frozenset(
 )
 _NOTHING: dict[str, Any] = {}
 _BATCH = 65_536
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_INT64 = range(-(1 << 63), 1 << 63)
 
 
 class Event(msgspec.Struct, kw_only=True, gc=False):
@@ -108,26 +113,20 @@ def read_records(path: Path, kind: str) -> Iterator[tuple[int, Any]]:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    # A last line without its newline is kept if it is whole JSON: other tools leave it off.
     decode = msgspec.json.Decoder().decode
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.isspace():
-                continue
-            try:
-                yield number, decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                if not line.endswith(b"\n") and number > 1:
-                    return
-                raise HistoryError(f"{path}:{number}: {error}") from error
+    for number, line in lines(path):
+        try:
+            yield number, decode(line)
+        except UNREADABLE as error:
+            raise HistoryError(f"{path}:{number}: {reason(error)}") from error
 
 
 def _json_array(path: Path) -> Iterator[tuple[int, Any]]:
     data = path.read_bytes()
     try:
         raw = msgspec.json.decode(data, type=msgspec.Raw | list[msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HistoryError(f"{path}: {error}") from error
+    except UNREADABLE as error:
+        raise HistoryError(f"{path}:{_line_of(data, error)}: {reason(error)}") from error
     items = raw if isinstance(raw, list) else [raw]
     at, line = 0, 1
     for item in items:
@@ -135,8 +134,29 @@ def _json_array(path: Path) -> Iterator[tuple[int, Any]]:
         found = data.find(text, at)
         line += data.count(b"\n", at, found)
         at = found + len(text)
-        yield line, msgspec.json.decode(text)
+        if len(text) > MAX_LINE:
+            raise HistoryError(f"{path}:{line}: an operation of more than {MAX_LINE:,} bytes")
+        try:
+            yield line, msgspec.json.decode(text)
+        except UNREADABLE as error:
+            raise HistoryError(f"{path}:{line}: {reason(error)}") from error
         line += text.count(b"\n")
+
+
+def _line_of(data: bytes, error: Exception) -> int:
+    """Return the line of a JSON file at which decoding failed: the byte is in the error's words."""
+    byte = re.search(r"\(byte (\d+)\)", str(error))
+    if byte is not None:
+        return data.count(b"\n", 0, int(byte[1])) + 1
+    end = len(data.rstrip())
+    if isinstance(error, RecursionError):
+        depth = 0
+        for token in _BRACKETS.finditer(data):
+            depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
+            if depth > sys.getrecursionlimit():
+                end = token.start()
+                break
+    return data.count(b"\n", 0, end) + 1
 
 
 def _edn_records(path: Path) -> Iterator[tuple[int, Any]]:
@@ -211,16 +231,15 @@ def to_event(
     process = record.get("process")
     if isinstance(process, str):
         return None
-    if process is not None and (not isinstance(process, int) or isinstance(process, bool)):
-        raise HistoryError(f"{where}: process must be a number, got {process!r}")
+    if process is not None:
+        _must_fit(where, "process", process)
     kind = record.get("type")
     if kind not in _TYPES:
         raise HistoryError(f"{where}: type must be one of {', '.join(_TYPES)}, got {kind!r}")
     index = record.get("index", position)
     moment = record.get("time", position)
-    for name, number in (("index", index), ("time", moment)):
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise HistoryError(f"{where}: {name} must be a whole number, got {number!r}")
+    _must_fit(where, "index", index)
+    _must_fit(where, "time", moment)
     f = record.get("f")
     if f is not None and not isinstance(f, str):
         raise HistoryError(f"{where}: f must be a word, got {f!r}")
@@ -247,6 +266,12 @@ def to_event(
     )
 
 
+def _must_fit(where: str, name: str, number: Any) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number not in _INT64:
+        shown = repr(number) if len(repr(number)) <= 80 else repr(number)[:77] + "..."
+        raise HistoryError(f"{where}: {name} must be a whole number of 64 bits, got {shown}")
+
+
 def of_ops(ops: Iterable[Op]) -> Iterator[Event]:
     """Yield operations of our own histories as events."""
     return map(_of_op, ops)
@@ -267,16 +292,41 @@ def _of_op(op: Op) -> Event:
     )
 
 
-def to_op(event: Event) -> Op:
-    """Return ``event`` as an operation of ours. Raises :class:`HistoryError`."""
-    if event.process is None:
-        raise HistoryError(f"{event.where()}: process must be a number, got None")
+def to_ops(events: Iterable[Event]) -> Iterator[Op]:
+    """Yield ``events`` as operations of ours.
+
+    Events without a process are those of clients that do one thing: a completion, or an
+    invocation with the completion that follows it. Such clients are numbered from -1 down.
+    Raises :class:`HistoryError` where an invocation without a process is followed by another
+    one, as nothing says which of them a completion answers.
+    """
+    nameless, waiting = 0, None
+    for event in events:
+        process = event.process
+        if process is None:
+            if event.type == INVOKE:
+                if waiting is not None:
+                    raise HistoryError(
+                        f"{event.where()}: process is missing, and the invocation without one at "
+                        f"{waiting.where()} has no completion yet; give both a process"
+                    )
+                waiting = event
+                nameless += 1
+            elif waiting is not None:
+                waiting = None
+            else:
+                nameless += 1
+            process = -nameless
+        yield _to_op(event, process)
+
+
+def _to_op(event: Event, process: int) -> Op:
     error = event.error
     if error is not None and not isinstance(error, str):
         error = msgspec.json.encode(error).decode()
     return Op(
         index=event.index,
-        process=event.process,
+        process=process,
         type=event.type,
         f=event.f,
         key=event.key,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from histories.columns import read_table, table_of
-from histories.events import Event, guess_format, read_events, to_op
+from histories.events import Event, guess_format, read_events, to_ops
+from histories.json_lines import torn_line
 from histories.operation import Op
 from histories.tables import HistoryError
 
@@ -23,7 +24,7 @@ class Source(ABC):
 
     def ops(self) -> Iterator[Op]:
         """Yield the events as operations of ours. Raises :class:`HistoryError`."""
-        return map(to_op, self.events())
+        return to_ops(self.events())
 
     @abstractmethod
     def table(self) -> pa.Table:
@@ -39,6 +40,14 @@ class HistoryFile(Source):
         self.independent = independent
         if not path.exists():
             raise HistoryError(f"{path}: No such file or directory")
+
+    @property
+    def torn_line(self) -> int | None:
+        """The number of the last line where it is torn, so that it is no part of the history."""
+        try:
+            return torn_line(self.path) if self.kind == "jsonl" else None
+        except OSError as error:
+            raise HistoryError(f"{self.path}: {error.strerror}") from error
 
     def events(self) -> Iterator[Event]:
         return read_events(self.path, self.kind, independent=self.independent)

@@ -22,8 +22,18 @@ from histories.source import HistoryFile
 from histories.tables import HistoryError
 from histories.verdict import Validity, merge_valid
 from histories.without_pandas import leave_pandas_out
+from kraftwreck.history_verdict import report_of
 
 BAD_ARGUMENTS, FAILED = 254, 255
+BAD_INPUT = (
+    HistoryError,
+    HistoryShapeError,
+    ModelError,
+    TransactionError,
+    UnknownModelError,
+    ElleMissingError,
+    RecursionError,
+)
 EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
 WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
@@ -119,8 +129,9 @@ def cli(
         raise click.UsageError("--witness is for histories judged without --master")
     if master is None:
         leave_pandas_out()
-    verdicts: list[Validity] = []
     spread: list[dict[str, Any]] | None = None
+    verdicts: list[Validity] = []
+    failures: list[int] = []
     for number, path in enumerate(histories):
         try:
             if master is not None:
@@ -131,29 +142,31 @@ def cli(
                 report = _run_folder(path)
             else:
                 report = _history(path, entry, kind, settings, proofs)
-        except (
-            HistoryError,
-            HistoryShapeError,
-            ModelError,
-            TransactionError,
-            UnknownModelError,
-            ElleMissingError,
-        ) as error:
-            text = " ".join(str(error).split())
-            where = "" if text.startswith(str(path)) else f"{path}: "
-            click.echo(f"kraftwreck check: {where}{text}", err=True)
-            sys.exit(BAD_ARGUMENTS)
+        except BAD_INPUT as error:
+            failures.append(BAD_ARGUMENTS)
+            report = _unjudged(path, error)
         except ElleError as error:
-            click.echo(f"kraftwreck check: {path}: {error}", err=True)
-            sys.exit(FAILED)
-        verdicts.append(report["valid"])
+            failures.append(FAILED)
+            report = _unjudged(path, error)
+        else:
+            verdicts.append(report["valid"])
+            if not as_json:
+                _show(report)
         if as_json:
             click.echo(msgspec.json.encode(report))
-        else:
-            _show(report)
     if witness is not None and proofs is not None:
         witness.write_bytes(b"".join(msgspec.json.encode(proof) + b"\n" for proof in proofs))
-    sys.exit(EXIT_CODES[merge_valid(verdicts)])
+    sys.exit(max(failures, default=EXIT_CODES[merge_valid(verdicts)]))
+
+
+def _unjudged(path: Path, error: Exception) -> dict[str, Any]:
+    """Say on standard error why ``path`` has no verdict; return that as a report."""
+    text = " ".join(str(error).split())
+    if isinstance(error, RecursionError):
+        text = "values are nested too deeply to be compared"
+    where = "" if text.startswith(str(path)) else f"{path}: "
+    click.echo(f"kraftwreck check: {where}{text}", err=True)
+    return {"file": str(path), "valid": "unknown", "error": text}
 
 
 def _with_spark(
@@ -213,21 +226,13 @@ def _history(
     if entry is None:
         if path.is_dir() and path.suffix != ".parquet":
             raise HistoryError(f"{path}: is no run folder, it has no test.json")
-        raise click.UsageError(f"{path} is a history: say what it must obey with --model")
+        raise HistoryError(f"{path}: is a history: say what it must obey with --model")
     source = HistoryFile(path, kind, independent=settings.independent)
+    torn = source.torn_line
     report = entry.judge(source, settings)
-    found = report.result
     if proofs is not None and report.witness is not None:
         proofs.append({"file": str(path), "model": entry.name, "order": report.witness()})
-    return {
-        "file": str(path),
-        "valid": found.valid,
-        "model": entry.name,
-        "anomalies": found.anomalies,
-        "stats": found.stats,
-        "error": found.error,
-        "result": report.details,
-    }
+    return report_of(path, entry, report.result, torn, report.details)
 
 
 def _run_folder(path: Path) -> dict[str, Any]:
@@ -238,22 +243,24 @@ def _run_folder(path: Path) -> dict[str, Any]:
 
 
 def _show(report: dict[str, Any]) -> None:
-    """Say for people what was found."""
-    click.echo(f"{report['file']}: {WORDS[report['valid']]}", err=True)
+    """Print for people what was found."""
+    torn = report.get("torn_line")
+    without = "" if torn is None else f" without its last line, {torn}, which is torn"
+    click.echo(f"{report['file']}: {WORDS[report['valid']]}{without}")
     checkers = report.get("checkers")
     if checkers is None:
         _show_findings("", report["anomalies"], report["error"])
         return
     for name, result in checkers.items():
-        click.echo(f"  {name}: {WORDS[result.valid]}", err=True)
+        click.echo(f"  {name}: {WORDS[result.valid]}")
         _show_findings("  ", result.anomalies, result.error)
 
 
 def _show_findings(indent: str, anomalies: list[Any], error: str | None) -> None:
     for anomaly in anomalies:
-        click.echo(f"{indent}  {anomaly.type}: {anomaly.explanation}", err=True)
+        click.echo(f"{indent}  {anomaly.type}: {anomaly.explanation}")
     if error is not None:
-        click.echo(f"{indent}  {error}", err=True)
+        click.echo(f"{indent}  {error}")
 
 
 if __name__ == "__main__":

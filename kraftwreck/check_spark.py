@@ -12,6 +12,7 @@ import msgspec
 from checkers.catalogue import HistoryModel, Settings
 from histories.source import HistoryFile
 from histories.verdict import CheckerResult
+from kraftwreck.history_verdict import report_of
 from pipeline.background import start
 from pipeline.keyed import Job, can_be_keyed
 
@@ -25,7 +26,7 @@ def judge_with_spark(
     settings: Settings,
     master: str,
 ) -> list[dict[str, Any]]:
-    """Return a report for each of ``histories``, as ``check`` tells them.
+    """Return a report for each of ``histories``.
 
     Raises :class:`click.UsageError` for a model that does not judge by key,
     :class:`~histories.tables.HistoryError` for a file that is not there and
@@ -50,18 +51,7 @@ def judge_with_spark(
     finally:
         handle.wait()
     results = msgspec.convert(answer["results"], dict[str, CheckerResult])
-    reports = []
-    for number, path in enumerate(histories):
-        found = results[str(number)]
-        reports.append(
-            {
-                "file": str(path),
-                "valid": found.valid,
-                "model": entry.name,
-                "anomalies": found.anomalies,
-                "stats": found.stats,
-                "error": found.error,
-                "result": {"valid?": found.valid, **found.stats},
-            }
-        )
-    return reports
+    return [
+        report_of(path, entry, results[str(number)], HistoryFile(path, kind).torn_line)
+        for number, path in enumerate(histories)
+    ]

@@ -47,8 +47,8 @@ import resource, sys, time
 from pathlib import Path
 from checkers.elle.binding import check_with_elle
 from checkers.elle.check import Options
-from histories.events import read_events, to_op
-ops = [to_op(event) for event in read_events(Path(sys.argv[1]))]
+from histories.events import read_events, to_ops
+ops = list(to_ops(read_events(Path(sys.argv[1]))))
 begun = time.perf_counter()
 found = check_with_elle(ops, sys.argv[2], Options(), command=sys.argv[3] or None)
 usage = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.elle.reading import as_numbers
-from histories.events import guess_format, read_events, to_op
+from histories.events import guess_format, read_events, to_ops
+from histories.json_lines import UNREADABLE, lines
 from histories.operation import Op, OpType
 from histories.tables import HISTORY_SCHEMA, HistoryError
 
@@ -48,7 +49,7 @@ def read_history_file(path: Path, kind: str | None = None) -> Sequence[Op] | pa.
         table = _from_json_lines(path)
         if table is not None:
             return table
-    return [to_op(event) for event in read_events(path, kind)]
+    return list(to_ops(read_events(path, kind)))
 
 
 def _from_columns(path: Path, kind: str) -> pa.Table:
@@ -74,19 +75,18 @@ def _from_json_lines(path: Path) -> pa.Table | None:
     batches: list[pa.RecordBatch] = []
     rows: list[_Line] = []
     try:
-        with path.open("rb") as file:
-            for line in file:
-                row = decode(line)
-                if isinstance(row.process, int):
-                    rows.append(row)
-                if len(rows) == _BATCH:
-                    batches.append(_batch(rows))
-                    rows = []
+        for _, line in lines(path):
+            row = decode(line)
+            if isinstance(row.process, int):
+                rows.append(row)
+            if len(rows) == _BATCH:
+                batches.append(_batch(rows))
+                rows = []
+        batches.append(_batch(rows))
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (*UNREADABLE, OverflowError):
         return None
-    batches.append(_batch(rows))
     table = pa.Table.from_batches(batches, schema=_SCHEMA)
     # Where a file numbers nothing, operations are known by their positions.
     index = as_numbers(table.column("index"))

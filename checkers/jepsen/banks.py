@@ -11,6 +11,7 @@ from typing import Any
 
 from checkers.jepsen.judgement import Judgement, Options
 from histories.events import Event
+from histories.tables import HistoryError
 from histories.verdict import Anomaly
 
 
@@ -23,7 +24,10 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
     count = 0
     errors: dict[str, list[dict[str, Any]]] = {}
     anomalies = []
+    stranger: Event | None = None
     for event in events:
+        if event.f not in ("read", "transfer"):
+            stranger = stranger or event
         if event.f != "read" or event.type != "ok":
             continue
         balances = _balances(event)
@@ -40,6 +44,11 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
             anomalies.append(
                 Anomaly(type=error["type"], explanation=text, operations=[event.index])
             )
+    if stranger is not None and not count:
+        raise HistoryError(
+            f"{stranger.where()}: model bank has no operation {stranger.f!r}, and no read of "
+            "balances is in this history"
+        )
     firsts = [found[0] for found in errors.values()]
     result: dict[str, Any] = {
         "valid?": not errors,

@@ -22,7 +22,7 @@ from checkers.machines.narrowing import narrowed
 from checkers.machines.search import check as search
 from checkers.zones.operations import call_at, pair_rows
 from histories.column_files import with_schema
-from histories.events import Event, to_op
+from histories.events import Event, to_ops
 from histories.operation import INFO, OK
 from histories.source import Source
 from histories.tables import HistoryError
@@ -56,7 +56,7 @@ def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Ord
     if file is not None:
         judged = _streamed(file) if file.rows > _LOOKED_ROWS else None
         return [judged or _judged_columns(file.table(), deadline)]
-    calls = pair(map(to_op, _with_offsets(source.events())))
+    calls = pair(to_ops(_with_offsets(source.events())))
     found = []
     for key, group in by_key(calls).items():
         outcome, order = judge_calls(group, deadline)

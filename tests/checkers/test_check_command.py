@@ -35,13 +35,13 @@ def bad(tmp_path: Path) -> Path:
 def test_a_valid_history(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["check", str(good), "--model", "register"]) == 0
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == f"{good}: valid\n"
+    assert captured.err == ""
+    assert captured.out == f"{good}: valid\n"
 
 
 def test_an_invalid_history_is_explained(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["check", str(bad), "--model", "cas-register"]) == 1
-    error = capsys.readouterr().err
+    error = capsys.readouterr().out
     assert f"{bad}: INVALID" in error
     assert "nonlinearizable: read → 2 (process 0, operation 2–3) cannot be explained" in error
 
@@ -76,7 +76,7 @@ def test_independent_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{good}"], "good.jsonl is a history: say what it must obey with --model"),
+        (["{good}"], "good.jsonl: is a history: say what it must obey with --model"),
         (["{good}", "--model", "nonsense"], "model 'nonsense' is not there; models: bank, "),
         (["{good}", "--model", "set", "--option", "x=1"], "model set takes no option 'x'"),
         (["{good}", "--model", "set-full", "--option", "linearizable"], "is not NAME=JSON"),
@@ -120,7 +120,7 @@ def test_jepsens_models_tell_their_result_map(
     assert (report["model"], report["valid"], report["result"]["lost"]) == ("set-full", False, [1])
     options = ["--model", "set-full", "--option", "linearizable=true"]
     assert status(["check", str(path), *options]) == 1
-    error = capsys.readouterr().err
+    error = capsys.readouterr().out
     assert "lost: Element 1 was there and is in no read that began later." in error
 
 
@@ -197,3 +197,97 @@ def test_a_run_folder_is_checked_again(
     results = json.loads((tmp_path / "results.json").read_bytes())
     assert results["valid"] is False
     assert results["checkers"]["epochs"]["anomalies"][0]["type"] == "I1"
+
+
+def test_a_torn_last_line_is_part_of_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "torn.jsonl"
+    rows = [
+        {"process": 0, "type": kind, "f": f, "value": value}
+        for f, kind, value in (
+            ("add", "invoke", 1),
+            ("add", "ok", 1),
+            ("read", "invoke", None),
+            ("read", "ok", []),
+            ("read", "invoke", None),
+            ("read", "ok", [1]),
+        )
+    ]
+    path.write_text("\n".join(map(json.dumps, rows))[:-1])
+    assert status(["check", str(path), "--model", "set", "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["torn_line"] == 6
+    assert report["error"] == "line 6 is torn, and may hold what is missing"
+    path.write_text(path.read_text().replace("add", "write").replace("[]", "1"))
+    assert status(["check", str(path), "--model", "register"]) == 0
+    said = f"{path}: valid without its last line, 6, which is torn\n"
+    assert capsys.readouterr() == (said, "")
+    path.write_text(
+        path.read_text().replace('"ok", "f": "read", "value": 1', '"ok", "f": "read", "value": 2')
+    )
+    assert status(["check", str(path), "--model", "register"]) == 1
+    assert "INVALID without its last line, 6" in capsys.readouterr().out
+
+
+def test_one_bad_file_keeps_no_other_from_its_verdict(
+    good: Path, bad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = tmp_path / "deep.jsonl"
+    row = {"process": 0, "type": "invoke", "f": "write", "value": "deep"}
+    deep.write_text(json.dumps(row).replace('"deep"', "[" * 980 + "]" * 980) + "\n")
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"process": 18446744073709551616, "type": "ok", "f": "read"}\n')
+    files = list(map(str, (broken, good, tmp_path / "none.jsonl", deep, bad)))
+    assert status(["check", *files, "--model", "cas-register"]) == 254
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0] == f"{good}: valid"
+    assert said.out.splitlines()[1] == f"{bad}: INVALID"
+    assert len(said.err.splitlines()) == 3
+    assert status(["check", *files, "--model", "cas-register", "--json"]) == 254
+    lines = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert [line["file"] for line in lines] == files
+    assert [line["valid"] for line in lines] == ["unknown", True, "unknown", "unknown", False]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json", "edn"])
+def test_transactions_need_no_process(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edn = (
+        "{:type :ok, :value [[:append :x 1] [:r :y [1]]]}\n"
+        "{:type :ok, :value [[:append :y 1] [:r :x [1]]]}"
+    )
+    rows = [
+        {"type": "ok", "f": "txn", "value": [["append", a, 1], ["r", b, [1]]]}
+        for a, b in ("xy", "yx")
+    ]
+    path = tmp_path / f"paper.{suffix}"
+    path.write_text(
+        edn if suffix == "edn"
+        else json.dumps(rows) if suffix == "json"
+        else "\n".join(map(json.dumps, rows))
+    )  # fmt: skip
+    assert status(["check", str(path), "--model", "list-append"]) == 1
+    assert "G1c" in capsys.readouterr().out
+
+
+def test_one_client_needs_no_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.jsonl"
+    lines = [
+        {"type": kind, "f": f, "value": value}
+        for f, value in (("write", 1), ("read", 2))
+        for kind in ("invoke", "ok")
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert status(["check", str(path), "--model", "register"]) == 1
+    path.write_text("".join(json.dumps(line) + "\n" for line in sorted(lines, key=str)))
+    assert status(["check", str(path), "--model", "register"]) == 254
+    assert "process is missing" in capsys.readouterr().err
+
+
+def test_a_bank_refuses_a_register(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_text('{"process": 0, "type": "invoke", "f": "write", "value": 5}\n')
+    assert status(["check", str(path), "--model", "bank"]) == 254
+    assert "line 1: model bank has no operation 'write'" in capsys.readouterr().err
