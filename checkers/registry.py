@@ -13,6 +13,7 @@ from checkers import (
     partitions,
     recovery,
     stats,
+    strength,
 )
 from checkers.linearizability import keyed as linearizable
 from checkers.recorded.run_data import RunData
@@ -30,6 +31,7 @@ CHECKERS: dict[str, Checker] = {
     "invariants": invariants.check,
     "conformance": conformance.check,
     "recovery": recovery.check,
+    strength.NAME: strength.check,
 }
 
 

@@ -35,7 +35,8 @@ class RunOptions:
     ``other`` is a folder with another version of ``nodes/``, to which ``restart`` upgrades.
     ``store`` is the folder that receives the run folder. ``lacking`` are kinds of means that the
     hosts have not got (:func:`harness.clusters.providers.lacking`): no fault that needs them is
-    drawn.
+    drawn. ``floor`` changes the least that a run must have done to be called valid
+    (:func:`checkers.strength.parse_floor`).
     """
 
     system: str = "kraft"
@@ -56,6 +57,7 @@ class RunOptions:
     other: Path | None = None
     store: Path = Path("store")
     lacking: tuple[str, ...] = ()
+    floor: str | None = None
 
     @property
     def name(self) -> str:
@@ -111,5 +113,7 @@ def repeat_command(options: RunOptions) -> str:
         words += ["--patch", str(options.patch)]
     if options.other is not None:
         words += ["--other", str(options.other)]
+    if options.floor is not None:
+        words += ["--floor", options.floor]
     words += ["--store", str(options.store)]
     return shlex.join(words)

@@ -33,7 +33,7 @@ from harness.recorder import Recorder
 from harness.remote.session import RemoteError
 from harness.run_errors import Trouble, merge
 from harness.system import Deployed, Disturbed, Followed, Housed, System
-from harness.workload import ClientState, Workload, owed
+from harness.workload import ClientState, Workload, floor, owed
 from histories.fault import Fault
 from histories.reading import convert_run
 from histories.store import JsonLines, RunFolder, StoreError
@@ -360,6 +360,7 @@ class TestRun:
             "schedule": msgspec.to_builtins(list(self._schedule)),
             "checkers": list(dict.fromkeys([*self._workload.checkers, *self._system.checkers])),
             "owed": owed(self._workload),
+            "floor": floor(self._workload, options.floor),
             "versions": {
                 "kraftwreck": version("kraftwreck"),
                 "python": platform.python_version(),

@@ -11,6 +11,10 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import msgspec
+
+from checkers.strength import Floor, FloorError, parse_floor
+from harness.options import OptionError
 from histories.operation import Op
 
 
@@ -90,7 +94,7 @@ class ClientState:
 class Workload(Protocol):
     """What clients do. Stateless between calls except through what it is given.
 
-    It may have an attribute ``owed``: :func:`owed`.
+    It may have the attributes ``owed`` (:func:`owed`) and ``floor`` (:func:`floor`).
     """
 
     name: str
@@ -115,3 +119,19 @@ def owed(workload: Workload) -> list[str] | None:
     ``workload`` is about; None: all that it invokes."""
     kinds: Sequence[str] | None = getattr(workload, "owed", None)
     return None if kinds is None else list(kinds)
+
+
+def floor(workload: Workload, override: str | None) -> dict[str, Any]:
+    """Return the least that a run of ``workload`` must have done to be called valid, as plain
+    values for ``test.json``: what it declares, changed by ``override`` (``--floor``).
+
+    Raises :class:`~harness.options.OptionError`.
+    """
+    least: Floor = getattr(workload, "floor", None) or Floor()
+    if override is not None:
+        try:
+            least = parse_floor(override, least)
+        except FloorError as error:
+            raise OptionError(str(error)) from None
+    plain: dict[str, Any] = msgspec.to_builtins(least)
+    return plain

@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from checkers import strength
 from checkers.registry import check
 from harness.environment import Environment
 from harness.options import RunOptions
 from harness.simulated.run import SimResult, simulate
 from harness.simulated.store import save
-from harness.workload import Workload
+from harness.workload import Workload, floor
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
 from nemesis import generator, timed, triggers
@@ -45,6 +46,7 @@ ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
 FAULTS = (
     "partition", "kill", "terminate", "pause", "membership", "power", "network", "clock", "disk",
 )  # fmt: skip
+NO_FLOOR = "none"
 LONELY = 16
 """One run in so many has a single controller."""
 
@@ -75,7 +77,8 @@ class Campaign:
     ``concurrency`` of 0 few or many, by seed: hasty clients see other things than patient ones.
     ``quorum``, ``brokers`` (None: by seed) and ``snapshots`` are as in
     :func:`~simulation.knobs.draw_knobs`.
-    ``style`` is :data:`Style`.
+    ``style`` is :data:`Style`. ``floor`` is the least that a run must have done to be called
+    valid (:func:`checkers.strength.parse_floor`); runs below that of their workload are weak.
     """
 
     system: str = "kraft"
@@ -89,6 +92,7 @@ class Campaign:
     brokers: int | None = None
     snapshots: bool = True
     style: Style = "swarm"
+    floor: str = NO_FLOOR
     store: Path = Path("store")
 
     def options(self, seed: int) -> RunOptions:
@@ -106,6 +110,7 @@ class Campaign:
             seed=seed,
             rate=self.rate or rate,
             concurrency=self.concurrency or threads,
+            floor=self.floor,
             store=self.store,
         )
 
@@ -160,6 +165,7 @@ class Campaign:
         words += ["--brokers", BY_SEED if self.brokers is None else str(self.brokers)]
         words += ["--snapshots" if self.snapshots else "--no-snapshots"]
         words += [] if self.style == "swarm" else ["--style", self.style]
+        words += [] if self.floor == NO_FLOOR else ["--floor", self.floor]
         words += ["--seeds", f"{seed}..{seed}"]
         return shlex.join(words)
 
@@ -205,7 +211,8 @@ hunted with. Nothing in it depends on the bug."""
 class Tested:
     """What came of one test. ``found`` are (checker, anomaly type, explanation), the first
     of each kind; ``unknown`` the checkers that could not tell, with the reason. ``coverage`` is
-    what the run reached, where that was asked for; ``events`` how many it processed."""
+    what the run reached, where that was asked for; ``events`` how many it processed; ``weak``
+    where the run is below the floor of its workload."""
 
     seed: int
     workload: str
@@ -217,6 +224,7 @@ class Tested:
     run: str | None = None
     coverage: Coverage | None = None
     events: int = 0
+    weak: list[str] = field(default_factory=list)
 
 
 def host_names(options: RunOptions, brokers: int) -> tuple[str, ...]:
@@ -246,6 +254,7 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
     them without a leader most of the time, does not owe.
     """
     names = [name for name in dict.fromkeys([*workload.checkers, *ALWAYS]) if name != "stats"]
+    names.append(strength.NAME)
     verdict = check(result.data(), names)
     anomalies = [
         Anomaly(
@@ -307,10 +316,17 @@ def run_schedule(
         ],
         events=result.processed,
     )
+    if not cut_short:
+        tested.weak = _shortfalls(workload, verdict)
     if cover:
         tested.coverage = coverage(result.events, result.faults, result.test)
     tested.cpu_s = time.process_time() - begun
     return Judged(result, verdict, tested)
+
+
+def _shortfalls(workload: Workload, verdict: Verdict) -> list[str]:
+    """Return where a run is below the floor of its workload."""
+    return strength.below(verdict.checkers[strength.NAME].stats, floor(workload, None))
 
 
 def run_seed(
@@ -385,7 +401,7 @@ def combined_digest(tested: Iterable[Tested]) -> str:
 def as_json(tested: Tested) -> dict[str, Any]:
     """Return a test that failed as plain values."""
     plain: dict[str, Any] = msgspec.to_builtins(tested)
-    for name in ("coverage", "events"):
+    for name in ("coverage", "events", "weak"):
         del plain[name]
     plain["found"] = [
         {"checker": checker, "type": kind, "explanation": text}

@@ -236,10 +236,15 @@ def _history(
 
 
 def _run_folder(path: Path) -> dict[str, Any]:
-    from kraftwreck.judge import judge
+    from kraftwreck.judge import judge, measured_strength
 
     verdict = judge(path, lambda line: click.echo(line, err=True))
-    return {"file": str(path), "valid": verdict.valid, "checkers": verdict.checkers}
+    return {
+        "file": str(path),
+        "valid": verdict.valid,
+        "checkers": verdict.checkers,
+        "strength": measured_strength(verdict),
+    }
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from checkers import strength
 from checkers.recorded.run_data import RunData
 from checkers.registry import check
 from histories.store import StoreError, write_json
@@ -65,10 +66,12 @@ def _reached(data: RunData, say: Callable[[str], None]) -> Coverage | None:
 
 
 def _checkers(test: dict[str, Any]) -> list[str]:
-    """Return the checkers of a run: its workload's and its system's, as recorded."""
+    """Return the checkers of a run: its workload's and its system's, as recorded, and how
+    much the verdict rests on."""
     named = [*(test.get("checkers") or ["stats"])]
     system = systems().get(str(test.get("system")))
-    return list(dict.fromkeys([*named, *(system.checkers if system is not None else ())]))
+    own = system.checkers if system is not None else ()
+    return list(dict.fromkeys([strength.NAME, *named, *own]))
 
 
 def _replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
@@ -108,9 +111,17 @@ def show_verdict(verdict: Verdict, folder: Path, repeat: str, say: Callable[[str
         say(f"  {name:<{width}}  {WORDS[result.valid]:<8}{note}".rstrip())
         for anomaly in result.anomalies[:_SHOWN_ANOMALIES]:
             say(f"  {'':<{width}}    {anomaly.type}: {anomaly.explanation}")
+    if measured := measured_strength(verdict):
+        say(f"rests on {strength.sentence(measured)}")
     say(f"verdict: {WORDS[verdict.valid]}")
     say(f"run:     {folder}")
     report = folder / "report.html"
     if report.exists():
         say(f"report:  {report}")
     say(f"repeat:  {repeat}")
+
+
+def measured_strength(verdict: Verdict) -> dict[str, Any]:
+    """Return how much ``verdict`` rests on, as plain values; empty where nothing was measured."""
+    measured = verdict.checkers.get(strength.NAME)
+    return {} if measured is None else measured.stats

@@ -19,10 +19,11 @@ from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_com
 from harness.patched_nodes import patch_of, patched_tree
 from harness.remote.preloads import ClockworkError, library
 from harness.run import Outcome, TestRun
+from harness.workload import floor as least
 from histories.store import StoreError
 from histories.verdict import CheckerResult, Verdict
 from kraftwreck.campaign import plan_faults
-from kraftwreck.judge import judge, show_verdict
+from kraftwreck.judge import judge, measured_strength, show_verdict
 from kraftwreck.spark_tables import SparkTables
 from nemesis import possible
 from nemesis import registry as faults_registry
@@ -81,6 +82,11 @@ def say(line: str) -> None:
     "--other", type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Another version of nodes/, to which -n restart upgrades and back.",
 )  # fmt: skip
+@click.option(
+    "--floor", metavar="none|NAME=NUMBER[,...]",
+    help="The least for a valid run: acknowledged, share, led, elections, faults "
+    "[default: the workload's own].",
+)  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True)
 @click.option("--tables/--no-tables", "with_tables", default=True, show_default=True,
               help="Compute the run's tables by Spark, on hosts.")  # fmt: skip
@@ -102,6 +108,7 @@ def cli(
     mutant: str | None,
     patch: Path | None,
     other: Path | None,
+    floor: str | None,
     store: Path,
     with_tables: bool,
     as_json: bool,
@@ -132,12 +139,13 @@ def cli(
             mutant=mutant,
             patch=patch,
             other=other,
+            floor=floor,
             store=store,
         )
         if quorum == STATIC:
             faults_registry.check_static(chosen.faults)
         systems_registry.find(chosen.system)
-        workloads_registry.find(chosen.workload)
+        least(workloads_registry.find(chosen.workload), floor)
         options, where = _place(chosen, nodes)
         if where is not None:
             _check_clockwork(chosen.faults)
@@ -238,6 +246,7 @@ def _test(
             "run": str(outcome.folder),
             "repeat": repeat,
             "checkers": {name: c.valid for name, c in verdict.checkers.items()},
+            "strength": measured_strength(verdict),
             "errors": outcome.errors,
             "tables": summary,
         }

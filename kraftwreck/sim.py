@@ -14,12 +14,14 @@ from pathlib import Path
 import click
 
 from harness.options import OptionError
+from harness.workload import floor as least
 from histories.store import StoreError
 from kraftwreck import compiled_tree
 from kraftwreck.campaign import (
     ALL,
     BY_SEED,
     FAULTS,
+    NO_FLOOR,
     Campaign,
     Style,
     Tested,
@@ -102,6 +104,8 @@ class _Sim(click.Command):
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True,
               help="Processes.")  # fmt: skip
 @click.option("--hours", type=click.FloatRange(0, min_open=True), help="Stop after so long.")
+@click.option("--floor", default=NO_FLOOR, show_default=True, metavar="none|default|NAME=NUMBER",
+              help="The least for a valid run; default: the workload's own.")  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
               show_default=True, help="Where failing runs are kept.")  # fmt: skip
 @click.option("--coverage", "coverage_file", type=click.Path(path_type=Path, dir_okay=False),
@@ -130,6 +134,7 @@ def cli(
     seed_text: str | None,
     jobs: int,
     hours: float | None,
+    floor: str,
     store: Path,
     coverage_file: Path | None,
     corpus: Path | None,
@@ -158,8 +163,11 @@ def cli(
             brokers=parse_brokers(brokers),
             snapshots=snapshots,
             style=style,
+            floor=floor,
             store=store,
         )
+        first = campaign.options(0)
+        least(find_workload(first.workload), first.floor)
         if corpus is not None and style != "swarm":
             raise OptionError(f"--steer and --style {style} exclude each other")
         if compiled:
@@ -219,6 +227,7 @@ def report(
             "runs": len(progress.tested),
             "failures": len(failed),
             "unknown": len(unknown),
+            "weak": sum(bool(t.weak) for t in progress.tested),
             "digest": digest,
             "sim_s": round(progress.sim_s, 3),
             "cpu_s": round(progress.cpu_s, 3),

@@ -133,9 +133,10 @@ class Progress:
         of = f"/{self._total}" if self._total else ""
         speed = self.sim_s / self.cpu_s if self.cpu_s else 0.0
         failed = sum(1 for t in self.tested if t.found)
+        weak = sum(1 for t in self.tested if t.weak)
         click.echo(
             f"{len(self.tested)}{of} runs, {self.sim_s:.0f} simulated s, {self.cpu_s:.0f} CPU s"
-            f" ({speed:.0f} per CPU s), {failed} failed",
+            f" ({speed:.0f} per CPU s), {failed} failed, {weak} in which too little happened",
             err=True,
         )
 

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as Tree
 
+from checkers import strength
 from histories.verdict import CheckerResult
 from reports import words
 from reports.run_folder import load_test, load_verdict
@@ -20,7 +21,8 @@ MAX_ANOMALIES = 100
 def write_junit(run_folder: Path) -> Path:
     """Write ``junit.xml`` into ``run_folder`` and return its path.
 
-    Properties ``seed`` and ``repeat`` tell how to repeat the run. A run without a verdict
+    Properties ``seed`` and ``repeat`` say how to repeat the run, ``strength`` what its verdict
+    rests on. A run without a verdict
     has one test case that is an error. Raises
     :class:`~reports.run_folder.RunFolderError` when it is no run folder.
     """
@@ -49,6 +51,7 @@ def write_junit(run_folder: Path) -> Path:
         ("seed", str(test.get("seed"))),
         ("repeat", words.repeat_command(test)),
         ("run", folder.name),
+        *(("strength", text) for text in _strength(checkers)),
     ):
         Tree.SubElement(properties, "property", name=key, value=_text(value))
     for checker, result in checkers.items():
@@ -70,6 +73,12 @@ def write_junit(run_folder: Path) -> Path:
     tree.write(temporary, encoding="utf-8", xml_declaration=True)
     temporary.replace(path)
     return path
+
+
+def _strength(checkers: dict[str, CheckerResult]) -> list[str]:
+    """Return what the verdict rests on in words, if that was measured."""
+    measured = checkers.get(strength.NAME)
+    return [strength.sentence(measured.stats)] if measured is not None and measured.stats else []
 
 
 def _explain(result: CheckerResult) -> str:

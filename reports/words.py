@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from checkers import strength
 from histories.verdict import CheckerResult, Validity, Verdict
 
 LABELS: dict[Validity | None, str] = {
@@ -43,7 +44,15 @@ def span_text(microseconds: float) -> str:
 
 
 def verdict_sentence(verdict: Verdict | None, operations: int, faults: int, events: int) -> str:
-    """Say in one or two sentences what was found and why that is the verdict."""
+    """Say in a few sentences what was found, why that is the verdict, and what it rests on."""
+    found = _found(verdict, operations, faults, events)
+    measured = verdict.checkers.get(strength.NAME) if verdict is not None else None
+    if measured is None or not measured.stats:
+        return found
+    return f"{found} It rests on {strength.sentence(measured.stats)}."
+
+
+def _found(verdict: Verdict | None, operations: int, faults: int, events: int) -> str:
     scope = (
         f"{plural(operations, 'operation')}, {plural(events, 'trace event')} and "
         f"{plural(faults, 'fault')}"

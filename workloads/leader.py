@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from checkers.strength import Floor
 from harness.workload import Call, ClientState, Completion, Invocation, Planned
 from histories.operation import Op
 from nodes.protocol import errors
@@ -25,6 +26,7 @@ class LeaderWorkload:
     name = "leader"
     about = "ask every node who leads which epoch"
     checkers: Sequence[str] = ("stats", "epochs", "committed", "invariants")
+    floor = Floor(share=0.5)  # Every node can answer, also without a leader.
 
     def __init__(self, timeout_ms: int = 1000) -> None:
         self.timeout_ms = timeout_ms

@@ -23,7 +23,7 @@ from harness.simulated.defects import plant
 from harness.simulated.environment import SimulatedEnvironment
 from harness.simulated.schedule import InjectorFactory, PlannedFaults
 from harness.simulated.upgrade import Upgrade
-from harness.workload import Planned, Workload
+from harness.workload import Planned, Workload, floor
 from histories.fault import Fault, FaultEvent
 from histories.operation import Op
 from histories.trace import TraceEvent
@@ -152,6 +152,7 @@ def simulate(
         for name in names:
             env.take_image(name, FINAL)
     test = _describe(options, world, cluster, schedule, healed)
+    test["floor"] = floor(workload, options.floor)
     return SimResult(
         ops=clients.ops,
         events=world.events,

@@ -59,7 +59,41 @@ def test_a_simulated_run_leaves_a_whole_folder(
     assert {path.name for path in (folder / "nodes").iterdir()} == {f"n{i}" for i in range(1, 6)}
     lines = ended.err.splitlines()
     assert "verdict: valid" in lines
+    strength = said["strength"]
+    assert strength["faults"].keys() == {"partition", "kill", "pause"}
+    counts = f"{strength['acknowledged']:,} of {strength['operations']:,} operations acknowledged"
+    (line,) = (line for line in lines if line.startswith("rests on "))
+    assert counts in line
+    words = line.removeprefix("rests on ")
+    assert f"It rests on {words}." in (folder / "report.html").read_text()
+    assert f'<property name="strength" value="{words}"' in (folder / "junit.xml").read_text()
     assert lines[-1] == f"repeat:  {said['repeat']}"
+
+
+def test_a_run_below_its_floor_is_unknown_also_when_it_is_checked_again(
+    kraftwreck: Any, tmp_path: Path
+) -> None:
+    ended = kraftwreck(
+        "run", "-c", "sim", "-n", "none", "-t", 3, "--seed", 3, "--floor", "acknowledged=10000",
+        "--store", tmp_path, "--json",
+    )  # fmt: skip
+    assert ended.code == 2
+    said = json.loads(ended.out)
+    assert said["valid"] == "unknown"
+    assert "too little happened: " in ended.err
+    assert " --floor acknowledged=10000 " in said["repeat"]
+    again = kraftwreck("check", said["run"], "--json")
+    assert again.code == 2
+    report = json.loads(again.out)
+    assert report["strength"] == said["strength"]
+    assert report["checkers"]["strength"]["error"].startswith("too little happened: ")
+
+
+def test_a_floor_that_cannot_be_read_is_one_line(kraftwreck: Any, tmp_path: Path) -> None:
+    for command in ("run", "sim"):
+        ended = kraftwreck(command, "--floor", "loud=1", "--store", tmp_path)
+        assert ended.code == 254
+        assert "--floor 'loud=1': 'loud' is none of acknowledged, share" in ended.err
 
 
 def test_the_repeat_command_repeats_the_run(kraftwreck: Any, tmp_path: Path) -> None:

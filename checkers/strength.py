@@ -1,0 +1,260 @@
+"""The strength of a verdict: how much happened in the run that it rests on.
+
+A run in which almost no operation was acknowledged finds no anomaly either. Below its
+:class:`Floor`, declared with the workload and recorded in ``test.json``, a run is ``unknown``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from checkers.calls import Call
+from checkers.recorded.clocks import NodeClock, node_clocks
+from checkers.recorded.run_data import RunData
+from histories.fault import FaultEvent
+from histories.operation import OK
+from histories.trace import TraceEvent
+from histories.verdict import CheckerResult
+
+SECOND = 1_000_000_000
+NAME = "strength"
+_POSITIONS = frozenset({"leader", "follower", "candidate", "prospective", "unattached"})
+
+
+class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The least a run must have done to be called valid.
+
+    ``acknowledged`` is a number of operations, ``share`` that number over all operations,
+    ``led`` the share of the time with a leader, ``elections`` a number, ``faults`` the number of
+    faults that took effect in a run that requested any. Shares are between 0 and 1.
+    """
+
+    acknowledged: int = 10
+    share: float = 0.15
+    led: float = 0.25
+    elections: int = 0
+    faults: int = 1
+
+
+NONE = Floor(acknowledged=0, share=0.0, led=0.0, elections=0, faults=0)
+
+
+class FloorError(ValueError):
+    """A floor cannot be read; the message is one line."""
+
+
+def parse_floor(text: str, default: Floor) -> Floor:
+    """Return the floor ``text``: ``none``, ``default``, or ``NAME=NUMBER[,...]`` on top of that.
+
+    Raises :class:`FloorError`.
+    """
+    if text == "none":
+        return NONE
+    if text == "default":
+        return default
+    values = msgspec.to_builtins(default)
+    for pair in text.split(","):
+        name, _, number = pair.strip().partition("=")
+        if name not in values:
+            raise FloorError(f"--floor {text!r}: {name!r} is none of {', '.join(values)}")
+        try:
+            values[name] = type(values[name])(number)
+        except ValueError:
+            raise FloorError(f"--floor {text!r}: {name}={number} is not a number") from None
+        most = 1.0 if isinstance(values[name], float) else float("inf")
+        if not 0 <= values[name] <= most:
+            raise FloorError(f"--floor {text!r}: {name} must be from 0 to {most:g}")
+    return msgspec.convert(values, Floor)
+
+
+class Strength(msgspec.Struct, kw_only=True):
+    """What happened while clients and faults ran, ``seconds`` in all.
+
+    ``led_s`` (seconds with a leader) and ``elections`` are None for a system without leaders,
+    and where the trace of a node is missing. ``faults`` counts those that took effect, for each
+    family that was requested.
+    """
+
+    seconds: float
+    operations: int
+    acknowledged: int
+    led_s: float | None = None
+    elections: int | None = None
+    faults: dict[str, int] = {}
+
+    @property
+    def share(self) -> float:
+        """Acknowledged operations over all."""
+        return self.acknowledged / self.operations if self.operations else 0.0
+
+    @property
+    def led(self) -> float | None:
+        """The share of the time with a leader."""
+        return None if self.led_s is None else self.led_s / self.seconds if self.seconds else 0.0
+
+    def as_stats(self) -> dict[str, Any]:
+        """Return all of it as plain values; what is not known is left out."""
+        plain = {**msgspec.to_builtins(self), "share": round(self.share, 4)}
+        if self.led is not None:
+            plain["led"] = round(self.led, 4)
+        return {name: value for name, value in plain.items() if value is not None}
+
+
+def strength(run: RunData) -> Strength:
+    """Measure ``run`` from its start until its faults were healed or its time was over."""
+    calls = [call for call in run.calls if not call.final]
+    end = _end(run.test, calls)
+    measured = Strength(
+        seconds=round(end / SECOND, 3),
+        operations=len(calls),
+        acknowledged=sum(call.type == OK for call in calls),
+        faults=struck(run.test, run.faults),
+    )
+    if not run.test.get("uncollected"):
+        _measure_leaders(run, end, measured)
+    return measured
+
+
+def check(run: RunData) -> CheckerResult:
+    """Unknown below the floor that ``test.json`` names; true where it names none."""
+    stats = strength(run).as_stats()
+    missed = below(stats, run.test.get("floor"))
+    return CheckerResult(
+        valid="unknown" if missed else True,
+        stats=stats,
+        error=f"too little happened: {'; '.join(missed)}" if missed else None,
+    )
+
+
+def below(stats: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> list[str]:
+    """Return in words where :meth:`Strength.as_stats` is below the ``recorded`` :class:`Floor`."""
+    measured = _measured(stats)
+    floor = NONE if recorded is None else msgspec.convert(recorded, Floor)
+    missed = []
+    if measured.acknowledged < floor.acknowledged or measured.share < floor.share:
+        missed.append(
+            f"{_operations(measured)}, the floor is {floor.acknowledged} and {floor.share:.0%}"
+        )
+    if measured.led is not None and measured.led < floor.led:
+        missed.append(f"{_leaders(measured)}, the floor is {floor.led:.0%}")
+    if measured.elections is not None and measured.elections < floor.elections:
+        missed.append(f"{_elections(measured)}, the floor is {floor.elections}")
+    effective = sum(measured.faults.values())
+    if measured.faults and effective < floor.faults:
+        missed.append(
+            f"{effective} faults of {', '.join(measured.faults)} took effect,"
+            f" the floor is {floor.faults}"
+        )
+    return missed
+
+
+def sentence(stats: Mapping[str, Any]) -> str:
+    """Return in words what :meth:`Strength.as_stats` says."""
+    measured = _measured(stats)
+    parts = [_operations(measured)]
+    if measured.led is not None:
+        parts += [_leaders(measured)]
+    if measured.elections is not None:
+        parts += [_elections(measured)]
+    if measured.faults:
+        counts = ", ".join(f"{kind} {count}" for kind, count in measured.faults.items())
+        parts.append(f"faults that took effect: {counts}")
+    return "; ".join(parts)
+
+
+def _measured(stats: Mapping[str, Any]) -> Strength:
+    names = Strength.__struct_fields__
+    return msgspec.convert({name: stats[name] for name in names if name in stats}, Strength)
+
+
+def _operations(measured: Strength) -> str:
+    return (
+        f"{measured.acknowledged:,} of {measured.operations:,} operations acknowledged"
+        f" ({measured.share:.0%})"
+    )
+
+
+def _leaders(measured: Strength) -> str:
+    return f"a leader for {measured.led_s:.0f} of {measured.seconds:.0f} s ({measured.led:.0%})"
+
+
+def _elections(measured: Strength) -> str:
+    return f"{measured.elections} election{'' if measured.elections == 1 else 's'}"
+
+
+def struck(test: Mapping[str, Any], faults: Iterable[FaultEvent]) -> dict[str, int]:
+    """Count the faults that took effect, by family; those requested come first, also with 0."""
+    counts = dict.fromkeys(test.get("faults") or (), 0)
+    for event in faults:
+        if event.phase == "start" and effective(event):
+            counts[event.kind] = counts.get(event.kind, 0) + 1
+    return counts
+
+
+def effective(event: FaultEvent) -> bool:
+    """Whether a fault that started changed anything for at least one of its targets."""
+    skipped = event.detail.get("skipped")
+    spared = len(skipped) if isinstance(skipped, dict) else 0
+    return event.error is None and len(event.targets) > spared
+
+
+# --- leaders -----------------------------------------------------------------------------------
+
+
+def _end(test: Mapping[str, Any], calls: list[Call]) -> int:
+    """Return when clients and faults ended, in ns."""
+    limits = [int(test["time_limit_s"] * SECOND)] if test.get("time_limit_s") else []
+    if isinstance(test.get("healed"), int):
+        limits.append(test["healed"])
+    if limits:
+        return min(limits)
+    return max((call.completed or call.invoked for call in calls), default=0)
+
+
+def _measure_leaders(run: RunData, end: int, measured: Strength) -> None:
+    clocks = node_clocks(run.test)
+    spans: list[tuple[int, int]] = []
+    leading: dict[str, TraceEvent] = {}
+    last: dict[str, TraceEvent] = {}
+    won: set[int] = set()
+    positions = False
+    for event in run.events:
+        node, leads = event.node, event.state == "leader"
+        positions = positions or event.state in _POSITIONS
+        if event.kind == "elected" and _time(clocks, event) <= end:
+            won.add(event.epoch)
+        since = leading.get(node)
+        if since is not None and (not leads or event.incarnation != since.incarnation):
+            # A process that was killed led until its last event, as far as is known.
+            until = event if event.incarnation == since.incarnation else last[node]
+            spans.append((_time(clocks, since), _time(clocks, until)))
+            del leading[node]
+            since = None
+        if leads:
+            if since is None:
+                leading[node] = event
+            last[node] = event
+    if positions:
+        spans += [(_time(clocks, since), end) for since in leading.values()]
+        measured.led_s = round(_union(spans, end) / SECOND, 3)
+        measured.elections = len(won)
+
+
+def _time(clocks: Mapping[str, NodeClock], event: TraceEvent) -> int:
+    """Return when ``event`` happened, in ns of the test."""
+    clock = clocks.get(event.node)
+    return (event.mono if clock is None else clock.time(event.mono)) * 1000
+
+
+def _union(spans: list[tuple[int, int]], end: int) -> int:
+    """Return how much of the time from 0 to ``end`` the ``spans`` cover."""
+    covered = reached = 0
+    for since, until in sorted(spans):
+        since, until = max(since, reached), min(until, end)
+        if until > since:
+            covered += until - since
+            reached = until
+    return covered

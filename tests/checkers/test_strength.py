@@ -1,0 +1,156 @@
+"""How much a verdict rests on is measured, and a run below its floor is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.strength import NONE, Floor, FloorError, check, parse_floor, sentence, strength
+from histories.fault import FaultEvent
+from histories.verdict import Verdict
+
+SECOND = 1_000_000_000
+DECLARED = {"acknowledged": 10, "share": 0.15, "led": 0.25, "elections": 0, "faults": 1}
+
+
+def fault(number: int, kind: str, targets: list[str], **more: Any) -> FaultEvent:
+    return FaultEvent(
+        id=number, phase="start", kind=kind, shape="one", targets=targets, time=0, done=1, **more
+    )
+
+
+def operations(history: Any, ok: int, failed: int) -> None:
+    for number in range(ok + failed):
+        history.did(0, "write", number, kind="ok" if number < ok else "fail")
+
+
+def test_a_run_with_few_acknowledged_operations_is_unknown(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    operations(history, 8, 801)
+    found = check(make_run(history, quorum, time_limit_s=2.0, floor=DECLARED))
+    assert found.valid == "unknown"
+    assert found.error is not None
+    assert found.error.startswith("too little happened: 8 of 809 operations acknowledged (1%)")
+    assert found.stats["acknowledged"] == 8
+    assert found.stats["operations"] == 809
+
+
+def test_an_invalid_run_stays_invalid_below_the_floor(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    found = check(make_run(history, quorum, time_limit_s=2.0, floor=DECLARED))
+    assert found.valid == "unknown"
+    broken = type(found)(valid=False)
+    assert Verdict.of({"strength": found, "epochs": broken}).valid is False
+
+
+def test_final_operations_do_not_count(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    history.did(0, "read", final=True)
+    assert strength(make_run(history, quorum)).operations == 0
+
+
+def test_a_run_without_a_recorded_floor_is_measured_and_valid(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    found = check(make_run(history, quorum, time_limit_s=2.0))
+    assert found.valid is True
+    assert found.stats["operations"] == 0
+
+
+def test_the_time_with_a_leader_ends_as_it_resigns_or_dies(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.time = 1.0
+    quorum.event("n1", "elected", state="leader", epoch=1, leader=1)
+    quorum.time = 3.0
+    quorum.event("n1", "resign", state="resigned")
+    quorum.time = 5.0
+    quorum.event("n2", "elected", state="leader", epoch=2, leader=2)
+    quorum.time = 6.0
+    quorum.event("n2", "hw")
+    quorum.time = 9.0
+    quorum.start("n2", state="unattached")
+    measured = strength(make_run(history, quorum, time_limit_s=10.0))
+    assert measured.led_s == pytest.approx(3.0, abs=0.01), "1 to 3 s, 5 to 6 s"
+    assert measured.elections == 2
+    assert measured.seconds == 10.0
+
+
+def test_two_leaders_at_once_count_once_and_the_last_one_leads_to_the_end(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.time = 2.0
+    quorum.event("n1", "elected", state="leader", epoch=1, leader=1)
+    quorum.time = 4.0
+    quorum.event("n2", "elected", state="leader", epoch=2, leader=2)
+    quorum.time = 30.0
+    quorum.event("n3", "elected", state="leader", epoch=3, leader=3)
+    measured = strength(make_run(history, quorum, time_limit_s=60.0, healed=10 * SECOND))
+    assert measured.led_s == pytest.approx(8.0, abs=0.01)
+    assert measured.elections == 2, "the third came after the faults were healed"
+
+
+def test_a_system_without_leaders_has_no_time_with_a_leader(
+    history: Any, make_run: Callable[..., Any]
+) -> None:
+    operations(history, 12, 0)
+    run = make_run(history, None, time_limit_s=2.0, floor=DECLARED)
+    found = check(run)
+    assert found.valid is True
+    assert not {"led_s", "led", "elections"} & found.stats.keys()
+    assert "leader" not in sentence(found.stats)
+
+
+def test_where_a_trace_is_missing_leaders_are_not_counted(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    assert strength(make_run(history, quorum, time_limit_s=2.0)).elections == 1
+    run = make_run(history, quorum, time_limit_s=2.0, uncollected=["n2"])
+    assert strength(run).elections is None
+
+
+def test_faults_count_by_family_where_they_changed_anything(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    run = make_run(history, quorum)
+    run.test["faults"] = ["kill", "pause"]
+    run.__dict__["faults"] = [
+        fault(0, "kill", ["n1", "n2"], detail={"skipped": {"n1": "down already"}}),
+        fault(1, "kill", ["n1"], detail={"skipped": {"n1": "down already"}}),
+        fault(2, "kill", ["n1"], error="no such process"),
+        fault(3, "kill", []),
+    ]
+    assert strength(run).faults == {"kill": 1, "pause": 0}
+
+
+def test_faults_that_were_requested_and_never_struck_are_too_little(
+    history: Any, quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    operations(history, 20, 0)
+    run = make_run(history, quorum, time_limit_s=0.02, floor=DECLARED)
+    run.test["faults"] = ["restart", "wire"]
+    assert check(run).error == (
+        "too little happened: 0 faults of restart, wire took effect, the floor is 1"
+    )
+
+
+def test_a_floor_is_read_from_text() -> None:
+    assert parse_floor("none", Floor()) == NONE
+    assert parse_floor("default", Floor(share=0.5)) == Floor(share=0.5)
+    assert parse_floor("share=0.3,elections=5", Floor()) == Floor(share=0.3, elections=5)
+
+
+@pytest.mark.parametrize("text", ["", "shares=1", "share=x", "share=2", "led=-1", "elections=1.5"])
+def test_a_floor_that_cannot_be_read_is_one_line(text: str) -> None:
+    with pytest.raises(FloorError, match="--floor") as raised:
+        parse_floor(text, Floor())
+    assert "\n" not in str(raised.value)
