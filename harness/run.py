@@ -245,6 +245,8 @@ class TestRun:
             self._phase("recovery", lambda: self._recovered(deployed))
             if not self._disk_full:
                 self._phase("final operations", self._final_operations)
+        # What follows is the harness's own doing: the nodes' end is not judged.
+        self._test["judged_until"] = self._clock()
         if isinstance(deployed, Disturbed):
             self._phase("clocks", partial(self._sample_clocks, deployed))
         self._phase("stop", deployed.stop)

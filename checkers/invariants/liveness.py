@@ -1,7 +1,8 @@
 """After the last fault: L1 to L8, as far as traces and messages tell.
 
-Each is judged only where the run was watched long enough after its last heal; what a
-shorter look cannot tell is not checked, never valid.
+Each is judged only where the run was watched long enough after its last heal, up to the instant
+at which the judged time ended: afterwards the harness stops the nodes. A rule that needs a longer
+look is not checked.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from typing import NamedTuple
 
 from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
 from checkers.invariants.report import Report
-from checkers.recorded.node_track import NodeTrack
+from checkers.recorded.node_track import Standing
 from checkers.recovery import BOUND_NS, last_heal
-from histories.trace import TraceEvent
 
 SETTLED_NS = 10_000_000_000
 """Elections of so long a time are counted together."""
@@ -25,7 +25,7 @@ _ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
 
 
 class _Watch(NamedTuple):
-    """From the last heal to the last event, ns since the start of the test."""
+    """From the last heal to the end of the judged time, ns since the start of the test."""
 
     healed: int
     until: int
@@ -38,6 +38,7 @@ class _Watch(NamedTuple):
 def check(evidence: Evidence, report: Report) -> None:
     """Judge liveness."""
     run, trace = evidence.run, evidence.trace
+    _requests(evidence, report)
     if not trace.count:
         _all_unseen(report, NO_TRACE)
         return
@@ -45,17 +46,18 @@ def check(evidence: Evidence, report: Report) -> None:
     if open_faults:
         _all_unseen(report, "a fault never ended")
         return
-    moments = [evidence.moment(t.last) for t in trace.tracks.values() if t.last is not None]
-    known = [moment for moment in moments if moment is not None]
-    if not known or len(known) < len(moments):
+    if run.ended is None:
+        _all_unseen(report, "the run does not say when the judged time ended")
+        return
+    positions = [track.at_end for track in trace.tracks.values()]
+    nodes = [node for node in positions if node.last is not None]
+    if any(node.last is not None and evidence.moment(node.last) is None for node in nodes):
         _all_unseen(report, "clocks were not compared")
         return
-    watch = _Watch(healed, max(known))
-    tracks = [track for track in trace.tracks.values() if track.last is not None]
-    _leader(evidence, report, watch, tracks)
+    watch = _Watch(healed, run.ended)
+    _leader(evidence, report, watch, nodes)
     _operations(evidence, report, watch)
     _elections(evidence, report, watch)
-    _requests(evidence, report)
 
 
 def _all_unseen(report: Report, why: str) -> None:
@@ -63,7 +65,7 @@ def _all_unseen(report: Report, why: str) -> None:
         report.unseen(invariant, why)
 
 
-def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[NodeTrack]) -> None:
+def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Standing]) -> None:
     """L1, L2, L3, L4, L6: at the end all follow one leader, and nothing waits."""
     short = f"only {(watch.until - watch.healed) / 1e9:.1f} s were watched after the last fault"
     leaders = [t for t in tracks if t.state == "leader"]
@@ -98,7 +100,7 @@ def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Node
                 f"stayed at {newest.last.hw} for {BOUND_NS / 1e9:.0f} s.",
                 [newest.last],
             )
-    _observers(evidence, report, watch, tracks, newest.last)
+    _observers(evidence, report, watch, tracks, newest)
     if not evidence.trace.voter_changes:
         report.unseen("L6", "no voter was added or removed")
     elif newest.voters_offset < newest.last.hw:
@@ -114,7 +116,7 @@ def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Node
         )
 
 
-def _is_gone(track: NodeTrack) -> bool:
+def _is_gone(track: Standing) -> bool:
     return track.last is not None and track.last.kind in ("stop", "fatal")
 
 
@@ -122,8 +124,8 @@ def _stuck(
     evidence: Evidence,
     report: Report,
     watch: _Watch,
-    tracks: list[NodeTrack],
-    newest: NodeTrack | None,
+    tracks: list[Standing],
+    newest: Standing | None,
 ) -> None:
     """The cluster had its time and did not agree."""
     for track in tracks:
@@ -147,17 +149,17 @@ def _stuck(
     report.held("L4", len(tracks))
 
 
-def _still_since(evidence: Evidence, track: NodeTrack, begin: int) -> bool:
+def _still_since(evidence: Evidence, track: Standing, begin: int) -> bool:
     """Whether the high watermark has not moved since ``begin``, and records waited already."""
     moved = None if track.moved is None else evidence.moment(track.moved)
     return moved is None or moved < begin
 
 
 def _observers(
-    evidence: Evidence, report: Report, watch: _Watch, tracks: list[NodeTrack], leader: TraceEvent
+    evidence: Evidence, report: Report, watch: _Watch, tracks: list[Standing], leader: Standing
 ) -> None:
     """L3: brokers, which only observe, know the leader's high watermark too."""
-    voters = set(evidence.trace.tracks[leader.node].voters) or set(evidence.names)
+    voters = set(leader.voters) or set(evidence.names)
     observers = [t for t in tracks if t.id not in voters and not _is_gone(t)]
     if not observers:
         report.unseen("L3", "no brokers in this run")
@@ -173,7 +175,7 @@ def _observers(
                     "L3",
                     f"{track.name} observes, and is {behind} records behind the high watermark "
                     f"{leader.hw} at the end.",
-                    [leader],
+                    [] if leader.last is None else [leader.last],
                 )
 
 
@@ -183,14 +185,13 @@ def _operations(evidence: Evidence, report: Report, watch: _Watch) -> None:
     if not begun:
         report.unseen("L5", "no operation was begun after the last fault")
         return
-    until = max(max(call.invoked, call.completed or 0) for call in evidence.run.calls)
     for call in begun:
         report.held("L5")
-        if call.completed is None and until - call.invoked > 2 * BOUND_NS:
+        if call.completed is None and watch.until - call.invoked > 2 * BOUND_NS:
             report.broken(
                 "L5",
-                f"Operation {call.f} was begun {(until - call.invoked) / 1e9:.0f} s before the end "
-                "and never ended.",
+                f"Operation {call.f} began {(watch.until - call.invoked) / 1e9:.0f} s before the "
+                "end and never completed.",
                 operations=call.indices,
             )
 
@@ -204,7 +205,7 @@ def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
     report.held("L7")
     moments = [(evidence.moment(e.event), e.event) for e in evidence.trace.chain.elections]
     late = sorted(
-        ((at, event) for at, event in moments if at is not None and at >= begin),
+        ((at, event) for at, event in moments if at is not None and begin <= at <= watch.until),
         key=lambda each: each[0],
     )
     for place in range(len(late) - MOST_ELECTIONS):
@@ -220,7 +221,7 @@ def _elections(evidence: Evidence, report: Report, watch: _Watch) -> None:
 
 
 def _requests(evidence: Evidence, report: Report) -> None:
-    """L8: nobody asks as fast as it can."""
+    """L8: no node exceeds :data:`MOST_REQUESTS` requests per second to a peer."""
     if not evidence.captured:
         report.unseen("L8", NO_MESSAGES)
         return

@@ -26,8 +26,9 @@ Set = frozenset[tuple[int, str]]
 """(node id, directory id in hex) of the voters."""
 Records = dict[tuple[int, int], tuple[int, Set]]
 """(offset, voters) by base offset and epoch of the batch."""
-Levels = dict[tuple[int, int], tuple[int, int]]
-"""(offset, kraft.version), likewise."""
+Levels = dict[tuple[int, int], tuple[int, int] | None]
+"""(offset, kraft.version) by base offset and epoch of the batch; None where the batch's content
+is known and holds no such record. A batch that is not a key was never read."""
 
 UNKNOWN = "0" * 32
 """The directory of a voter whose disk nobody has told."""
@@ -43,8 +44,9 @@ class _Node:
     the offset the voters must be of (or, for a truncation, be below)."""
 
     incarnation: int = -1
-    levels: list[tuple[int, int]] = field(default_factory=list)
-    """(offset, kraft.version) of what its log holds above ``base``, the level before that."""
+    levels: list[tuple[int, int | None]] = field(default_factory=list)
+    """(offset, kraft.version) of the log's level records above ``base``, the level before them;
+    None from the first batch on whose content no evidence shows."""
     base: int | None = None
     end: int = 0
     tip: int | None = None
@@ -72,21 +74,26 @@ def check(evidence: Evidence, report: Report) -> None:
 
 
 def _records(evidence: Evidence) -> tuple[Records, Levels]:
+    """Return the voter sets and levels in all batches that a disk image or the capture holds."""
     capture = evidence.run.capture
     batches: dict[tuple[int, int, int], StoredBatch] = {}
     for log in disk_logs(evidence.run):
-        batches |= {(b.base, b.epoch, b.crc): b for b in log.batches if b.control}
+        batches |= {(b.base, b.epoch, b.crc): b for b in log.fresh}
     if capture is not None:
-        batches |= {key: b for key, b in read_batches(capture.batches) if b.control}
+        batches |= dict(read_batches(capture.batches))
     found: Records = {}
     levels: Levels = {}
     for batch in batches.values():
+        key = batch.base, batch.epoch
+        levels.setdefault(key, None)
+        if not batch.control:
+            continue
         try:
             for offset, kind, fields in control_records(batch):
                 if kind == KRAFT_VOTERS:
-                    found[batch.base, batch.epoch] = (offset, _set(fields["voters"]))
+                    found[key] = (offset, _set(fields["voters"]))
                 elif kind == KRAFT_VERSION:
-                    levels[batch.base, batch.epoch] = (offset, fields["kraft_version"])
+                    levels[key] = (offset, fields["kraft_version"])
         except (*DECODING, BatchError, ProtocolError):
             continue
     return found, levels
@@ -138,10 +145,13 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
     kind = event.kind
     if kind == "append":
         node.tip = event.detail["epoch"]
-        if levels:
-            entry = levels.get((event.detail["base"], event.detail["epoch"]))
-            if entry is not None:
-                node.levels.append(entry)
+        key = event.detail["base"], event.detail["epoch"]
+        entry = levels.get(key)
+        if entry is not None:
+            node.levels.append(entry)
+        elif key not in levels:
+            # Only a leader that was cut off held it: it may have changed the level.
+            node.levels.append((event.detail["base"], None))
     elif kind in ("truncate", "start"):
         while node.levels and node.levels[-1][0] >= event.leo:
             node.levels.pop()
@@ -162,7 +172,9 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
             node.base, node.end = told, event.leo
             return
         level = node.levels[-1][1] if node.levels else node.base
-        if told != level:
+        if level is None:
+            report.unseen("I31", "batches are missing from the evidence")
+        elif told != level:
             report.broken(
                 "I31",
                 f"{event.node} goes by kraft.version {told}; its log of {event.leo} records says "

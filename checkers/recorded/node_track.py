@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from checkers.recorded.log_chain import START, BatchId
 from histories.trace import TraceEvent
 
 NO_DIRECTORY = "0" * 32
 """The directory id of a voter whose disk nobody has told."""
+
+
+FOREVER = 1 << 62
+
+
+class Standing(NamedTuple):
+    """A node's position at one instant: its last event by then (None if there is none), and the
+    last that moved its high watermark."""
+
+    name: str
+    id: int
+    state: str
+    epoch: int
+    hw: int
+    last: TraceEvent | None
+    moved: TraceEvent | None
+    voters: dict[int, str]
+    voters_offset: int
 
 
 class NodeTrack:
@@ -18,6 +38,7 @@ class NodeTrack:
     """
 
     __slots__ = (
+        "_at_end",
         "bases",
         "bit",
         "crcs",
@@ -51,6 +72,7 @@ class NodeTrack:
         "state",
         "under_hw",
         "unseen",
+        "until",
         "voted",
         "voters",
         "voters_offset",
@@ -58,7 +80,10 @@ class NodeTrack:
         "wiped",
     )
 
-    def __init__(self, name: str, node_id: int) -> None:
+    def __init__(self, name: str, node_id: int, until: int = FOREVER) -> None:
+        self.until = until
+        """When the judged time ends, by the node's monotonic clock (µs)."""
+        self._at_end: Standing | None = None
         self.name = name
         self.id = node_id
         self.bit = 1 << node_id
@@ -117,6 +142,29 @@ class NodeTrack:
         self.voters_offset = -1
         self.level = 0
         """Offset of the record that made them, and kraft.version."""
+
+    def pass_end(self) -> None:
+        """Keep the position: the judged time ends before the next event."""
+        self._at_end = self._standing()
+        self.until = FOREVER
+
+    @property
+    def at_end(self) -> Standing:
+        """The position when the judged time ended; the present one until then."""
+        return self._at_end or self._standing()
+
+    def _standing(self) -> Standing:
+        return Standing(
+            self.name,
+            self.id,
+            self.state,
+            self.epoch,
+            self.hw,
+            self.last,
+            self.moved,
+            self.voters,
+            self.voters_offset,
+        )
 
     def restart(self, leo: int) -> None:
         """A new incarnation starts with a log that ends at ``leo``."""

@@ -187,6 +187,16 @@ class RunData:
         """The operations, invocations joined with completions."""
         return pair(self.ops)
 
+    @property
+    def ended(self) -> int | None:
+        """When the judged time ended (ns since the start), None if the run did not record it.
+
+        Nodes are stopped only afterwards: no rule about time that passes, or about the state at
+        the end, looks further.
+        """
+        until = self.test.get("judged_until")
+        return until if isinstance(until, int) else None
+
     @cached_property
     def nodes(self) -> list[str]:
         """Node names in order; the Kafka node id of a node is its position + 1."""

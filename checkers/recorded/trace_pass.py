@@ -6,9 +6,10 @@ tells, in :mod:`checkers.recorded.trace_positions`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from checkers.recorded.clocks import node_clocks
 from checkers.recorded.log_chain import Election
 from checkers.recorded.node_track import NO_DIRECTORY, NodeTrack
 from checkers.recorded.run_data import RunData
@@ -23,8 +24,10 @@ INJECTED = "a defect that was put in"
 class TracePass(Positions):
     """The facts of a whole trace; ``findings`` holds what broke an invariant."""
 
-    def __init__(self, nodes: Sequence[str], *, ordered: bool) -> None:
-        super().__init__(nodes, ordered=ordered)
+    def __init__(
+        self, nodes: Sequence[str], *, ordered: bool, until: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(nodes, ordered=ordered, until=until)
         self.failed_operations = 0
         self._granted: set[tuple[str, str | None, int, int]] = set()
         self._kinds = {
@@ -59,6 +62,8 @@ class TracePass(Positions):
             elif event.seq != track.seq + 1:
                 self._gap(track, event)
             track.seq = event.seq
+            if event.mono > track.until:
+                track.pass_end()
             track.last = event
             epoch = event.epoch
             if epoch != track.epoch:
@@ -378,10 +383,18 @@ def trace_pass(run: RunData) -> TracePass:
 
 
 def _make(run: RunData) -> TracePass:
-    facts = TracePass(run.nodes, ordered=run.ordered)
+    facts = TracePass(run.nodes, ordered=run.ordered, until=_ends(run))
     events = run.events
     if not run.ordered and not isinstance(events, StoredEvents):
         # Stable: nodes keep the order in which they are first seen.
         events = sorted(events, key=lambda e: (e.node, e.incarnation, e.seq))
     facts.run(events)
     return facts
+
+
+def _ends(run: RunData) -> dict[str, int]:
+    """Return what nodes' monotonic clocks (µs) showed when the judged time ended."""
+    if run.ended is None:
+        return {}
+    clocks = node_clocks(run.test)
+    return {name: clock.reading(run.ended // 1000) for name, clock in clocks.items()}

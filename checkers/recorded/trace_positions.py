@@ -8,21 +8,30 @@ of an incarnation proves nothing; what is missing in the middle makes the result
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from checkers.findings import Findings
 from checkers.recorded.log_chain import LogChain
-from checkers.recorded.node_track import NodeTrack
+from checkers.recorded.node_track import FOREVER, NodeTrack
 from histories.trace import TraceEvent
 
 
 class Positions:
-    """The facts; ``findings`` holds what broke an invariant."""
+    """The facts; ``findings`` holds what broke an invariant.
 
-    def __init__(self, nodes: Sequence[str], *, ordered: bool) -> None:
+    ``until`` are readings of nodes' monotonic clocks (µs) at the end of the judged time.
+    """
+
+    def __init__(
+        self, nodes: Sequence[str], *, ordered: bool, until: Mapping[str, int] | None = None
+    ) -> None:
         self.findings = Findings()
         self.chain = LogChain(self.findings)
-        self.tracks = {name: NodeTrack(name, i + 1) for i, name in enumerate(nodes)}
+        ends = until or {}
+        self.tracks = {
+            name: NodeTrack(name, i, ends.get(name, FOREVER))
+            for i, name in enumerate(nodes, start=1)
+        }
         self.by_id = {track.id: track for track in self.tracks.values()}
         self.leaders: dict[int, tuple[int, TraceEvent]] = {}
         """Per epoch, the leader's node id and an event that shows it."""

@@ -283,6 +283,7 @@ def _describe(
         "schedule": msgspec.to_builtins(list(schedule)),
         "knobs": msgspec.to_builtins(world.knobs),
         "healed": healed * 1000,
+        "judged_until": world.now * 1000,
         "start_mono_us": 0,
         "repeat": repeat_command(options),
     }

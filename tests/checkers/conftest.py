@@ -297,12 +297,16 @@ def make_run() -> MakeRun:
     ) -> RunData:
         if images is None:
             images = quorum.images() if quorum else []
+        ops = history.ops if history else []
+        events = quorum.events if quorum else []
+        ended = max([event.mono * 1000 for event in events] + [op.time for op in ops], default=0)
+        clock = {name: {"offset_us": 0} for name in NODES}
         return RunData.from_memory(
-            history.ops if history else [],
-            quorum.events if quorum else [],
+            ops,
+            events,
             faults,
             images,
-            {"nodes": NODES, "clock": {n: {"offset_us": 0} for n in NODES}, **test},
+            {"nodes": NODES, "clock": clock, "judged_until": ended, **test},
             ordered=ordered,
             capture=capture,
         )

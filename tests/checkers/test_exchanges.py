@@ -36,3 +36,24 @@ def test_what_is_committed_as_it_is_answered_counts_though_the_clock_runs_slower
     before = commits.exchange(Message(at - 20_000, 9, 1, "DeleteTopics", {}, {}, sent=0))
     assert before is not None
     assert before.high < end
+
+
+def test_commits_count_from_the_earliest_trace_though_events_are_listed_node_by_node(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    quorum.append("n2", 1)
+    quorum.time += 1
+    quorum.copy("n2", "n1")
+    written = next(e.mono for e in quorum.events if e.kind == "append" and e.node == "n2")
+    quorum.commit("n2")
+    committed = quorum.events[-1].mono
+    end = quorum.at["n2"]["hw"]
+    quorum.time += 1
+    quorum.commit("n1")
+    commits = Commits(Evidence(make_run(None, quorum, ordered=False)))
+    assert commits.when(end) is not None
+    assert commits.when(end) <= committed * 1000
+    last_append = max(e.mono for e in quorum.events if e.kind == "append" and e.node == "n2")
+    assert written <= last_append
+    assert commits.written(end) == last_append * 1000

@@ -11,7 +11,7 @@ from checkers.invariants import check
 from checkers.recorded.run_data import RunData
 from tests.checkers.breaks import broken
 
-L = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
+L = ("L1", "L2", "L3", "L4", "L5", "L6", "L7")
 
 
 def listed(run: RunData, invariant: str) -> dict[str, Any]:
@@ -51,6 +51,46 @@ def test_a_fault_that_never_ended_leaves_liveness_open(
     run = make_run(None, quorum, faults=make_fault(1, "kill", 1, None, "n1"))
     for invariant in L:
         assert listed(run, invariant)["why"] == "a fault never ended", invariant
+
+
+def resign(quorum: Any) -> None:
+    """n1 resigns, as it does when the harness sends it SIGTERM, and dies before it traces more."""
+    quorum.event("n1", "state", {"from": "leader"}, state="resigned")
+    quorum.event("n2", "state", {"from": "follower"}, state="prospective", leader=-1)
+
+
+def test_nodes_that_stop_after_the_judged_time_are_not_judged(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    watch(quorum, 41, "n2")
+    ended = int(quorum.time * 1e9)
+    resign(quorum)
+    run = make_run(None, quorum, judged_until=ended)
+    assert broken(run) == set()
+    for invariant in ("L1", "L2", "L4", "L7"):
+        assert listed(run, invariant)["status"] == "checked", invariant
+
+
+def test_l1_and_l4_a_leader_that_resigns_within_the_judged_time(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    watch(quorum, 41, "n2")
+    resign(quorum)
+    assert broken(make_run(None, quorum)) == {"L1", "L4"}
+
+
+def test_without_the_end_of_the_judged_time_liveness_is_not_checked(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    watch(quorum, 41, "n2")
+    resign(quorum)
+    run = make_run(None, quorum, judged_until=None)
+    assert broken(run) == set()
+    for invariant in L:
+        assert listed(run, invariant)["status"] == "not checked", invariant
 
 
 def test_l1_nobody_leads(quorum: Any, make_run: Callable[..., Any]) -> None:

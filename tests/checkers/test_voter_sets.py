@@ -253,3 +253,24 @@ def test_l9_what_was_slow_during_a_fault_holds_up_what_comes_after_it(
     faults = [] if kind is None else make_fault(1, kind, 1.0, quorum.time - since, "n2")
     run = make_run(None, quorum, simulated=True, knobs=knobs, capture=capture, faults=faults)
     assert ("L9" in broken(run)) == expected
+
+
+def test_i31_is_not_checked_after_a_batch_that_no_evidence_holds(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
+    quorum.one_epoch()
+    told(quorum, "n1", [1, 2, 3], -1, level=0)
+    base = quorum._end("n1")
+    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
+    upgrade = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
+    quorum.store("n1", upgrade, "leader")
+    told(quorum, "n1", [1, 2, 3], base + 1)
+    quorum.logs["n1"].pop()  # Truncated before an image of the disk was taken.
+    quorum.event("n1", "truncate", {"from": base + 2, "to": base}, leo=base)
+    told(quorum, "n1", [1, 2, 3], -1, level=0)
+    quorum.append("n1", 2)
+    change(quorum, [1, 2])
+    told(quorum, "n1", [1, 2], base + 1, level=0)
+    assert "I31" not in broken(make_run(None, quorum))
+    told(quorum, "n1", [1, 2], base + 1, level=1)
+    assert "I31" in broken(make_run(None, quorum)), "the truncation restored the known level"

@@ -1,0 +1,88 @@
+"""A run judged from its folder: less evidence than in memory, and never another anomaly.
+
+A folder lacks the order of events between nodes, the batches that no disk image holds, and the
+captured messages. Hosts record of those only what each node received; that is tried as well.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checkers.recorded.capture import Capture
+from checkers.recorded.run_data import RunData
+from checkers.registry import check
+from harness.simulated.run import SimResult
+from harness.simulated.store import save
+from histories.message import Message
+from histories.verdict import Verdict
+from kraftwreck.campaign import ALWAYS, Campaign, run_schedule
+from workloads.registry import find
+
+CAMPAIGN = Campaign(time_limit_s=10.0)
+SLICE = 25
+QUORUM_APIS = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot")
+
+
+def as_hosts_record(capture: Capture) -> Capture:
+    """Return what input logs of real nodes hold: requests and responses apart, no batches."""
+    recorded = Capture()
+    for message in capture.messages:
+        of_quorum = message.api in QUORUM_APIS
+        if message.request is not None:
+            received = (message.sent + message.time) // 2 if message.sent >= 0 else message.time
+            request = message.request
+            asker = message.asker if of_quorum else -1
+            if isinstance(request, dict):
+                asker = request.get("broker_id", -1)
+            recorded.messages.append(
+                Message(received, asker, message.replier, message.api, request)
+            )
+        if message.response is not None and message.asker > 0:
+            api = message.api if of_quorum else ""
+            recorded.messages.append(
+                Message(
+                    message.time,
+                    message.asker,
+                    message.replier,
+                    api,
+                    None,
+                    message.response,
+                    message.records,
+                )
+            )
+    recorded.messages.sort(key=lambda message: message.time)
+    return recorded
+
+
+def from_folder(result: SimResult, folder: Path, *, messages: bool) -> RunData:
+    data = RunData.from_folder(folder)
+    if messages:
+        data.__dict__["capture"] = as_hosts_record(result.capture)
+    return data
+
+
+def findings(verdict: Verdict) -> set[tuple[str, str, str]]:
+    return {
+        (name, anomaly.type, anomaly.explanation)
+        for name, result in verdict.checkers.items()
+        if result.valid is False
+        for anomaly in result.anomalies
+    }
+
+
+@pytest.mark.parametrize("first", range(0, 500, SLICE))
+def test_a_folder_shows_no_anomaly_that_memory_does_not(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + SLICE):
+        options = replace(CAMPAIGN.options(seed), store=tmp_path)
+        workload = find(options.workload)
+        judged = run_schedule(options, workload, CAMPAIGN.knobs(seed), CAMPAIGN.schedule(seed))
+        folder = save(options, workload, judged.result)
+        names = dict.fromkeys([*workload.checkers, *ALWAYS])
+        for messages in (False, True):
+            verdict = check(from_folder(judged.result, folder, messages=messages), names)
+            assert findings(verdict) <= findings(judged.verdict), f"seed {seed}"
+        shutil.rmtree(folder)
