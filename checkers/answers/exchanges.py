@@ -45,8 +45,25 @@ class Commits:
         # Clocks and the samples of those that run slower are in whole microseconds, so what
         # happens at one instant may seem this far apart.
         self.blur = int(4_000 * slowest(evidence.run.test))
-        self._times, self._ends = self._committed()
-        self._written = self._appended()
+        self._times: list[int] = []
+        self._ends: list[int] = []
+        told = sorted(evidence.trace.chain.committed.items())
+        first = 1 << 62
+        for _, entry in reversed(told):
+            at = None if entry.event is None else evidence.moment(entry.event)
+            if at is None:
+                continue  # told by a disk only: when is not known
+            first = min(first, at)
+            self._times.append(first)
+            self._ends.append(entry.last + 1)
+        self._times.reverse()
+        self._ends.reverse()
+        self._written: dict[int, int] = {}
+        for _, entry in told:
+            batch = evidence.trace.chain.batches.get(entry.id)
+            at = None if batch is None or batch.event is None else evidence.moment(batch.event)
+            if at is not None:
+                self._written[entry.last + 1] = at
         self._taken: dict[str, tuple[list[int], list[int], list[int]]] = {}
         for event in evidence.run.events:
             if event.kind == "commit":
@@ -65,41 +82,6 @@ class Commits:
                 times.append(at)
                 ends.append(end)
                 lives.append(event.incarnation)
-
-    def _committed(self) -> tuple[list[int], list[int]]:
-        """Return times (ns) and the ends of what was committed by then, both increasing.
-
-        The earliest trace counts, on whichever node: a recorded run lists events node by node.
-        """
-        reported: list[tuple[int, int]] = []
-        last: dict[str, int] = {}
-        for event in self._evidence.run.events:
-            if event.hw != last.get(event.node, -1):
-                last[event.node] = event.hw
-                at = self._evidence.moment(event)
-                if event.hw > 0 and at is not None:
-                    reported.append((at, event.hw))
-        times: list[int] = []
-        ends: list[int] = []
-        for at, end in sorted(reported):
-            if not ends or end > ends[-1]:
-                times.append(at)
-                ends.append(end)
-        return times, ends
-
-    def _appended(self) -> dict[int, int]:
-        """Return when (ns) each committed batch was first appended, by its end offset."""
-        chain = self._evidence.trace.chain
-        ends = {entry.id: entry.last + 1 for entry in chain.committed.values()}
-        found: dict[int, int] = {}
-        for event in self._evidence.run.events:
-            if event.kind != "append":
-                continue
-            end = ends.get((event.detail["base"], event.detail["epoch"]))
-            at = None if end is None else self._evidence.moment(event)
-            if end is not None and at is not None:
-                found[end] = min(at, found.get(end, at))
-        return found
 
     @classmethod
     def of(cls, evidence: Evidence) -> Commits:

@@ -135,3 +135,21 @@ def test_a_promise_that_is_not_on_the_disk(quorum: Any, make_run: Callable[..., 
     assert kinds(check(make_run(None, quorum, images=images))) == {"I3"}
     images[2].quorum_state = {"leaderEpoch": 1, "leaderId": 1, "votedId": -1}
     assert kinds(check(make_run(None, quorum, images=images))) == {"I6"}
+
+
+@pytest.mark.parametrize(
+    ("faults", "brokers", "holds"),
+    [((), ("n3",), False), (("power",), ("n3",), True), (("power",), (), False)],
+)
+def test_i14_a_broker_that_loses_power_need_not_have_fsynced(
+    quorum: Any,
+    make_run: Callable[..., Any],
+    faults: tuple[str, ...],
+    brokers: tuple[str, ...],
+    holds: bool,
+) -> None:
+    quorum.one_epoch()
+    quorum.logs["n3"].pop()
+    run = make_run(None, quorum, brokers=list(brokers))
+    run.test["faults"] = list(faults)
+    assert ("I14" not in kinds(check(run))) is holds
