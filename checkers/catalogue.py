@@ -247,6 +247,12 @@ _ENTRIES = [
         judge=judge_machine("linearizable-counter"),
     ),
     HistoryModel(
+        name="key-value",
+        about="a linearizable store of strings: get, put, append",
+        judge=judge_machine("key-value"),
+        aliases=("kv",),
+    ),
+    HistoryModel(
         name="multi-register",
         about="linearizable transactions over registers",
         judge=judge_machine("multi-register"),

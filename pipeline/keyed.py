@@ -29,7 +29,8 @@ from pipeline.silver import one_line
 BY_KEY = frozenset(
     {
         "register", "cas-register", "topic-register", "set-presence", "lock", "fifo-queue",
-        "unordered-queue", "linearizable-set", "linearizable-counter", "multi-register", "log",
+        "unordered-queue", "linearizable-set", "linearizable-counter", "multi-register",
+        "key-value", "log",
     }
 )  # fmt: skip
 """Models that judge every key by itself. Others do so with ``independent``, but for those

@@ -36,6 +36,7 @@ from checkers.logs.linearizable import judge_calls
 from checkers.logs.operations import from_columns
 from checkers.machines import fifo
 from checkers.machines.linearizable import check_calls
+from checkers.zones import key_values
 from checkers.zones.registers import decide
 from histories.operation import Op
 from histories.tables import HISTORY_SCHEMA, to_table
@@ -100,7 +101,7 @@ def _machine(name: str, start: Any, step: judges.Step, **options: Any) -> Family
         return found
 
     def truth(history: History) -> bool:
-        looks = ("contains", "read")
+        looks = ("contains", "read", "get")
         return judges.explained(judges.operations(history, looks), start, step)
 
     return Family(lambda seed, number: machine(name, seed, number), ours, truth)
@@ -112,6 +113,11 @@ def _sorted_queue(history: History) -> Any:
     if found is None:
         return "undecided"
     return found.valid and fifo.unproven(calls, found.order) is None
+
+
+def _sorted_strings(history: History) -> Any:
+    found = key_values.decide(pair(history))
+    return "undecided" if found is None else found.valid
 
 
 def _queue_truth(history: History) -> bool:
@@ -250,6 +256,13 @@ FAMILIES: dict[str, Family] = {
     "unordered-queue": _machine("unordered-queue", (), judges.queue(False)),
     "linearizable-set": _machine("linearizable-set", frozenset(), judges.members),
     "linearizable-counter": _machine("linearizable-counter", 0, judges.counter),
+    "key-value": _machine("key-value", "", judges.string),
+    "key-value of distinct values": Family(
+        lambda seed, number: machine("distinct-strings", seed, number),
+        lambda histories: [_sorted_strings(history) for history in histories],
+        lambda history: judges.explained(judges.operations(history, ["get"]), "", judges.string),
+        lambda said, true: said in (true, "undecided"),
+    ),
     "multi-register": _machine(
         "multi-register", (0, 0), judges.several, initial={"x": 0, "y": 0}
     ),

@@ -146,6 +146,14 @@ def counter(state: Any, call: Done) -> Iterator[Hashable]:
         yield state
 
 
+def string(state: Any, call: Done) -> Iterator[Hashable]:
+    """A string; null is the empty one."""
+    if call.f != "get":
+        yield call.asked if call.f == "put" else state + call.asked
+    elif state == (call.answer or ""):
+        yield state
+
+
 def several(state: Any, call: Done) -> Iterator[Hashable]:
     """Registers x and y as a pair, written and read together."""
     held = list(state)

@@ -322,6 +322,31 @@ def _points(rnd: random.Random) -> tuple[Ask, Do]:
     return ask, do
 
 
+def _strings(rnd: random.Random, always: bool = False) -> tuple[Ask, Do]:
+    held = [""]
+    number = iter(range(1000))
+    distinct = always or rnd.random() < 0.5
+    puts = rnd.choice([0.0, 0.3, 0.6])
+
+    def ask() -> tuple[str, Any]:
+        if rnd.random() < 0.5:
+            return "get", None
+        value = f"{next(number)};" if distinct else rnd.choice(["a", "ab", "b", ""])
+        return "put" if rnd.random() < puts else "append", value
+
+    def do(f: str, asked: Any, happens: bool, lie: bool) -> tuple[bool, Any]:
+        if f == "get":
+            seen = held[-1]
+            if lie:
+                seen = rnd.choice([*held, seen[:-1], seen[1:], "0;1;", "ab"])
+            return True, seen
+        if happens:
+            held.append(asked[1] if f == "put" else held[-1] + asked[1])
+        return True, asked[1]
+
+    return ask, do
+
+
 _MACHINES: dict[str, Callable[[random.Random], tuple[Ask, Do]]] = {
     "lock": _lock,
     "owned-lock": _lock,
@@ -330,6 +355,8 @@ _MACHINES: dict[str, Callable[[random.Random], tuple[Ask, Do]]] = {
     "unordered-queue": _queue,
     "linearizable-set": _set,
     "linearizable-counter": _counter,
+    "key-value": _strings,
+    "distinct-strings": lambda rnd: _strings(rnd, True),
     "multi-register": _several,
     "log": _log,
     "log of points": _points,

@@ -28,7 +28,9 @@ TIME_LIMIT_S = 120.0
 _MODEL_OF_WORKLOAD = {"register": "topic-register"}
 _FS = frozenset({"read", "write", "cas", "delete"})
 _SHOWN = 12
-_LOOKS = frozenset({"read", "dequeue", "fetch", "size"})
+_LOOKS = frozenset({"read", "get", "dequeue", "fetch", "size"})
+_LONG = 200
+"""Characters of a value from which on it is cut in an explanation."""
 
 
 class KeyVerdict(msgspec.Struct, kw_only=True):
@@ -160,7 +162,7 @@ def window_of(outcome: Outcome) -> dict[str, Any] | None:
                 "process": call.process,
                 "type": call.type,
                 "f": call.f,
-                "value": call.value if call.f == "read" else call.argument,
+                "value": call.value if call.f in ("read", "get") else call.argument,
             }
             for call in {call.start: call for call in calls}.values()
         ],
@@ -231,9 +233,13 @@ def _stretch(outcome: Outcome) -> str:
 
 def describe(call: Call) -> str:
     """Name a call so that a reader finds it in the history."""
-    encode = msgspec.json.encode
     if call.f in _LOOKS and call.argument is None:
-        body = f"{call.f} → {encode(call.value).decode()}" if call.type == OK else call.f
+        body = f"{call.f} → {_brief(call.value)}" if call.type == OK else call.f
     else:
-        body = f"{call.f} {encode(call.argument).decode()}"
+        body = f"{call.f} {_brief(call.argument)}"
     return f"{body} (process {call.process}, operation {'–'.join(map(str, call.indices))})"
+
+
+def _brief(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONG else f"{text[: _LONG // 2]} … {text[-_LONG // 4 :]}"

@@ -14,7 +14,7 @@ from checkers.machines import fifo
 from checkers.machines.elements import interleaved, split
 from checkers.machines.models import MACHINES, Machine
 from checkers.machines.narrowing import narrowed
-from checkers.machines.search import check
+from checkers.machines.search import check, verify
 from histories.operation import INFO
 
 _LOOKED_S = 10.0
@@ -42,6 +42,10 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
         sorted_out = _passed_through(machine, calls, deadline)
         if sorted_out is not None:
             return sorted_out
+    if machine.name == "key-value":
+        found = _strings(machine, calls)
+        if found is not None:
+            return found
     parts = split(machine.name, calls)
     order: list[int] = []
     steps = 0
@@ -54,6 +58,20 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
     if len(parts) > 1:
         order = interleaved(calls, parts, order)
     return Outcome(valid=True, order=order, steps=steps)
+
+
+def _strings(machine: Machine, calls: Sequence[Call]) -> Outcome | None:
+    """Judge a key of strings without a search; None where that does not decide it."""
+    from checkers.zones import key_values
+
+    for call in calls:
+        machine.operation(call)
+    found = key_values.decide(calls)
+    if found is not None and found.valid is True:
+        doubt = verify(machine, calls, found.order)
+        if doubt is not None:
+            raise AssertionError(f"the order of a key's strings proves nothing: {doubt}")
+    return found
 
 
 def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) -> Outcome | None:

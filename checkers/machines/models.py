@@ -232,11 +232,42 @@ class MultiRegister(Determined):
         return tuple(sorted(values.items()))
 
 
+class KeyValue(Determined):
+    """A string: ``get``, ``put`` v and ``append`` v; initially empty, which null is, too.
+
+    Source: the key-value store of Porcupine's examples.
+    """
+
+    name = "key-value"
+    initial: Hashable = ""
+
+    def operation(self, call: Call) -> Operation | None:
+        if call.f not in ("get", "put", "append"):
+            raise _unknown(self, call)
+        looks = call.f == "get"
+        if looks and call.type != OK:
+            return None
+        value = call.value if looks else call.argument
+        if value is None and looks:
+            value = ""
+        if not isinstance(value, str):
+            raise ModelError(
+                f"operation {call.start}: the value of {call.f} must be a string, got {value!r}"
+            )
+        return Operation(call.f, None, value, True) if looks else Operation(call.f, value, None)
+
+    def step(self, state: Any, operation: Operation) -> Hashable | None:
+        if operation.f == "get":
+            return state if state == operation.answer else None
+        return operation.argument if operation.f == "put" else state + operation.argument
+
+
 MACHINES: dict[str, Callable[[dict[str, Any]], Machine]] = {
     "lock": lambda options: Lock(bool(options.get("owned"))),
     "fifo-queue": lambda options: Queue("fifo-queue", True),
     "unordered-queue": lambda options: Queue("unordered-queue", False),
     "linearizable-set": lambda options: Members(),
     "linearizable-counter": lambda options: Counter(),
+    "key-value": lambda options: KeyValue(),
     "multi-register": lambda options: MultiRegister(options.get("initial")),
 }

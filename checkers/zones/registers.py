@@ -198,9 +198,7 @@ class _Calls:
 
 def _explained(calls: _Calls, operations: Operations) -> Outcome:
     found = explain(operations)
-    core = sorted(set(found.core))
-    window = calls.of(operations.start[core])
-    named = dict(zip(core, window, strict=True))
+    window = calls.of(operations.start[found.core])
     (stuck,) = calls.of(operations.start[[found.stuck]])
     return Outcome(
         valid=False,
@@ -208,12 +206,15 @@ def _explained(calls: _Calls, operations: Operations) -> Outcome:
         placed=found.placed,
         stuck=stuck,
         window=window,
-        why=_words(found, named),
+        why=words(found, dict(zip(found.core, window, strict=True)), _value),
     )
 
 
-def _words(found: Contradiction, named: dict[int, Call]) -> str:
-    """Say why no order holds the core."""
+def words(found: Contradiction, named: dict[int, Call], value: Callable[..., str]) -> str:
+    """Say why no order holds the core of ``found``, whose calls are ``named`` by their positions.
+
+    ``value`` names the value that one of some calls saw or made.
+    """
     names = [describe(call) for call in named.values()]
     match found.kind:
         case "phantom":
@@ -234,7 +235,7 @@ def _words(found: Contradiction, named: dict[int, Call]) -> str:
                 f"but comes behind it in the chain of compare-and-sets{through}."
             )
     (a, b), (c, d) = found.pairs
-    one, other = _value(named[a], named[d]), _value(named[c], named[b])
+    one, other = value(named[a], named[d]), value(named[c], named[b])
     return (
         f"The register cannot hold {one} and {other} one after the other: "
         f"{_precedence(named[a], named[b])}, so {one} comes first; "

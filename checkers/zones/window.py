@@ -24,17 +24,25 @@ _LEGAL = 64
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Why no order exists, at the first moment at which none does.
+    """Why no order exists.
 
-    ``core`` are the operations that no order can hold (positions in the operations of the
-    key), ``pairs`` those of which the first ended before the second began, ``stuck`` the
-    one that completed at ``moment``, ``legal`` the end of the longest legal order of all
-    before it, which has ``placed`` operations.
+    ``core`` are the operations that no order can hold, in order (positions in the operations of the
+    key), ``pairs`` those of which the first ended before the second began.
     """
 
     kind: str
     core: list[int]
     pairs: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class FirstContradiction(Contradiction):
+    """Why no order exists, at the first moment at which none does.
+
+    ``stuck`` is the operation that completed at ``moment``, ``legal`` the end of the longest legal
+    order of all before it, which has ``placed`` operations.
+    """
+
     stuck: int
     moment: int
     legal: Ints
@@ -47,7 +55,15 @@ def of_key(operations: Operations, key: int) -> Operations:
     return replace(mine, key=np.zeros(len(mine), np.int64), keys=[operations.keys[key]])
 
 
-def explain(operations: Operations) -> Contradiction:
+def contradiction(operations: Operations) -> Contradiction:
+    """Say why the operations of one key, which have no legal order, have none."""
+    clusters = gather(operations)
+    blocks, faults = judge(operations, clusters)
+    core, pairs = _core(operations, clusters, blocks, faults[0])
+    return Contradiction(faults[0].kind, sorted(set(core)), pairs)
+
+
+def explain(operations: Operations) -> FirstContradiction:
     """Explain why the operations of one key, which have no legal order, have none."""
     some = _suspects(operations)
     few = operations.where(some)
@@ -61,17 +77,15 @@ def explain(operations: Operations) -> Contradiction:
             low = middle + 1
     moment = int(ends[low])
     kept, cut = _until(few, moment)
-    clusters = gather(cut)
-    blocks, faults = judge(cut, clusters)
-    core, pairs = _core(cut, clusters, blocks, faults[0])
+    found = contradiction(cut)
     before, prefix = _until(operations, moment - 1)
     grouped = gather(prefix)
     legal = before[order_of(prefix, grouped, judge(prefix, grouped)[0], _LEGAL)]
     place = some[kept]
-    return Contradiction(
-        faults[0].kind,
-        [int(place[i]) for i in core],
-        [(int(place[i]), int(place[j])) for i, j in pairs],
+    return FirstContradiction(
+        found.kind,
+        [int(place[i]) for i in found.core],
+        [(int(place[i]), int(place[j])) for i, j in found.pairs],
         int(np.flatnonzero(operations.end == moment)[0]),
         moment,
         legal,

@@ -44,12 +44,24 @@ def logs(rnd: random.Random, number: int) -> Step:
     return rnd.choice([("append", number), ("read", None)])
 
 
+def strings(rnd: random.Random, number: int) -> Step:
+    f = rnd.choice(["get", "get", "put", "append", "append"])
+    return f, None if f == "get" else f"{f[0]}{number}"
+
+
+def short_strings(rnd: random.Random, number: int) -> Step:
+    f = rnd.choice(["get", "get", "put", "append", "append"])
+    return f, None if f == "get" else rnd.choice(["a", "ab", "b", ""])
+
+
 def _answer(f: str, rnd: random.Random, asked: Any, so_far: list[Any]) -> Any:
     match f:
         case "dequeue":
             return rnd.choice([*so_far, None])
         case "contains":
             return rnd.random() < 0.5
+        case "get":
+            return rnd.choice([None, "ba", "".join(rnd.sample(so_far, min(len(so_far), 2)))])
         case "read":
             if so_far and isinstance(so_far[0], str):
                 return None
@@ -98,7 +110,7 @@ def _run(rnd: random.Random, machine: Machine, choose: Choose, left: int) -> Ite
             state = following
         if kind == "ok" and rnd.random() < lies:
             saw = _answer(f, rnd, asked, elements)
-        if f in ("enqueue", "append", "add"):
+        if f in ("enqueue", "append", "add", "put"):
             elements.append(asked)
         value = saw if kind == "ok" else asked
         if machine.name == "linearizable-counter" and f == "read" and kind == "ok":
@@ -118,6 +130,8 @@ def _apply(machine: Machine, state: Any, f: str, asked: Any) -> tuple[Any, Any]:
             return asked in state, state
         case "read":
             return (state if isinstance(state, int) else list(state)), state
+        case "get":
+            return state, state
     call = Call(
         f=f, key=None, process=0, type="ok", argument=asked, value=asked, start=0, end=1,
         completion=1, invoked=0, completed=1, node=None, error=None, final=False,
@@ -134,6 +148,8 @@ KINDS: list[tuple[str, Choose]] = [
     ("linearizable-set", sets),
     ("linearizable-set", elements),
     ("linearizable-counter", counters),
+    ("key-value", strings),
+    ("key-value", short_strings),
 ]
 """Machines by name, and what clients do to them."""
 

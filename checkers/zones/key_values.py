@@ -1,0 +1,209 @@
+"""Strings that are put and appended to, decided by sorting where each says how it came to be.
+
+Model: Porcupine's key-value store (``get``, ``put``, ``append``; initially the empty string). A
+string that was read is the value of one put, or the initial one, and the values of appends that
+follow each other. Where every string that was read can be taken apart in one way only, the key
+is a register whose written values are distinct, which :mod:`checkers.zones.decide` decides:
+
+1. A put is a write.
+2. An append whose value was read stands right behind one string, so it is a compare-and-set.
+3. An append whose value nobody read is a write of a value of its own: until the next put no read
+   and no append that was read can follow, since their strings would hold it.
+4. A string that cannot be taken apart has no explanation, nor has an append that stands right
+   behind two strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec.structs import replace
+
+from checkers.calls import Call, known
+from checkers.linearizability.keyed import describe
+from checkers.linearizability.level_walk import Outcome
+from checkers.zones.decide import gather, judge, needed, order_of
+from checkers.zones.operations import CAS, READ, WRITE, Operations
+from checkers.zones.registers import words
+from checkers.zones.window import contradiction
+from histories.operation import FAIL, OK
+
+_INITIAL = -1
+"""In place of a mutator: the initial value."""
+
+
+def seen(call: Call) -> str:
+    """Return the string that a ``get`` returned; null is the empty one."""
+    return call.value or ""
+
+
+@dataclass
+class _Strings:
+    """Takes strings apart, in sorted order, so that what two of them share is looked at once.
+
+    Of the string looked at last, ``ways[i]`` counts in how many ways its first ``i`` characters
+    can have come to be (2: two or more), ``last[i]`` is the mutator that made them (a position in
+    the history) and ``before[i]`` how many characters there were before.
+    """
+
+    puts: dict[str, int]
+    appends: dict[str, int]
+    text: str = ""
+    ways: list[int] = field(default_factory=lambda: [1])
+    last: list[int] = field(default_factory=lambda: [_INITIAL])
+    before: list[int] = field(default_factory=lambda: [-1])
+
+    def __post_init__(self) -> None:
+        self._put_sizes = {len(text) for text in self.puts}
+        self._sizes = sorted({len(text) for text in self.appends})
+
+    def take(self, text: str) -> int:
+        """Look at ``text`` and return in how many ways it can have come to be."""
+        shared = _shared(self.text, text)
+        for column in (self.ways, self.last, self.before):
+            del column[shared + 1 :]
+        self.text = text
+        for end in range(shared + 1, len(text) + 1):
+            ways, last, before = 0, _INITIAL, -1
+            if end in self._put_sizes and text[:end] in self.puts:
+                ways, last = 1, self.puts[text[:end]]
+            for size in self._sizes:
+                if size > end:
+                    break
+                count = self.ways[end - size]
+                if count and text[end - size : end] in self.appends:
+                    ways, before = ways + count, end - size
+                    last = self.appends[text[before:end]]
+            self.ways.append(min(ways, 2))
+            self.last.append(last)
+            self.before.append(before)
+        return self.ways[-1]
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two strings begin with in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def decide(calls: Sequence[Call]) -> Outcome | None:
+    """Decide the calls of one key, of a history that the model knows; None where sorting does not.
+
+    ``order`` of a valid outcome is a legal order of all calls that count, of an invalid one an
+    order of those before the first completion that no order can hold.
+    """
+    found = _decide(calls)
+    if found is None or found.valid is True:
+        return found
+    ends = sorted(call.completion for call in calls if call.type in (OK, FAIL))
+    legal, illegal = 0, len(ends)
+    order: list[int] = []
+    while illegal - legal > 1:
+        middle = (legal + illegal) // 2
+        moment = ends[middle - 1]
+        before = _decide([known(call, moment) for call in calls if call.start <= moment])
+        if before is None or before.valid is True:
+            legal = middle
+            order = before.order if before else []
+        else:
+            illegal, found = middle, before
+    as_ended = {call.start: call for call in calls}
+    return replace(
+        found,
+        order=order,
+        placed=len(order),
+        stuck=next(call for call in calls if call.completion == ends[illegal - 1]),
+        window=[as_ended[call.start] for call in found.window],
+    )
+
+
+def _decide(calls: Sequence[Call]) -> Outcome | None:
+    calls = [call for call in calls if call.type != FAIL]
+    puts: dict[str, int] = {}
+    appends: dict[str, int] = {}
+    reads: dict[str, list[int]] = {}
+    for at, call in enumerate(calls):
+        if call.f == "get":
+            if call.type == OK:
+                reads.setdefault(seen(call), []).append(at)
+            continue
+        mutators = puts if call.f == "put" else appends
+        if not call.argument or call.argument in mutators:
+            return None
+        mutators[call.argument] = at
+    # Which mutator made what a string was before an append, and which read says so.
+    behind: dict[int, int] = {}
+    told: dict[int, int] = {}
+    made: dict[str, int] = {}
+    strings = _Strings(puts, appends)
+    for text in sorted(reads):
+        reader = reads[text][0]
+        ways = strings.take(text)
+        if ways > 1:
+            return None
+        if not ways:
+            why = f"{describe(calls[reader])} saw what no put and append had made until then."
+            return _refused(why, calls[reader])
+        made[text], end = strings.last[-1], len(text)
+        while strings.before[end] >= 0:
+            one, end = strings.last[end], strings.before[end]
+            if behind.setdefault(one, strings.last[end]) != strings.last[end]:
+                why = (
+                    f"{describe(calls[one])} happened once, but {describe(calls[told[one]])} and "
+                    f"{describe(calls[reader])} saw it behind two different values."
+                )
+                return _refused(why, calls[one], calls[told[one]], calls[reader])
+            if one in told:
+                break
+            told[one] = reader
+    return _sorted(calls, behind, {at: made[text] for text, ats in reads.items() for at in ats})
+
+
+def _refused(why: str, *window: Call) -> Outcome:
+    return Outcome(valid=False, order=[], window=list(window), why=why)
+
+
+def _sorted(calls: list[Call], behind: dict[int, int], read: dict[int, int]) -> Outcome:
+    """Decide the register: ``behind`` is what appends stand behind, ``read`` what gets saw."""
+    ended = [call.end for call in calls if call.type == OK]
+    never = max([*ended, *(call.start for call in calls)], default=0) + 1
+    kinds = [READ if c.f == "get" else CAS if at in behind else WRITE for at, c in enumerate(calls)]
+    counts = [call.f != "get" or call.type == OK for call in calls]
+    operations = Operations(
+        start=np.array([call.start for call in calls], np.int64),
+        end=np.array([call.end if call.type == OK else never for call in calls], np.int64),
+        kind=np.array(kinds, np.int8),
+        key=np.zeros(len(calls), np.int64),
+        value=np.array([read.get(at, at) + 1 for at in range(len(calls))], np.int64),
+        expected=np.array([behind.get(at, -2) + 1 for at in range(len(calls))], np.int64),
+        keys=["null"],
+        values=len(calls) + 1,
+        never=never,
+    )
+    every = needed(operations.where(np.array(counts, np.bool_)))
+    clusters = gather(every)
+    blocks, faults = judge(every, clusters)
+    if not faults:
+        return Outcome(valid=True, order=every.start[order_of(every, clusters, blocks)].tolist())
+    found = contradiction(every)
+    by_start = {call.start: call for call in calls}
+    named = {at: by_start[int(every.start[at])] for at in found.core}
+    return _refused(words(found, named, _value), *named.values())
+
+
+def _value(*calls: Call) -> str:
+    """Name the string that one of ``calls`` saw or made."""
+    for call in calls:
+        if call.f == "get":
+            return repr(seen(call))
+        if call.f == "put":
+            return repr(call.argument)
+    return f"what ends with {calls[0].argument!r}"
