@@ -20,9 +20,10 @@ _REQUIRED = ("process", "type", "f", "value")
 _TEXTS = ("key", "value")
 
 
-def read_columns(path: Path, kind: str) -> pa.Table:
+def read_columns(path: Path, kind: str, *, every: bool = False) -> pa.Table:
     """Return the events of a Parquet (file or folder) or Arrow file, ordered by index.
 
+    Unless ``every`` is set, nodes and errors may be left null: no checker of columns needs them.
     Raises :class:`HistoryError`.
     """
     try:
@@ -30,7 +31,7 @@ def read_columns(path: Path, kind: str) -> pa.Table:
             files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
             if not files:
                 raise HistoryError(f"{path}: no *.parquet file in this folder")
-            table = pa.concat_tables([_selected(pq.ParquetFile(file)) for file in files])
+            table = pa.concat_tables([_selected(pq.ParquetFile(file), every) for file in files])
         else:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         missing = [name for name in _REQUIRED if name not in table.column_names]
@@ -56,9 +57,9 @@ def with_schema(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=HISTORY_SCHEMA)
 
 
-def _selected(file: pq.ParquetFile) -> pa.Table:
-    # Columns no checker of whole columns looks at are not read: they become defaults.
-    wanted = [name for name in file.schema_arrow.names if name not in ("node", "error")]
+def _selected(file: pq.ParquetFile, every: bool) -> pa.Table:
+    unread = () if every else ("node", "error")
+    wanted = [name for name in file.schema_arrow.names if name not in unread]
     return file.read([name for name in wanted if name in HISTORY_SCHEMA.names])
 
 

@@ -1,4 +1,4 @@
-"""Histories from and to other tools: Jepsen's EDN and JSON, JSON lines, Parquet.
+"""Histories from and to other tools: Jepsen's EDN and JSON, JSON lines, Parquet, Arrow.
 
 Keywords become strings on reading. Operations of the nemesis (a process that is not a
 number) are not client operations and are left out. ``time`` and ``index`` default to the
@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from histories import edn
 from histories.events import FORMATS, guess_format, read_events, to_ops
 from histories.operation import Op
+from histories.parquet import write_table
+from histories.tables import HISTORY_SCHEMA, to_table
 
-__all__ = ["FORMATS", "guess_format", "load", "to_edn", "to_json", "to_json_lines"]
+__all__ = ["FORMATS", "guess_format", "load", "to_edn", "to_json", "to_json_lines", "write"]
 
 
 def load(path: Path, kind: str | None = None, *, independent: bool = False) -> list[Op]:
@@ -39,8 +42,8 @@ def to_edn(ops: Sequence[Op], *, independent: bool = False) -> str:
     for op in ops:
         record: dict[edn.Keyword, Any] = {}
         for name, value in _fields(op, independent).items():
-            plain = edn.Keyword(value) if name in ("type", "f") and value else value
-            record[edn.Keyword(name)] = plain
+            word = name in ("type", "f") and edn.is_name(value)
+            record[edn.Keyword(name)] = edn.Keyword(value) if word else value
         lines.append(edn.write(record) + "\n")
     return "".join(lines)
 
@@ -50,9 +53,32 @@ def to_json(ops: Sequence[Op], *, independent: bool = False) -> bytes:
     return msgspec.json.encode([_fields(op, independent) for op in ops])
 
 
-def to_json_lines(ops: Sequence[Op]) -> bytes:
-    """Return ``ops`` as our own JSON lines."""
-    return b"".join(msgspec.json.encode(op) + b"\n" for op in ops)
+def to_json_lines(ops: Sequence[Op], *, independent: bool = False) -> bytes:
+    """Return ``ops`` as JSON lines, as a run's folder has them."""
+    rows = (_fields(op, independent) for op in ops) if independent else ops
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+
+
+def write(ops: Sequence[Op], path: Path, kind: str, *, independent: bool = False) -> None:
+    """Write ``ops`` to ``path`` as ``kind``, one of :data:`FORMATS`; at once or not at all.
+
+    With ``independent`` text formats hold ``[k, v]`` as a value. Raises OSError.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    if kind == "edn":
+        temporary.write_text(to_edn(ops, independent=independent), encoding="utf-8")
+    elif kind == "json":
+        temporary.write_bytes(to_json(ops, independent=independent))
+    elif kind == "jsonl":
+        temporary.write_bytes(to_json_lines(ops, independent=independent))
+    else:
+        table = to_table(list(ops), HISTORY_SCHEMA)
+        if kind == "parquet":
+            write_table(table, path)
+            return
+        with pa.ipc.new_file(temporary, table.schema) as file:
+            file.write_table(table)
+    temporary.replace(path)
 
 
 def _fields(op: Op, independent: bool) -> dict[str, Any]:

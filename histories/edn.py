@@ -47,6 +47,7 @@ class Tagged:
 
 _SPACE = re.compile(r"(?:[\s,]+|;[^\n]*)*")
 _TOKEN = re.compile(r"[^\s,;\"()\[\]{}\\]+")
+_NAME = re.compile(r"[A-Za-z*+!_?<>=$&%-][A-Za-z0-9.*+!_?<>=$&%/-]*")
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9]\d*)N?\Z")
 _FLOAT = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d+)?M?\Z")
 _ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
@@ -297,6 +298,11 @@ def read_each(text: str) -> Iterator[tuple[int, Any]]:
         value = reader.value()
         if value is not _DISCARDED:
             yield line, value
+
+
+def is_name(word: str) -> bool:
+    """Whether ``word`` can be written as a keyword."""
+    return _NAME.fullmatch(word) is not None
 
 
 def write(value: Any) -> str:

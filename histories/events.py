@@ -92,7 +92,14 @@ def read_events(
                 row.key, row.value = _split(row)
             yield row
         return
-    for position, (line, record) in enumerate(read_records(path, kind)):
+    yield from events_of(path, read_records(path, kind), independent=independent)
+
+
+def events_of(
+    path: Path, records: Iterable[tuple[int, Any]], *, independent: bool = False
+) -> Iterator[Event]:
+    """Yield the client events of the records of ``path``, as :func:`read_events` does."""
+    for position, (line, record) in enumerate(records):
         where = f"{path}:{line}" if line else f"{path}: operation {position}"
         event = to_event(where, record, position, line, independent)
         if event is not None:
@@ -161,7 +168,7 @@ def _line_of(data: bytes, error: Exception) -> int:
 
 def _edn_records(path: Path) -> Iterator[tuple[int, Any]]:
     try:
-        for line, value in edn.read_each(path.read_text()):
+        for line, value in edn.read_each(path.read_text(encoding="utf-8")):
             yield line, plain(value)
     except (edn.EdnError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path}: {error}") from error
@@ -177,7 +184,7 @@ def _from_columns(path: Path, kind: str) -> Iterator[Event]:
                 return
         except (OSError, pa.ArrowException) as error:
             raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error
-    table = read_columns(path, kind)
+    table = read_columns(path, kind, every=True)
     for start in range(0, len(table), _BATCH):
         yield from of_ops(from_table(table.slice(start, _BATCH), Op))
 

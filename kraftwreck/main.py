@@ -17,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "shrink": "The smallest case that fails as a run did.",
     "replay": "Run a recorded run again: all of it, or one node.",
     "check": "Check any history, ours or anyone's.",
+    "convert": "Write a history in another format.",
     "mutants": "The detection campaign over planted bugs.",
     "nightly": "A budgeted night of runs, resumable; confirm fixes.",
     "analyze": "Compute tables over all runs of a store with Spark.",
