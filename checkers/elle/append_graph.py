@@ -32,7 +32,6 @@ class AppendGraph:
         # Version numbers: elements of the orders, then the empty state of each key.
         self._nothing = versions + orders.key
         self._appends = np.flatnonzero((mops.f == WRITE) & orders.possible)
-        self._appends = self._without_unseen_of_open(self._appends)
         self._before = self._previous(self._appends)
         self._reads = np.flatnonzero(orders.read)
         self._shown, self._shown_writer = self._states(self._reads)
@@ -40,11 +39,6 @@ class AppendGraph:
         known = np.flatnonzero(orders.writer >= 0)
         known = known[orders.possible[orders.writer[known]]]
         self._writer[known] = orders.writer[known]
-
-    def _without_unseen_of_open(self, appends: Ints) -> Ints:
-        # What never ended and was never seen says nothing.
-        unseen = self._transactions.open[self._mops.event[appends]]
-        return appends[~(unseen & (self._orders.place[appends] < 0))]
 
     def _previous(self, appends: Ints) -> Ints:
         orders = self._orders

@@ -46,8 +46,11 @@ class Graph:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is known to come before anything."""
-        return not bool((self.source < self.transactions).any())
+        """Whether no transaction is ordered after another.
+
+        The edge from a commit to its own moment orders nothing.
+        """
+        return not bool((self.target < self.transactions).any())
 
     def components(self) -> list[Ints]:
         """Return the edges (their positions) of every strong component that has a cycle."""
@@ -107,15 +110,14 @@ def realtime_edges(
 
     Moment i is the i-th commit: its transaction leads to it, it leads to moment i + 1 and to
     every transaction invoked after it and before the next. So a transaction reaches exactly
-    those invoked after its end.
+    those invoked after its end. As in Elle, failed transactions are reached too: no edge
+    leaves them.
     """
     total = len(transactions.events)
     ok = np.flatnonzero(transactions.events.kind == OK)
     moment = total + np.arange(len(ok))
     parts = [(ok, moment, REALTIME), (moment[:-1], moment[1:], REALTIME)]
-    started = np.flatnonzero(
-        (transactions.possible & (transactions.invoked >= 0)) | transactions.open
-    )
+    started = np.flatnonzero((transactions.invoked >= 0) | transactions.open)
     at = np.where(transactions.open[started], started, transactions.invoked[started])
     last = np.searchsorted(ok, at) - 1
     some = last >= 0

@@ -118,8 +118,7 @@ def orders_of(transactions: Transactions) -> Orders:
     pairs = Pairs(key[appends], mops.elements[mops.start[appends]])
     elements = mops.elements[runs(np.where(size > 0, mops.start[longest], 0), size)]
     elements, size, clean = _distinct(elements, size, clean, key, is_read)
-    ended = possible & ~transactions.open[mops.event]
-    lone = _lone(key, mops.f == WRITE, ended, size)
+    lone = _lone(key, mops.f == WRITE, possible, size)
     if len(lone):
         size = size.copy()
         size[key[lone]] = 1

@@ -98,7 +98,7 @@ def compare_transactions(model: str, count: int, seed: int, path: Path) -> Count
             mine = {"valid": result.valid, "not": result.stats["elle"].get("not", [])}
             found[f"{result.valid}"] += 1
             if theirs.get("types") == ["empty-transaction-graph"] and result.valid is True:
-                # Elle counts the order in time among the dependencies, and so do we.
+                # Elle and this checker count the order in time among the dependencies.
                 found["adya leaves out the order in time"] += 1
             elif mine["valid"] != theirs["valid"]:
                 found["differ"] += 1

@@ -164,13 +164,37 @@ def test_models_refuted_are_named_though_they_were_not_asked_for(build: Build) -
     assert result.stats["elle"]["not"] == ["read-committed"]
 
 
-def test_a_history_without_any_dependency_is_unknown_and_says_so(build: Build) -> None:
-    result = check_transactions(
-        build([(0, "ax1")]), "list-append", consistency_models=["serializable"]
-    )
-    assert result.valid == "unknown"
-    assert result.stats["elle"]["anomalies"] == {"empty-transaction-graph": True}
-    assert result.error == "unknown: empty-transaction-graph"
+ALONE = [(0, "ax1")]
+IN_ORDER = [(0, "ax1"), (1, "ay1")]
+OF_ONE_PROCESS = [(0, "ax1"), (0, "ay1")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "model", "valid"),
+    [
+        (ALONE, "serializable", "unknown"),
+        (ALONE, "strong-session-serializable", "unknown"),
+        (ALONE, "strict-serializable", "unknown"),
+        (at_once("ax1", "ay1"), "strict-serializable", "unknown"),
+        (IN_ORDER, "serializable", "unknown"),
+        (IN_ORDER, "strong-session-serializable", "unknown"),
+        (IN_ORDER, "strict-serializable", True),
+        ([(0, "ax1"), (1, "ay1", "fail")], "strict-serializable", True),
+        ([(0, "ax1"), (1, "ay1", "info")], "strict-serializable", True),
+        ([(0, "ax1", "info"), (1, "ay1")], "strict-serializable", "unknown"),
+        (OF_ONE_PROCESS, "serializable", "unknown"),
+        (OF_ONE_PROCESS, "strong-session-serializable", True),
+        (OF_ONE_PROCESS, "strict-serializable", True),
+    ],
+)
+def test_history_without_an_edge_between_transactions_is_unknown(
+    build: Build, lines: Lines, model: str, valid: Any
+) -> None:
+    result = check_transactions(build(lines), "list-append", consistency_models=[model])
+    assert result.valid == valid
+    if valid == "unknown":
+        assert result.stats["elle"]["anomalies"] == {"empty-transaction-graph": True}
+        assert result.error == "unknown: empty-transaction-graph"
 
 
 def test_what_may_have_happened_counts_once_it_was_seen(build: Build) -> None:

@@ -26,7 +26,7 @@ from histories.operation import Op
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
 Program = Callable[[str], str]
-BROKEN = [(0, "ax1", "fail"), (1, "rx[1]")]
+BROKEN = [(0, "ax1", "fail"), (1, "rx[1]"), (2, "rx[1]")]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_its_result_becomes_a_verdict_with_explanations(build: Build, program: P
     elle = program(f"print('INFO [main] elle', file=sys.stderr)\nprint({json.dumps(result)!r})")
     found = check_with_elle(build(BROKEN), "list-append", Options(), command=elle)
     assert found.valid is False
-    assert [anomaly.type for anomaly in found.anomalies] == ["G1a"]
+    assert [anomaly.type for anomaly in found.anomalies] == ["G1a", "G1a"]
     assert found.anomalies[0].operations == [3, 1]
     assert found.stats["elle"]["not"] == ["read-committed"]
 
