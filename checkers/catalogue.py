@@ -199,7 +199,8 @@ _ENTRIES = [
         name="list-append",
         about="transactions that append to lists and read them, by Elle's rules",
         judge=judge_transactions("list-append"),
-        options=_ELLE,
+        options=_ELLE
+        | {"indeterminate-reads": "true: believe the reads of info operations, as Elle does"},
     ),
     HistoryModel(
         name="rw-register",

@@ -17,7 +17,7 @@ import numpy as np
 
 from checkers.elle.grouping import Groups
 from checkers.elle.orders import Orders, orders_of
-from checkers.elle.transactions import FAIL, INFO, OK, READ, WRITE, Transactions
+from checkers.elle.transactions import FAIL, INFO, OK, READ, WRITE, Bools, Transactions
 
 Found = dict[str, list[dict[str, Any]]]
 UNKNOWN_PREFIX = "..."
@@ -248,7 +248,10 @@ def _name(value: Any) -> Any:
     return value if isinstance(value, str | int) else str(value)
 
 
-def append_anomalies(transactions: Transactions) -> tuple[Orders, Found]:
-    """Return the orders of all keys and the anomalies that are no cycles."""
-    orders = orders_of(transactions)
+def append_anomalies(transactions: Transactions, ignored: Bools) -> tuple[Orders, Found]:
+    """Return the orders of all keys and the anomalies that are no cycles.
+
+    ``ignored`` marks, by event, the transactions whose reads do not count.
+    """
+    orders = orders_of(transactions, ignored)
     return orders, AppendAnomalies(transactions, orders).all()

@@ -17,12 +17,14 @@ import pyarrow as pa
 from checkers.elle import models, predicates
 from checkers.elle.append_anomalies import append_anomalies
 from checkers.elle.append_graph import AppendGraph
+from checkers.elle.commitment import doubtful_reads
 from checkers.elle.component import Budget, Component
 from checkers.elle.cycles import Search, search
 from checkers.elle.explain import SENTENCES, Explainer, cycle_map, operations_of, text_of
 from checkers.elle.graph import Graph, joined, process_edges, realtime_edges
 from checkers.elle.reading import WRITES, read_transactions
 from checkers.elle.transactions import (
+    Bools,
     Ints,
     RepeatedAppendError,
     TransactionError,
@@ -36,19 +38,21 @@ MODELS = (*WRITES, predicates.NAME)
 """What :func:`check_transactions` can check."""
 SEARCH_SECONDS = 10.0
 _COMPONENTS_AT_MOST = 6  # that take all their time; what comes after them gets none
+_SHOWN = 5  # operations that a message names
 STRICT = ("strict-serializable",)
 Parts = list[tuple[Ints, Ints, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is asked, as Elle's options.
+    """Elle's options.
 
-    No anomaly that breaks one of ``consistency_models`` or shows one of ``anomalies`` may be
-    there. For registers, ``sequential_keys``, ``linearizable_keys`` and ``wfr_keys`` say what
-    may be assumed of each key alone: that it is sequentially consistent, that it is
-    linearizable, that a transaction's write of it follows its read. ``transaction_order`` says
-    by the index of a completion where its transaction stands, if the system tells.
+    A history is invalid with an anomaly that breaks one of ``consistency_models`` or shows one
+    of ``anomalies``. For registers, ``sequential_keys``, ``linearizable_keys`` and ``wfr_keys``
+    say what may be assumed of each key alone: that it is sequentially consistent, that it is
+    linearizable, that a transaction's write of it follows its read. ``transaction_order`` maps
+    the index of a completion to the place of its transaction, if the system reports it. For
+    lists, ``indeterminate_reads`` believes what a transaction that may have aborted has read.
     """
 
     consistency_models: Sequence[str] = STRICT
@@ -57,6 +61,7 @@ class Options:
     linearizable_keys: bool = False
     wfr_keys: bool = False
     transaction_order: Mapping[Any, float] | None = None
+    indeterminate_reads: bool = False
     cycle_search_seconds: float = SEARCH_SECONDS
 
     def forbidden(self) -> frozenset[str]:
@@ -83,6 +88,7 @@ def check_transactions(
     linearizable_keys: bool = False,
     wfr_keys: bool = False,
     transaction_order: Mapping[Any, float] | None = None,
+    indeterminate_reads: bool = False,
     cycle_search_seconds: float = SEARCH_SECONDS,
 ) -> CheckerResult:
     """Judge a history of transactions.
@@ -101,6 +107,7 @@ def check_transactions(
         linearizable_keys=linearizable_keys,
         wfr_keys=wfr_keys,
         transaction_order=transaction_order,
+        indeterminate_reads=indeterminate_reads,
         cycle_search_seconds=cycle_search_seconds,
     )
     return as_checker_result(analyze(history, model, options))
@@ -122,25 +129,73 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
     except RepeatedAppendError as error:
         refused = {"valid?": "unknown", "type": "duplicate-appends", "message": str(error)}
         return Analysis(model, refused, {})
-    found: dict[str, Any] = {}
-    explainer: Explainer
     if model == "list-append":
-        orders, append_found = append_anomalies(transactions)
-        found.update(append_found)
-        appends = AppendGraph(transactions, orders)
-        explainer, parts = appends, appends.edges()
-    else:
-        from checkers.elle.register_graph import register_graph
+        return _lists(transactions, options)
+    from checkers.elle.register_graph import register_graph
 
-        explainer, parts, register_found = register_graph(
-            transactions,
-            order=options.transaction_order,
-            wfr=options.wfr_keys,
-            sequential=options.sequential_keys,
-            linearizable=options.linearizable_keys,
-        )
-        found.update(register_found)
+    explainer, parts, found = register_graph(
+        transactions,
+        order=options.transaction_order,
+        wfr=options.wfr_keys,
+        sequential=options.sequential_keys,
+        linearizable=options.linearizable_keys,
+    )
     return _judged(model, transactions, parts, explainer, found, options)
+
+
+def _lists(transactions: Transactions, options: Options) -> Analysis:
+    """Judge lists by the reads of committed transactions, then by those of all.
+
+    What only the second look finds rests on reads that may be those of aborted transactions.
+    """
+    doubtful = doubtful_reads(transactions)
+    nobody = np.zeros_like(doubtful)
+    if options.indeterminate_reads or not doubtful.any():
+        return _lists_without(nobody, transactions, options)
+    certain = _lists_without(doubtful, transactions, options)
+    if certain.result["valid?"] is False:
+        return certain
+    believed = _lists_without(nobody, transactions, options)
+    if believed.result["valid?"] is not False:
+        return certain
+    events = np.flatnonzero(doubtful)
+    result = {
+        **believed.result,
+        "valid?": "unknown",
+        "not": certain.result.get("not", []),
+        "also-not": certain.result.get("also-not", []),
+        "message": _doubt(believed.result, transactions.events.index[events].tolist()),
+    }
+    return Analysis(certain.model, result, certain.stats)
+
+
+def _doubt(result: dict[str, Any], readers: list[int]) -> str:
+    types = ", ".join(name for name in result["anomaly-types"] if name not in models.UNKNOWN_TYPES)
+    shown = ", ".join(map(str, readers[:_SHOWN])) + (", ..." if len(readers) > _SHOWN else "")
+    return (
+        f"unknown: {types} only with the reads of transactions that may have aborted "
+        f"(operation {shown}); -o indeterminate-reads=true believes these reads, as Elle does"
+    )
+
+
+def _lists_without(ignored: Bools, transactions: Transactions, options: Options) -> Analysis:
+    """Judge lists by all reads but those of the transactions ``ignored`` marks, by event."""
+    orders, found = append_anomalies(transactions, ignored)
+    appends = AppendGraph(transactions, orders)
+    analysis = _judged("list-append", transactions, appends.edges(), appends, found, options)
+    if analysis.result["valid?"] is not True or not orders.contested:
+        return analysis
+    weakest, stronger = models.boundary(found)
+    result = {
+        "valid?": "unknown",
+        "anomaly-types": ["incompatible-order"],
+        "anomalies": {"incompatible-order": found["incompatible-order"]},
+        "not": weakest,
+        "also-not": stronger,
+        "message": "unknown: the longest reads of a key contradict each other, "
+        "so the order of its versions is not known",
+    }
+    return Analysis(analysis.model, result, analysis.stats)
 
 
 def _judged(

@@ -1,6 +1,7 @@
 """The order in which a list's elements were appended, as its reads show it.
 
-The longest read of a list holds its history: every other read must be a prefix of it. A key
+The longest read of a list holds its history: every other read must be a prefix of it. Where
+several longest reads differ, only their common prefix counts as the history. A key
 with one append and no read but empty ones has that element. Reads that are no prefixes, and
 keys whose longest read holds an element twice, are few in any history worth asking about and
 are looked at one by one.
@@ -10,6 +11,7 @@ Source: Kingsbury, Alvaro, "Elle" (VLDB 2020), section 4; elle.list-append.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,7 @@ from checkers.elle.transactions import (
     WRITE,
     Bools,
     Ints,
+    MicroOps,
     Transactions,
     runs,
     starts_of,
@@ -78,6 +81,7 @@ class Orders:
     appended it (of any transaction, failed ones too), or -1. By micro-operation: ``key`` its
     key's number, ``place`` of a possible append its place in the order or -1, ``read`` whether
     it is a read that shows a state, ``clean`` whether that is a prefix of the order.
+    ``contested``: the longest reads of some key contradict each other.
     """
 
     keys: Ints
@@ -92,6 +96,7 @@ class Orders:
     possible: Bools
     pairs: Pairs
     appends: Ints
+    contested: bool
 
     def append_of(self, key: int, value: int) -> int:
         """Return the micro-operation that appended ``value`` to key number ``key``, or -1."""
@@ -104,16 +109,23 @@ class Orders:
         return [int(value) for value in self.element[begin : begin + int(self.size[key])]]
 
 
-def orders_of(transactions: Transactions) -> Orders:
-    """Return the orders that the reads of possible transactions show."""
+def orders_of(transactions: Transactions, ignored: Bools) -> Orders:
+    """Return the orders that the reads of possible transactions show.
+
+    ``ignored`` marks, by event, the transactions whose reads do not count.
+    """
     mops = transactions.mops
     keys, key = number_keys(mops.key)
     possible = transactions.possible[mops.event]
     ok = (transactions.events.kind == OK)[mops.event]
-    is_read = (mops.f == READ) & possible & (ok | (mops.kind == LIST))
+    is_read = (mops.f == READ) & possible & (ok | (mops.kind == LIST)) & ~ignored[mops.event]
     longest = _longest(key, mops.count, is_read, len(keys))
     clean = _prefixes(mops.start, mops.count, key, is_read, longest, mops.elements)
     size = np.where(longest >= 0, mops.count[longest], 0)
+    agreed = _agreed(mops, key, is_read & ~clean, longest, size)
+    contested = bool((agreed < size).any())
+    size = agreed
+    clean &= mops.count <= size[key]
     appends = np.flatnonzero(mops.f == WRITE)
     pairs = Pairs(key[appends], mops.elements[mops.start[appends]])
     elements = mops.elements[runs(np.where(size > 0, mops.start[longest], 0), size)]
@@ -148,6 +160,7 @@ def orders_of(transactions: Transactions) -> Orders:
         possible=possible,
         pairs=pairs,
         appends=appends,
+        contested=contested,
     )
 
 
@@ -198,6 +211,23 @@ def _prefixes(
             clean[some[np.searchsorted(np.cumsum(sizes), wrong, side="right")]] = False
         begin = end
     return clean
+
+
+def _agreed(mops: MicroOps, key: Ints, unclean: Bools, longest: Ints, size: Ints) -> Ints:
+    """Return the sizes of the orders, cut to what all the longest reads of a key agree on.
+
+    Where longest reads contradict each other none of them is better than the others.
+    """
+    rivals = np.flatnonzero(unclean & (mops.count == size[key]))
+    if len(rivals) == 0:
+        return size
+    size = size.copy()
+    for read in rivals.tolist():
+        number = int(key[read])
+        pairs = zip(mops.list_of(read), mops.list_of(int(longest[number])), strict=True)
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+        size[number] = min(int(size[number]), sum(1 for _ in same))
+    return size
 
 
 def _distinct(
