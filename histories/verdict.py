@@ -29,13 +29,15 @@ class Anomaly(msgspec.Struct, kw_only=True):
 
     ``type`` is the standard name or the invariant's id (``I1``), ``explanation`` one or two
     plain sentences, ``operations`` the indices of the history that prove it, ``events``
-    the trace events that do (as dicts).
+    the trace events that do (as dicts). ``time`` is when it was noticed, in microseconds since
+    the start of the test, where no operation or event says so.
     """
 
     type: str
     explanation: str
     operations: list[int] = []
     events: list[dict[str, Any]] = []
+    time: int | None = None
 
 
 class CheckerResult(msgspec.Struct, kw_only=True):

@@ -261,6 +261,7 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
             type=failure.type,
             explanation=f"{failure.explanation} (at {failure.time / 1e6:.3f} s)",
             events=failure.events,
+            time=failure.time,
         )
         for failure in result.failures
     ]

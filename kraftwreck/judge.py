@@ -94,6 +94,7 @@ def _with_simulator(test: dict[str, Any], verdict: Verdict) -> Verdict:
             type=failure["type"],
             explanation=f"{failure['explanation']} (at {failure['time'] / 1e6:.3f} s)",
             events=failure.get("events", []),
+            time=failure["time"],
         )
         for failure in seen
     ]

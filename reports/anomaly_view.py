@@ -1,23 +1,25 @@
-"""Anomalies as people read them: explanation, proving operations, proving trace events."""
+"""Anomalies as people read them: one entry a fact, with its rules, operations and events."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from histories.operation import Op
-from histories.verdict import Verdict
-from reports.cycle_view import CycleDrawing, cycles_of, draw_cycle
-from reports.drawing import Drawing
+from histories.verdict import Anomaly, Verdict
+from reports.cycle_view import CyclePicture, cycles_of, draw_cycle
+from reports.drawing import Picture
 from reports.evidence import draw_evidence
+from reports.facts import Report, event_identity, facts_of
 from reports.linearization import windows_of
 from reports.node_lanes import Clocks
 from reports.operations import NEVER, TYPES, Operations, value_text
-from reports.plain import meaning
+from reports.plain import is_liveness, meaning
 from reports.window_view import draw_window
 from reports.words import seconds_text, span_text
 
-MAX_ANOMALIES = 500
 MAX_OPERATIONS = 100
 """More than these are counted, not listed; ``results.json`` has all."""
 
@@ -56,14 +58,26 @@ class ProvingEvent:
 
 
 @dataclass
-class AnomalyView:
-    """One anomaly, ready to be shown. ``number`` counts from 1. It has a ``window`` or a
-    ``cycle`` where its checker told of one, else a ``drawing`` of its operations."""
+class Seen:
+    """A rule that reports an anomaly, with its own words and what the rule says."""
 
-    number: int
     checker: str
     type: str
     explanation: str
+    meaning: str
+
+
+@dataclass
+class AnomalyView:
+    """One fact, ready to be shown; ``number`` counts from 1.
+
+    ``seen`` are the rules that report it, first the one whose words and picture are shown. The
+    picture is a ``cycle`` or a ``picture`` of operations, or neither. ``start`` and ``end`` are
+    history times in µs, None where no evidence has a time.
+    """
+
+    number: int
+    seen: list[Seen]
     operations: list[ProvingOperation]
     more_operations: int
     missing: list[int]
@@ -71,16 +85,25 @@ class AnomalyView:
     more_events: int
     start: int | None
     end: int | None
-    meaning: str = ""
-    drawing: Drawing | None = None
-    window: Drawing | None = None
-    cycle: CycleDrawing | None = None
+    when: str = ""
+    picture: Picture | None = None
+    cycle: CyclePicture | None = None
+
+    @property
+    def type(self) -> str:
+        """The type of anomaly that its first rule names."""
+        return self.seen[0].type
+
+    @property
+    def explanation(self) -> str:
+        """What went wrong, as its first rule says it."""
+        return self.seen[0].explanation
 
     def as_json(self) -> dict[str, Any]:
-        """What the page needs to zoom to it and to mark what proves it."""
+        """Return what the page needs to zoom to it and to mark its evidence."""
         return {
             "type": self.type,
-            "checker": self.checker,
+            "checker": ", ".join(dict.fromkeys(seen.checker for seen in self.seen)),
             "explanation": self.explanation[:400],
             "rows": [op.row for op in self.operations],
             "events": [[e.node, e.at] for e in self.events if e.at is not None],
@@ -136,51 +159,104 @@ def _event(event: dict[str, Any], clock: Clocks) -> ProvingEvent:
 
 
 def anomaly_views(
-    verdict: Verdict | None, history: list[Op], ops: Operations, clock: Clocks
+    verdict: Verdict | None,
+    history: list[Op],
+    ops: Operations,
+    clock: Clocks,
+    circumstances: Callable[[int | None], str],
 ) -> list[AnomalyView]:
-    """Return the anomalies of ``verdict`` in checker order, at most :data:`MAX_ANOMALIES`."""
+    """Return the facts of ``verdict``, those that clients saw first (:func:`_rank`).
+
+    ``circumstances`` says in words what the state of the system was at a time in µs.
+    """
     if verdict is None:
         return []
-    found = [
-        (name, position, anomaly)
-        for name, result in verdict.checkers.items()
-        for position, anomaly in enumerate(result.anomalies)
-    ]
+    named = {
+        index
+        for result in verdict.checkers.values()
+        for anomaly in result.anomalies
+        for index in anomaly.operations
+    }
+    row_of = ops.rows_of(named)
+    facts = facts_of(verdict, row_of)
     windows = {n: windows_of(result, history) for n, result in verdict.checkers.items()}
     cycles = {n: cycles_of(result) for n, result in verdict.checkers.items()}
-    wanted = {index for _, _, anomaly in found[:MAX_ANOMALIES] for index in anomaly.operations}
-    row_of = ops.rows_of(wanted)
-    rows_wanted = sorted(set(row_of.values()))
-    indices = {*ops.invoke[rows_wanted].tolist(), *ops.completion[rows_wanted].tolist()}
+    rows = sorted(set(row_of.values()))
+    indices = {*ops.invoke[rows].tolist(), *ops.completion[rows].tolist()}
     by_index = {op.index: op for op in history if op.index in indices}
     views = []
-    for number, (checker, position, anomaly) in enumerate(found[:MAX_ANOMALIES], 1):
-        # An anomaly may name the invocation, the completion or both: one row each.
-        rows = sorted({row_of[i] for i in anomaly.operations if i in row_of})
-        events = [_event(e, clock) for e in anomaly.events[:MAX_OPERATIONS]]
-        times = [e.at for e in events if e.at is not None]
-        for row in rows:
-            start, latency = int(ops.start[row]), int(ops.latency[row])
-            times += [start, start + (0 if latency == NEVER else latency)]
-        window = windows[checker].get(position)
-        cycle = cycles[checker].get(position)
-        views.append(
-            AnomalyView(
-                number=number,
-                checker=checker,
-                type=anomaly.type,
-                explanation=anomaly.explanation,
-                operations=[_operation(ops, row, by_index) for row in rows[:MAX_OPERATIONS]],
-                more_operations=max(len(rows) - MAX_OPERATIONS, 0),
-                missing=[i for i in anomaly.operations if i not in row_of],
-                events=events,
-                more_events=max(len(anomaly.events) - MAX_OPERATIONS, 0),
-                start=min(times, default=None),
-                end=max(times, default=None),
-                meaning=meaning(anomaly.type),
-                drawing=draw_evidence(ops, rows) if window is None and cycle is None else None,
-                window=None if window is None else draw_window(window),
-                cycle=None if cycle is None else draw_cycle(cycle),
-            )
+    for fact in facts:
+        reports = sorted(
+            fact.reports,
+            key=lambda r: (
+                r.position not in windows[r.checker] and r.position not in cycles[r.checker],
+                not r.anomaly.operations,
+            ),
         )
+        lead = reports[0]
+        view = _view([r.anomaly for r in reports], ops, by_index, row_of, clock)
+        view.seen = _seen(reports)
+        view.when = circumstances(view.start)
+        window = windows[lead.checker].get(lead.position)
+        cycle = cycles[lead.checker].get(lead.position)
+        view.cycle = None if cycle is None else draw_cycle(cycle)
+        if window is not None:
+            view.picture = draw_window(window)
+        elif view.cycle is None:
+            view.picture = draw_evidence(ops, [op.row for op in view.operations])
+        views.append(view)
+    views.sort(key=_rank)
+    for number, view in enumerate(views, 1):
+        view.number = number
     return views
+
+
+def _rank(view: AnomalyView) -> tuple[int, float]:
+    """Contradictions among operations come first, then other operations, nodes, liveness."""
+    contradiction = view.cycle or (view.picture and view.picture.orders)
+    group = 0 if contradiction else 1 if view.operations else 2
+    group = 3 if is_liveness(view.type) else group
+    return group, math.inf if view.start is None else view.start
+
+
+def _seen(reports: Sequence[Report]) -> list[Seen]:
+    """Return the rules of ``reports``, each once, with its first words."""
+    seen: dict[tuple[str, str], Seen] = {}
+    for report in reports:
+        kind = report.anomaly.type
+        explanation = report.anomaly.explanation
+        seen.setdefault(report.rule, Seen(report.checker, kind, explanation, meaning(kind)))
+    return list(seen.values())
+
+
+def _view(
+    anomalies: Sequence[Anomaly],
+    ops: Operations,
+    by_index: dict[int, Op],
+    row_of: Mapping[int, int],
+    clock: Clocks,
+) -> AnomalyView:
+    """Return the evidence of one fact, each operation and each trace event once."""
+    named = dict.fromkeys(i for anomaly in anomalies for i in anomaly.operations)
+    # A rule may name the invocation, the completion or both: one row each.
+    rows = sorted({row_of[i] for i in named if i in row_of})
+    told = {event_identity(e): e for anomaly in anomalies for e in anomaly.events}
+    events = [_event(e, clock) for e in list(told.values())[:MAX_OPERATIONS]]
+    events.sort(key=lambda e: math.inf if e.at is None else e.at)
+    times = [e.at for e in events if e.at is not None]
+    for row in rows:
+        start, latency = int(ops.start[row]), int(ops.latency[row])
+        times += [start, start + (0 if latency == NEVER else latency)]
+    if not times:
+        times = [anomaly.time for anomaly in anomalies if anomaly.time is not None]
+    return AnomalyView(
+        number=0,
+        seen=[],
+        operations=[_operation(ops, row, by_index) for row in rows[:MAX_OPERATIONS]],
+        more_operations=max(len(rows) - MAX_OPERATIONS, 0),
+        missing=[i for i in named if i not in row_of],
+        events=events,
+        more_events=max(len(told) - MAX_OPERATIONS, 0),
+        start=min(times, default=None),
+        end=max(times, default=None),
+    )

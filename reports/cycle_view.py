@@ -1,15 +1,16 @@
-"""Draws a cycle of transactions, as Elle's results tell it, with its edges labelled.
+"""Draws a cycle of transactions from Elle's results, with its edges labelled.
 
-Transactions are boxes on an ellipse, each with its micro-operations; an arrow from T1 to T2
-says that T1 must come before T2, and why: ww (T2 overwrote T1), wr (T2 read what T1 wrote),
-rw (T1 did not see what T2 wrote), process and realtime (T1 ended before T2 began).
+Transactions are boxes, each with its micro-operations: on an ellipse, and for narrow screens
+in a column. An arrow from T1 to T2 says that T1 must come before T2, and why: ww (T2 overwrote
+T1), wr (T2 read what T1 wrote), rw (T1 did not see what T2 wrote), process and realtime (T1
+ended before T2 began).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -46,7 +47,7 @@ class Box:
 
 @dataclass
 class Edge:
-    """An arrow between two boxes: SVG path, kind, and where its label stands."""
+    """An arrow between two boxes: SVG path, kind, and the middle of its label."""
 
     path: str
     head: str
@@ -58,13 +59,21 @@ class Edge:
 
 
 @dataclass
-class CycleDrawing:
-    """A cycle: picture and sentences."""
+class Boxes:
+    """One layout of a cycle."""
 
     width: float
     height: float
     boxes: list[Box]
     edges: list[Edge]
+
+
+@dataclass
+class CyclePicture:
+    """A cycle in both layouts, what its kinds of edges mean, and a sentence per edge."""
+
+    wide: Boxes
+    narrow: Boxes
     kinds: list[tuple[str, str]]
     words: list[str]
 
@@ -87,30 +96,23 @@ def cycles_of(result: CheckerResult) -> dict[int, Mapping[str, Any]]:
     return found
 
 
-def draw_cycle(case: Mapping[str, Any]) -> CycleDrawing | None:
-    """Draw one cycle; None when it is too long to be read as a picture, or told otherwise."""
+def draw_cycle(case: Mapping[str, Any]) -> CyclePicture | None:
+    """Draw one cycle; None when it is too long for a picture, or in a shape unknown here."""
     try:
         return _drawn(case)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _drawn(case: Mapping[str, Any]) -> CycleDrawing | None:
+def _drawn(case: Mapping[str, Any]) -> CyclePicture | None:
     ops, steps = list(case["cycle"][:-1]), list(case["steps"])
     if len(ops) != len(steps) or not 1 < len(ops) <= MAX_TRANSACTIONS:
         return None
     boxes = [_box(i, op, steps[i], steps[i - 1]) for i, op in enumerate(ops)]
-    width, height = _place(boxes)
-    edges = [
-        _edge(boxes[i], boxes[(i + 1) % len(boxes)], step, len(boxes) == 2)
-        for i, step in enumerate(steps)
-    ]
     kinds = dict.fromkeys(str(step["type"]) for step in steps)
-    return CycleDrawing(
-        width=width,
-        height=height,
-        boxes=boxes,
-        edges=edges,
+    return CyclePicture(
+        wide=_ellipse([replace(box) for box in boxes], steps),
+        narrow=_column(boxes, steps),
         kinds=[(kind, MEANING.get(kind, "comes before")) for kind in kinds],
         words=[_words(ops, step, i) for i, step in enumerate(steps)],
     )
@@ -142,7 +144,7 @@ def _box(
 ) -> Box:
     needed = {leaving.get("a-mop-index"), coming.get("b-mop-index")} - {None}
     mops = [(_mop_text(mop), n in needed) for n, mop in enumerate(_mops(op))]
-    if len(mops) > MAX_LINES:  # what the cycle needs is never cut away
+    if len(mops) > MAX_LINES:  # micro-operations of the cycle always stay
         kept = {n for n, (_, is_needed) in enumerate(mops) if is_needed}
         for n in range(len(mops)):
             if len(kept) < MAX_LINES - 1:
@@ -167,6 +169,41 @@ def _mop_text(mop: Sequence[Any]) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
+def _ellipse(boxes: list[Box], steps: Sequence[Mapping[str, Any]]) -> Boxes:
+    width, height = _place(boxes)
+    edges = [
+        _edge(boxes[i], boxes[(i + 1) % len(boxes)], step, len(boxes) == 2)
+        for i, step in enumerate(steps)
+    ]
+    return Boxes(width, height, boxes, edges)
+
+
+def _column(boxes: list[Box], steps: Sequence[Mapping[str, Any]]) -> Boxes:
+    """Put the boxes below each other; the last edge goes back up on their right."""
+    gap, y = 46.0, 4.0
+    widest = max(box.width for box in boxes)
+    for box in boxes:
+        box.x, box.y = 4, y
+        y += box.height + gap
+    edges = []
+    for i, step in enumerate(steps[:-1]):
+        top, bottom = boxes[i].y + boxes[i].height, boxes[i + 1].y
+        x = 4 + min(boxes[i].width, boxes[i + 1].width) / 2
+        head = _head((x, bottom), math.pi / 2)
+        middle = (x, (top + bottom) / 2 - 3)
+        edges.append(_labelled(f"M{x:.1f},{top:.1f} L{x:.1f},{bottom:.1f}", head, step, middle))
+    first, last = boxes[0], boxes[-1]
+    low, high = last.y + last.height / 2, first.y + first.height / 2
+    start, end = last.x + last.width, first.x + first.width
+    back = _labelled("", _head((end, high), math.pi), steps[-1], (0, (low + high) / 2))
+    back.x = 4 + widest + back.width / 2 + 6
+    back.path = (
+        f"M{start:.1f},{low:.1f} L{back.x:.1f},{low:.1f} "
+        f"L{back.x:.1f},{high:.1f} L{end:.1f},{high:.1f}"
+    )
+    return Boxes(back.x + back.width / 2 + 4, y - gap + 4, boxes, [*edges, back])
+
+
 def _place(boxes: list[Box]) -> tuple[float, float]:
     """Give the boxes their places; return width and height of the picture."""
     widest = max(box.width for box in boxes)
@@ -179,7 +216,7 @@ def _place(boxes: list[Box]) -> tuple[float, float]:
             box.y = top + (tallest - box.height) / 2
         return 12 + boxes[0].width + gap + boxes[1].width, tallest + 2 * top
     rx, ry = widest * 0.7, tallest * 0.9
-    while True:  # wider until every box stands clear of every other
+    while True:  # wider until no box is near another
         for i, box in enumerate(boxes):
             angle = -math.pi / 2 + 2 * math.pi * i / n
             box.x = rx * math.cos(angle) - box.width / 2
@@ -201,13 +238,9 @@ def _apart(a: Box, b: Box) -> bool:
 
 
 def _edge(a: Box, b: Box, step: Mapping[str, Any], bent: bool) -> Edge:
-    kind = str(step["type"])
-    key = step.get("key")
-    label = kind if key is None else f"{kind} · key {_short(key)}"
-    width = len(label) * CHARACTER + 10
     ax, ay = a.x + a.width / 2, a.y + a.height / 2
     bx, by = b.x + b.width / 2, b.y + b.height / 2
-    if bent:  # two boxes side by side: there above, back below
+    if bent:  # two boxes side by side: one arrow above, one below
         up = -1 if a.x < b.x else 1
         y = a.y + a.height / 2 + up * min(a.height, b.height) * 0.3
         x0 = a.x + a.width if a.x < b.x else a.x
@@ -219,10 +252,16 @@ def _edge(a: Box, b: Box, step: Mapping[str, Any], bent: bool) -> Edge:
         start, end = _border(a, bx, by), _border(b, ax, ay)
         cx, cy = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
         middle = (cx, cy)
+    path = f"M{start[0]:.1f},{start[1]:.1f} Q{cx:.1f},{cy:.1f} {end[0]:.1f},{end[1]:.1f}"
+    return _labelled(path, _head(end, math.atan2(end[1] - cy, end[0] - cx)), step, middle)
+
+
+def _labelled(path: str, head: str, step: Mapping[str, Any], middle: tuple[float, float]) -> Edge:
+    kind, key = str(step["type"]), step.get("key")
+    label = kind if key is None else f"{kind} · key {_short(key)}"
     return Edge(
-        path=f"M{start[0]:.1f},{start[1]:.1f} Q{cx:.1f},{cy:.1f} {end[0]:.1f},{end[1]:.1f}",
-        head=_head(end, math.atan2(end[1] - cy, end[0] - cx)),
-        kind=kind, label=label, width=width, x=middle[0], y=middle[1],
+        path=path, head=head, kind=kind, label=label, width=len(label) * CHARACTER + 10,
+        x=middle[0], y=middle[1],
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from histories.verdict import Anomaly, CheckerResult
 
 TAIL = 6
 """Operations of the known order that are drawn and may be ordered otherwise."""
-MAX_CALLS = 18
+MAX_CALLS, MAX_DRAWN = 18, 24
 MAX_ORDERS = 4
 MAX_WINDOWS = 20
 """Keys of a checker whose windows are drawn."""
@@ -34,7 +34,7 @@ Step = Callable[[Any, Call], Any]
 
 
 @dataclass
-class Order:
+class LegalOrder:
     """One longest legal order: ``calls`` by their ``start``, what the state was after each (as
     text, empty where it is not known), and why none of the calls left could come next."""
 
@@ -50,7 +50,7 @@ class Window:
 
     key: str
     calls: list[Call]
-    orders: list[Order]
+    orders: list[LegalOrder]
     stuck: int
     placed: int
     before: str
@@ -119,16 +119,18 @@ def _window(
             if state is _IMPOSSIBLE:
                 step = None
                 break
-    shown = dict.fromkeys([*order[cut:], *named, stuck])
+    shown = dict.fromkeys([*order[cut:], stuck, *named])
+    if len(shown) > MAX_DRAWN:  # too many to try all orders, or to read
+        step, shown = None, dict.fromkeys(list(shown)[:MAX_DRAWN])
     if step is not None:
         fixed = set(order[:cut])
         late = known[stuck].end
         for call in reversed(_needed(model, group)):
             if len(shown) < MAX_CALLS and call.start not in fixed and call.start < late:
                 shown.setdefault(call.start)
-    calls = sorted((known[start] for start in shown), key=lambda call: call.start)[:200]
+    calls = sorted((known[start] for start in shown), key=lambda call: call.start)
     if step is None:
-        orders = [Order(order[cut:], [""] * len(order[cut:]))] if order else []
+        orders = [LegalOrder(order[cut:], [""] * len(order[cut:]))] if order else []
         before = ""
     else:
         orders = _orders(step, state, calls, order[cut:])
@@ -203,8 +205,14 @@ def _stepper(name: str, group: Iterable[Call]) -> tuple[Step | None, Hashable]:
     return move, machine.initial
 
 
-def _orders(step: Step, initial: Any, calls: Sequence[Call], told: Sequence[int]) -> list[Order]:
-    """Return the longest legal orders: the one that is told, then others, longest first."""
+def _orders(
+    step: Step, initial: Any, calls: Sequence[Call], told: Sequence[int]
+) -> list[LegalOrder]:
+    """Return legal orders, the longest first.
+
+    There is one for each call near the contradiction that no longer one contains, at most
+    :data:`MAX_ORDERS`. Of equally long ones the checker's own, ``told``, comes first.
+    """
     possible = [call for call in calls if call.type != FAIL]
     best: dict[int, tuple[int, ...]] = {}
     seen: set[tuple[int, Any]] = set()
@@ -222,12 +230,11 @@ def _orders(step: Step, initial: Any, calls: Sequence[Call], told: Sequence[int]
                 result = step(state, call)
                 if result is not _IMPOSSIBLE:
                     todo.append((mask | 1 << i, result, (*order, call.start)))
-    chosen = {tuple(told): None} if told else {}
-    sets = [frozenset(told)] if told else []
-    for order in sorted(best.values(), key=lambda o: (-len(o), o)):
-        if frozenset(order) not in sets and len(chosen) < MAX_ORDERS:
-            chosen[order] = None
-            sets.append(frozenset(order))
+    own = tuple(told)
+    by_calls: dict[frozenset[int], tuple[int, ...]] = {}
+    for order in sorted({own, *best.values()} - {()}, key=lambda o: (-len(o), o != own, o)):
+        by_calls.setdefault(frozenset(order), order)
+    chosen = list(by_calls.values())[:MAX_ORDERS]
     return [_explained(step, initial, possible, order) for order in chosen]
 
 
@@ -236,7 +243,7 @@ def _may_be_next(call: Call, mask: int, calls: Sequence[Call]) -> bool:
     return all(mask >> i & 1 or other.end > call.start for i, other in enumerate(calls))
 
 
-def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[int]) -> Order:
+def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[int]) -> LegalOrder:
     known = {call.start: call for call in calls}
     state, states, mask = initial, [], 0
     for start in order:
@@ -256,7 +263,7 @@ def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[
         else:
             continue
         blocked.append((call.start, why))
-    return Order(list(order), states, blocked)
+    return LegalOrder(list(order), states, blocked)
 
 
 def _text(state: Any) -> str:

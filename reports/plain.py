@@ -1,48 +1,50 @@
-"""What an anomaly means, for a reader who has never heard of its name."""
+"""Anomalies explained for a reader who does not know their names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from checkers.invariants.table import TABLE
+from checkers.invariants.table_controller import LIVENESS
 from reports.bands import Band
 from reports.node_lanes import NodeLane
 from reports.words import seconds_text
 
 _STATEMENTS = {invariant.id: invariant for invariant in TABLE}
+_LIVENESS = {"no-recovery", "never-ok", *(invariant.id for invariant in LIVENESS)}
 
 _MEANINGS = {
-    "nonlinearizable": "The clients were given answers that no order of their operations can "
-    "explain: the system did not behave like a single copy of the data.",
-    "nonconformant": "A node did what the protocol does not let it do.",
-    "stale-leader": "A leader went on long after its successor had been elected.",
-    "lost": "Something that was acknowledged is not there any more.",
-    "lost-write": "Something that was acknowledged is not there any more.",
-    "unexpected": "Something was read that nobody ever wrote.",
-    "duplicated": "Something that was done once is there more than once.",
+    "nonlinearizable": "No order of the operations explains their results: the system did not "
+    "behave like a single copy of the data.",
+    "nonconformant": "A node took a step that the protocol does not allow.",
+    "stale-leader": "A leader continued long after its successor was elected.",
+    "lost": "An acknowledged change is missing.",
+    "lost-write": "An acknowledged change is missing.",
+    "unexpected": "A read returned a value that no client wrote.",
+    "duplicated": "A change that was made once appears more than once.",
     "stale": "A read that began after a newer value was acknowledged returned an older one.",
     "nonmonotonic": "Values went back in time.",
-    "out-of-order": "Things came out in another order than they went in.",
+    "out-of-order": "Elements came out in a different order than they went in.",
     "long-fork": "Two readers saw two writes in opposite orders.",
-    "never-ok": "No operation of one kind ever succeeded, so nothing was tested with it.",
+    "never-ok": "No operation of one kind ever succeeded, so it was not tested.",
     "lost-update": "Two transactions read the same value and both wrote: one write was lost.",
-    "internal": "A transaction contradicts what it did itself.",
-    "dirty-update": "A transaction committed on top of one that was aborted.",
-    "duplicate-elements": "What was appended once was read more than once.",
-    "garbage-read": "Something was read that nobody ever wrote.",
+    "internal": "A transaction contradicts its own earlier reads or writes.",
+    "dirty-update": "A transaction committed on top of an aborted one.",
+    "duplicate-elements": "An element that was appended once was read more than once.",
+    "garbage-read": "A read returned a value that no client wrote.",
     "incompatible-order": "Readers of one list saw orders that contradict each other.",
-    "cyclic-versions": "The versions of a key come before each other.",
+    "cyclic-versions": "The versions of a key form a cycle.",
 }
 
 _PHENOMENA = (
-    ("G0", "Writes of transactions are interleaved: each overwrote a part of the other."),
-    ("G1a", "A transaction read what an aborted transaction wrote."),
-    ("G1b", "A transaction read what another had written halfway through."),
-    ("G1c", "Transactions each saw the other's writes, in a circle."),
+    ("G0", "Writes of transactions interleaved: each overwrote a part of the other."),
+    ("G1a", "A transaction read a write of an aborted transaction."),
+    ("G1b", "A transaction read an intermediate write of another."),
+    ("G1c", "Transactions saw each other's writes, in a cycle."),
     ("G-single", "A transaction saw some effects of another and missed others (read skew)."),
-    ("G-nonadjacent", "Transactions missed each other's writes, in a circle."),
-    ("G2", "Transactions missed each other's writes, in a circle (write skew)."),
-    ("PL-", "Transactions depend on each other in a circle."),
+    ("G-nonadjacent", "Transactions missed each other's writes, in a cycle."),
+    ("G2", "Transactions missed each other's writes, in a cycle (write skew)."),
+    ("PL-", "Transactions depend on each other in a cycle."),
 )
 
 
@@ -50,19 +52,24 @@ def meaning(kind: str) -> str:
     """Return one sentence for an anomaly of type ``kind``; empty if its name is unknown."""
     invariant = _STATEMENTS.get(kind)
     if invariant is not None:
-        return f"A rule is broken that must always hold ({invariant.name}): {invariant.statement}"
+        return f"It breaks the invariant {invariant.name}: {invariant.statement}"
     if kind in _MEANINGS:
         return _MEANINGS[kind]
     for beginning, sentence in _PHENOMENA:
         if kind.startswith(beginning):
             if kind.endswith("-realtime"):
-                return f"{sentence} What had already ended when another began counts as before it."
+                return f"{sentence} Transactions that ended before another began count as earlier."
             return sentence
     return ""
 
 
+def is_liveness(kind: str) -> bool:
+    """Whether an anomaly of type ``kind`` reports missing progress, often a consequence."""
+    return kind in _LIVENESS
+
+
 def circumstances(at: int | None, lanes: Sequence[NodeLane], bands: Sequence[Band]) -> str:
-    """Say when an anomaly was, who led then, and what was broken or had just been."""
+    """Say when an anomaly happened, the leaders at that time, and the faults at or before it."""
     if at is None:
         return ""
     leading = [
@@ -71,20 +78,20 @@ def circumstances(at: int | None, lanes: Sequence[NodeLane], bands: Sequence[Ban
         for s in lane.segments
         if s.state == "leader" and s.start <= at <= s.end
     ]
-    words = [f"It happened at {seconds_text(at)}"]
+    words = [f"At {seconds_text(at)}"]
     if lanes:
-        words.append(" and ".join(leading) if leading else "nobody led")
+        words.append(" and ".join(leading) if leading else "no node led")
     now = [b for b in bands if b.start <= at and (b.end is None or b.end >= at)]
     if now:
-        words.append(f"in force: {', '.join(_fault(b) for b in now[:4])}")
+        words.append(f"during {', '.join(_fault(b) for b in now[:4])}")
     else:
         before = [b for b in bands if b.end is not None and b.end < at]
         if before:
             last = max(before, key=lambda b: b.end or 0)
             ago = (at - (last.end or 0)) / 1e6
-            words.append(f"the last fault, {_fault(last)}, had ended {ago:.1f} s before")
+            words.append(f"{ago:.1f} s after the last fault ({_fault(last)}) ended")
         elif bands:
-            words.append("before any fault")
+            words.append("before the first fault")
     return "; ".join(words) + "."
 
 

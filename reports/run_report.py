@@ -1,7 +1,7 @@
 """One self-contained HTML page per run: no network, no other file needed.
 
-Everything that is text is rendered here, so the page says what was found without running a
-script; the script only draws the charts from data embedded in the page.
+All text is rendered here, so the page says what was found without running a script. The script
+draws the charts from data embedded in the page.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from reports import words
 from reports.anomaly_view import EVENT_FIELDS, anomaly_views
 from reports.bands import Band, join_faults
 from reports.downloads import downloads, write_downloads
+from reports.facts import MAX_REPORTS
 from reports.messages import diagram, moments_of
 from reports.node_lanes import clocks, node_lane
 from reports.operations import TYPES, Operations, join_operations, seconds
@@ -29,6 +30,8 @@ SCRIPTS = (
     "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "messages.js",
     "filter.js", "totals.js", "operations.js", "latency.js", "clock.js", "tooltip.js", "report.js",
 )  # fmt: skip
+LISTED = 25
+"""Anomalies listed at once; a button shows the others."""
 
 
 def write_report(run_folder: Path, *, all_downloads: bool = False) -> Path:
@@ -53,14 +56,16 @@ def render_report(run: Run) -> str:
     concurrency = run.test.get("concurrency")
     ops = join_operations(run.ops, concurrency if isinstance(concurrency, int) else None)
     if ops.orphans:
-        notes.append(f"{words.plural(ops.orphans, 'completion')} had no invocation.")
+        notes.append(f"{words.plural(ops.orphans, 'completion')} without an invocation.")
     bands = join_faults(run.faults)
     clock = clocks(run.test, run.traces)
     if run.traces and not clock.known:
-        notes.append("Node clocks were not measured: each node's first event is put at 0 s.")
+        notes.append("Node clocks were not measured; each node's first event is shown at 0 s.")
     end = _end(run, ops, bands)
     lanes = [node_lane(n, run.traces.get(n, []), run.faults, clock, end) for n in run.nodes]
-    anomalies = anomaly_views(run.verdict, run.ops, ops, clock)
+    anomalies = anomaly_views(
+        run.verdict, run.ops, ops, clock, lambda at: circumstances(at, lanes, bands)
+    )
     per_second = seconds(ops)
     elections = [s.start for lane in lanes for s in lane.segments if s.state == "leader"]
     moments = moments_of(((a.start, a.end) for a in anomalies), elections)
@@ -82,25 +87,22 @@ def render_report(run: Run) -> str:
     beside, missing = downloads(run.folder)
     css = style()
     script = _script()
-    validity = None if run.verdict is None else run.verdict.valid
-    first = anomalies[0] if anomalies and validity is False else None
     events = sum(len(rows) for rows in run.traces.values())
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            **_verdict_words(run, len(ops), len(bands), events),
+            **_verdict_words(run, len(anomalies), len(ops), len(bands), events),
             name=words.run_name(run.test),
             seed=run.test.get("seed", "unknown"),
             started=words.started(run.test),
-            first_anomaly=first,
-            circumstances=circumstances(first.start, lanes, bands) if first else "",
             brief_facts=words.brief_facts(run.test),
             notes=notes,
             facts=words.facts(run.test),
             repeat=words.repeat_command(run.test),
             anomalies=anomalies,
-            anomaly_count=_anomaly_count(run),
+            left_out=max(_anomaly_count(run) - MAX_REPORTS, 0),
+            listed=LISTED,
             event_fields=EVENT_FIELDS,
             bands=bands,
             operation_count=f"{len(ops):,}",
@@ -133,7 +135,7 @@ def _script() -> str:
 
 
 def _end(run: Run, ops: Operations, bands: list[Band]) -> int:
-    """Return where the time axis ends: after the last operation and the last fault."""
+    """Return the end of the time axis in µs: after the last operation and the last fault."""
     moments = [ops.end, *(b.start for b in bands), *(b.end for b in bands if b.end)]
     limit = run.test.get("time_limit_s")
     if not len(ops) and isinstance(limit, int | float):
@@ -142,22 +144,24 @@ def _end(run: Run, ops: Operations, bands: list[Band]) -> int:
 
 
 def _harness_notes(test: dict[str, Any]) -> list[str]:
-    """Return what the harness itself says went wrong."""
+    """Return the problems that the harness itself recorded."""
     errors = test.get("errors")
     notes = [f"Harness: {error}" for error in errors] if isinstance(errors, list) else []
     if test.get("interrupted"):
-        notes.append("The run was interrupted before its time was up.")
+        notes.append("The run was interrupted before its time limit.")
     return notes
 
 
-def _verdict_words(run: Run, operations: int, faults: int, events: int) -> dict[str, Any]:
+def _verdict_words(
+    run: Run, found: int, operations: int, faults: int, events: int
+) -> dict[str, Any]:
     valid = None if run.verdict is None else run.verdict.valid
     checkers = {} if run.verdict is None else run.verdict.checkers
     return {
         "verdict_label": words.LABELS[valid],
         "verdict_class": words.CLASSES[valid],
         "verdict_sign": words.SIGNS[valid],
-        "sentence": words.verdict_sentence(run.verdict, operations, faults, events),
+        "sentence": words.verdict_sentence(run.verdict, found, operations, faults, events),
         "checkers": [
             {
                 "name": name,
@@ -178,7 +182,7 @@ def _anomaly_count(run: Run) -> int:
 
 
 def _plot(ops: Operations) -> dict[str, Any]:
-    """Return what every picture needs: five columns."""
+    """Return the columns that every chart needs."""
     gaps = np.diff(ops.start, prepend=0)
     large = bool(len(gaps)) and int(gaps.max()) > 0xFFFFFFFF
     return pack_columns(
@@ -193,7 +197,7 @@ def _plot(ops: Operations) -> dict[str, Any]:
 
 
 def _details(ops: Operations) -> dict[str, Any]:
-    """Return what tooltips and labels need; the page unpacks it when first asked."""
+    """Return the columns of tooltips and labels; the page unpacks them on first use."""
     packed = pack_columns(
         {
             "process": ops.process.astype(np.int32),

@@ -43,39 +43,42 @@ def span_text(microseconds: float) -> str:
     return f"{microseconds / 1e6:.3g} s" if microseconds < 1e9 else f"{microseconds / 1e6:.0f} s"
 
 
-def verdict_sentence(verdict: Verdict | None, operations: int, faults: int, events: int) -> str:
-    """Say in a few sentences what was found, why that is the verdict, and what it rests on."""
-    found = _found(verdict, operations, faults, events)
+def verdict_sentence(
+    verdict: Verdict | None, found: int, operations: int, faults: int, events: int
+) -> str:
+    """Say in a few sentences what was found, why that is the verdict, and what it rests on.
+
+    ``found`` counts anomalies, each once however many checkers report it.
+    """
+    text = _found(verdict, found, operations, faults, events)
     measured = verdict.checkers.get(strength.NAME) if verdict is not None else None
     if measured is None or not measured.stats:
-        return found
-    return f"{found} It rests on {strength.sentence(measured.stats)}."
+        return text
+    return f"{text} It rests on {strength.sentence(measured.stats)}."
 
 
-def _found(verdict: Verdict | None, operations: int, faults: int, events: int) -> str:
+def _found(verdict: Verdict | None, found: int, operations: int, faults: int, events: int) -> str:
     scope = (
         f"{plural(operations, 'operation')}, {plural(events, 'trace event')} and "
         f"{plural(faults, 'fault')}"
     )
     if verdict is None:
-        return f"This run has {scope}, but no checker has judged it."
+        return f"No checker has judged this run of {scope}."
     checkers = verdict.checkers
     undecided = [name for name, result in checkers.items() if result.valid == "unknown"]
     if verdict.valid is False:
-        guilty = {name: r for name, r in checkers.items() if r.valid is False}
-        found = sum(len(r.anomalies) for r in guilty.values())
+        guilty = [name for name, result in checkers.items() if result.valid is False]
         text = (
-            f"{plural(found, 'anomaly', 'anomalies')} proven by "
-            f"{', '.join(guilty) or 'no named checker'}, in {scope}."
+            f"{plural(found, 'anomaly', 'anomalies')} in {scope}, found by "
+            f"{', '.join(guilty) or 'no named checker'}."
         )
         if undecided:
             text += f" Undecided: {', '.join(undecided)}."
         return text
     if verdict.valid == "unknown":
         return (
-            f"Nothing wrong was proven in {scope}, but "
-            f"{', '.join(undecided) or 'a checker'} could not decide, so this is no proof of "
-            "correctness."
+            f"No anomaly was found in {scope}, but {', '.join(undecided) or 'a checker'} could "
+            "not decide, so the run proves nothing."
         )
     return f"{plural(len(checkers), 'checker')} found no anomaly in {scope}."
 
@@ -91,11 +94,11 @@ def checker_reason(result: CheckerResult) -> str:
         return ", ".join(f"{n:,} × {kind}" for kind, n in kinds.items())
     if result.valid is True:
         return "no anomaly"
-    return "gave no reason"
+    return "no reason given"
 
 
 def repeat_command(test: Mapping[str, Any]) -> str:
-    """Return the shell command that repeats a run: the recorded one, or one built anew."""
+    """Return the shell command that repeats a run: the recorded one, else one from its options."""
     recorded = test.get("repeat")
     if isinstance(recorded, str) and recorded:
         return recorded
@@ -129,7 +132,7 @@ def run_name(test: Mapping[str, Any]) -> str:
 
 
 def brief_facts(test: Mapping[str, Any]) -> str:
-    """Return what was tested as one sentence."""
+    """Return in one sentence what was tested."""
     nodes, faults = test.get("nodes"), test.get("faults")
     count = len(nodes) if isinstance(nodes, list) else 0
     what = f"{test.get('system', 'an unknown system')}, workload {test.get('workload', 'unknown')}"
@@ -140,9 +143,9 @@ def brief_facts(test: Mapping[str, Any]) -> str:
     if isinstance(faults, list):
         what += f", with faults {', '.join(map(str, faults))}" if faults else ", without faults"
     if test.get("mutant"):
-        what += f"; with the planted bug {test['mutant']}"
+        what += f", with the planted bug {test['mutant']}"
     limit = test.get("time_limit_s")
-    return what + (f"; for {limit:g} s." if isinstance(limit, int | float) else ".")
+    return what + (f", for {limit:g} s." if isinstance(limit, int | float) else ".")
 
 
 def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -168,7 +171,7 @@ def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def started(test: Mapping[str, Any]) -> str | None:
-    """Return when a run started: its UTC time, or that it knew no time but its own."""
+    """Return when a run started: UTC, or ``in virtual time``; None if that is unknown."""
     if test.get("simulated"):
         return "in virtual time"
     wall = test.get("started_wall")

@@ -89,7 +89,7 @@ async function start() {
       `Anomaly ${i + 1} of ${data.anomalies.length}, ${a.type} (${a.checker}): ${a.explanation}`;
     const entry = document.getElementById(`anomaly-${i + 1}`);
     entry.classList.add("selected");
-    entry.open = true;
+    for (let e = entry; e; e = e.parentElement.closest("details")) e.open = true;
     if (a.start !== null) {
       const margin = Math.max((a.end - a.start) * 0.12, a.rows.length ? 20000 : nearby(a.start));
       view.show(a.start - margin, a.end + margin);

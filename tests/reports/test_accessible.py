@@ -97,7 +97,7 @@ def test_all_of_it_can_be_reached_by_keyboard(opened: Open, report: Path) -> Non
                 "(e => e.id || e.dataset.key || e.className || e.tagName)(document.activeElement)"
             )
         )
-    assert {"charts", "copy", "+", "-", "0", "show", "SUMMARY"} <= reached
+    assert {"charts", "copy", "+", "-", "0", "link show", "SUMMARY"} <= reached
 
 
 def test_it_prints_without_controls_and_without_hiding_anything(opened: Open, report: Path) -> None:

@@ -81,7 +81,7 @@ def test_the_verdict_comes_first(opened: Open, report: Path) -> None:
     assert page.title().startswith("INVALID · kraft-register · seed 7")
     box = page.locator("#verdict").bounding_box()
     assert box["y"] == 0
-    assert "3 anomalies proven by epochs, linearizable" in page.inner_text("#verdict")
+    assert "3 anomalies in 1,000 operations" in page.inner_text("#verdict")
     assert page.locator("#checkers tbody tr").count() == 4
     assert page.locator("#repeat").bounding_box()["y"] < 900, "on the first screen"
 
@@ -190,10 +190,9 @@ def test_an_anomaly_zooms_to_the_operations_that_prove_it(opened: Open, report: 
     data = page.evaluate("JSON.parse(document.getElementById('run-data').textContent)")
     number = next(i for i, a in enumerate(data["anomalies"]) if a["type"] == "lost-write")
     entry = page.locator(f"#anomaly-{number + 1}")
-    entry.locator("summary .text").click()
     assert entry.locator("table.operations tbody tr").count() == 5
-    assert entry.locator("svg .bar").count() == 5
-    page.locator(f'.entry button.show[data-anomaly="{number}"]').click()
+    assert entry.locator("svg.wide .bar").count() == 5
+    entry.locator("button.show").click()
     view.settle()
     shown, anomaly = view.range(), data["anomalies"][number]
     assert shown[0] <= anomaly["start"] <= anomaly["end"] <= shown[1]
@@ -363,7 +362,7 @@ def test_the_filter_hides_operations_and_says_how_many_are_left(opened: Open, re
 def test_messages_and_events_are_seen_when_near(opened: Open, messages_report: Path) -> None:
     view = opened(messages_report)
     page = view.page
-    page.keyboard.press("j")
+    page.keyboard.press("k")  # the last anomaly is that of the trace events
     view.settle()
     chart = page.locator("#messages-chart")
     chart.scroll_into_view_if_needed()
@@ -400,9 +399,9 @@ def test_another_longest_order_can_be_chosen(opened: Open, tmp_path: Path) -> No
     page = opened(write_report(write_judged_run(tmp_path / "run", ops, verdict))).page
     choices = page.locator(".orders input")
     assert choices.count() >= 2
-    shown = "[...document.querySelectorAll('g.order.shown')].map(g => g.dataset.order)"
-    assert page.evaluate(shown) == ["0"]
+    shown = "[...document.querySelectorAll('.order.shown')].map(g => g.dataset.order)"
+    assert set(page.evaluate(shown)) == {"0"}
     choices.nth(1).check()
-    assert page.evaluate(shown) == ["1"]
+    assert set(page.evaluate(shown)) == {"1"}
     assert page.locator(".order.words.shown").count() == 1
-    assert page.locator(".bar.stuck").count() == 1
+    assert page.locator("svg.wide .bar.stuck").count() == 1

@@ -91,4 +91,4 @@ def test_names_of_anomalies_are_put_into_plain_words() -> None:
     assert "single copy" in meaning("nonlinearizable")
     assert meaning("something new") == ""
     assert circumstances(None, [], []) == ""
-    assert circumstances(1_800_000, [], []) == "It happened at 1.800 s."
+    assert circumstances(1_800_000, [], []) == "At 1.800 s."

@@ -55,7 +55,7 @@ def test_hostile_text_never_becomes_markup(run_copy: Path) -> None:
         (
             Verdict.of({"epochs": CheckerResult(valid="unknown", error="out of time")}),
             "unknown",
-            "Nothing wrong was proven",
+            "No anomaly was found in",
         ),
         (
             Verdict.of(
@@ -66,9 +66,9 @@ def test_hostile_text_never_becomes_markup(run_copy: Path) -> None:
                 }
             ),
             "INVALID",
-            "1 anomaly proven by epochs",
+            "1 anomaly in 1,000 operations",
         ),
-        (None, "not checked", "no checker has judged it"),
+        (None, "not checked", "No checker has judged this run"),
     ],
 )
 def test_the_verdict_is_told_in_plain_words(
