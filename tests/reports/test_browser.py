@@ -190,6 +190,7 @@ def test_an_anomaly_zooms_to_the_operations_that_prove_it(opened: Open, report: 
     data = page.evaluate("JSON.parse(document.getElementById('run-data').textContent)")
     number = next(i for i, a in enumerate(data["anomalies"]) if a["type"] == "lost-write")
     entry = page.locator(f"#anomaly-{number + 1}")
+    entry.locator("summary .text").click()
     assert entry.locator("table.operations tbody tr").count() == 5
     assert entry.locator("svg.wide .bar").count() == 5
     entry.locator("button.show").click()
