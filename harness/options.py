@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from harness.command_line import command_line
+from histories.exit_codes import BadInputError
 
 CONTROLLER = "controller"
 BROKER = "broker"
@@ -15,7 +17,7 @@ DYNAMIC = "dynamic"
 DEFAULT_FAULTS = ("partition", "kill", "pause")
 
 
-class OptionError(Exception):
+class OptionError(BadInputError):
     """An option cannot be used; the message is one line: what, where, what to do."""
 
 
@@ -33,7 +35,8 @@ class RunOptions:
     ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
     planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
     ``other`` is a folder with another version of ``nodes/``, to which ``restart`` upgrades.
-    ``store`` is the folder that receives the run folder. ``lacking`` are kinds of means that the
+    ``store`` is the folder that receives the run folder; with ``tables`` Spark computes the tables
+    of a run on hosts. ``lacking`` are kinds of means that the
     hosts have not got (:func:`harness.clusters.providers.lacking`): no fault that needs them is
     drawn. ``floor`` changes the least that a run must have done to be called valid
     (:func:`checkers.strength.parse_floor`).
@@ -56,6 +59,7 @@ class RunOptions:
     patch: Path | None = None
     other: Path | None = None
     store: Path = Path("store")
+    tables: bool = True
     lacking: tuple[str, ...] = ()
     floor: str | None = None
 
@@ -91,29 +95,30 @@ class RunOptions:
         return plain
 
 
+def run_options(options: RunOptions) -> dict[str, object]:
+    """Return the values of the options of ``kraftwreck run`` that make these ``options``."""
+    return {
+        "-w": options.workload,
+        "-n": options.faults,
+        "-t": options.time_limit_s,
+        "-c": options.cluster,
+        "--nodes": options.nodes,
+        "--brokers": options.brokers or None,
+        "--combined": options.combined,
+        "--quorum": options.quorum if options.quorum != STATIC else None,
+        "--snapshots": options.snapshots,
+        "--seed": options.seed,
+        "--rate": options.rate,
+        "--concurrency": options.concurrency,
+        "--mutant": options.mutant,
+        "--patch": options.patch,
+        "--other": options.other,
+        "--floor": options.floor,
+        "--no-tables": not options.tables,
+        "--store": options.store,
+    }
+
+
 def repeat_command(options: RunOptions) -> str:
     """Return the shell command that runs the same test again."""
-    words = ["kraftwreck", "run", options.system, "-w", options.workload]
-    words += ["-n", ",".join(options.faults) or "none"]
-    words += ["-t", f"{options.time_limit_s:g}", "-c", options.cluster]
-    words += ["--nodes", str(options.nodes)]
-    if options.brokers:
-        words += ["--brokers", str(options.brokers)]
-    if options.combined:
-        words += ["--combined"]
-    if options.quorum != STATIC:
-        words += ["--quorum", options.quorum]
-    if options.snapshots:
-        words += ["--snapshots"]
-    words += ["--seed", str(options.seed)]
-    words += ["--rate", f"{options.rate:g}", "--concurrency", str(options.concurrency)]
-    if options.mutant is not None:
-        words += ["--mutant", options.mutant]
-    if options.patch is not None:
-        words += ["--patch", str(options.patch)]
-    if options.other is not None:
-        words += ["--other", str(options.other)]
-    if options.floor is not None:
-        words += ["--floor", options.floor]
-    words += ["--store", str(options.store)]
-    return shlex.join(words)
+    return command_line("run", options.system, options=run_options(options))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+from histories.exit_codes import BAD_ARGUMENTS
+
 VARIABLE = "KRAFTWRECK_PATIENCE"
 
 
@@ -21,7 +23,7 @@ def patience() -> float:
         factor = 0.0
     if not 1 <= factor <= 1000:
         print(f"{VARIABLE}={told} is not a number from 1 to 1000", file=sys.stderr)
-        raise SystemExit(254)
+        raise SystemExit(BAD_ARGUMENTS)
     return factor
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from harness.archive import PROJECT_TREE
-from harness.clusters.cluster import Cluster, Machines
+from harness.clusters.cluster import Cluster, ClusterUnavailable, Machines
 from harness.environment import Environment
 from harness.faults import FaultInjector, FaultThread
 from harness.final_reads import final_operations
@@ -34,6 +34,7 @@ from harness.remote.session import RemoteError
 from harness.run_errors import Trouble, merge
 from harness.system import Deployed, Disturbed, Followed, Housed, System
 from harness.workload import ClientState, Workload, floor, owed
+from histories.exit_codes import FAILED
 from histories.fault import Fault
 from histories.reading import convert_run
 from histories.store import JsonLines, RunFolder, StoreError
@@ -62,6 +63,8 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
     interrupted: bool = False
     judgeable: bool = True
+    failure: int = FAILED
+    """The exit code for ``errors``: 254 where a tool is missing that the cluster needs."""
 
 
 class TestRun:
@@ -100,6 +103,7 @@ class TestRun:
         self._controllers = options.controller_names
         self._errors: list[Trouble] = []
         self._disk_full = False
+        self._failure = FAILED
         self._interrupts = Interrupts()
         self._deployed: Deployed | None = None
         self._interpreter: Interpreter | None = None
@@ -135,7 +139,9 @@ class TestRun:
             self._phase("convert", lambda: convert_run(self._folder.path))
         self._phase("store", self._folder.complete)
         judgeable = self._deployed is not None and not self._disk_full
-        return Outcome(self._folder.path, merge(self._errors), interrupted, judgeable)
+        return Outcome(
+            self._folder.path, merge(self._errors), interrupted, judgeable, self._failure
+        )
 
     # --- phases ---------------------------------------------------------------------------
 
@@ -328,6 +334,8 @@ class TestRun:
             action()
         except Exception as error:
             self._disk_full |= _is_full_disk(error)
+            if isinstance(error, ClusterUnavailable):
+                self._failure = error.exit_code
             text = " ".join(str(error).split()) or type(error).__name__
             if not isinstance(error, StoreError | OSError) and type(error).__module__ == "builtins":
                 text = f"{type(error).__name__}: {text}"

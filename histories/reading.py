@@ -14,6 +14,7 @@ from histories.parquet import SHARDS, read_history_parquet, read_parquet, write_
 from histories.store import whole_lines
 from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, Record, to_table
 from histories.trace import TraceEvent
+from histories.undecodable import UNDECODABLE
 
 
 def read_lines(path: Path, kind: type[Record]) -> list[Record]:
@@ -35,7 +36,7 @@ def _decode(path: Path, kind: type[Record]) -> Iterator[Record]:
             continue
         try:
             yield decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise HistoryError(f"{path}:{number}: {error}") from error
 
 

@@ -1,9 +1,9 @@
 """The folder a run leaves behind, and appenders that survive a crash of anything.
 
-``store/<name>/<UTC time>-<seed>`` is made under ``….running`` and renamed when everything
-was collected; ``latest`` links always point at a complete run, ``current`` at the newest
-one. Lines reach the kernel as they are written (no buffer of ours), so whatever kills the
-control process loses nothing; files are synced to disk at least once a second.
+``store/<name>/<UTC time>-<seed>`` is made under ``….running`` and renamed when everything was
+collected. ``latest`` links always point at a judged run, ``current`` links at the newest one.
+Lines reach the kernel as they are written (no buffer of ours), so a killed control process
+loses nothing; files are synced to disk at least once a second.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any
 
 import msgspec
 
+from histories.exit_codes import CommandError
+
 RUNNING = ".running"
 
 
-class StoreError(Exception):
+class StoreError(CommandError):
     """The store cannot be written; the message is one line and names the file."""
 
 
@@ -118,17 +120,28 @@ class RunFolder:
         write_json(self.path / name, value)
 
     def complete(self) -> Path:
-        """Give the folder its final name and point the ``latest`` links at it."""
+        """Give the folder its final name and point the ``current`` links at it."""
         try:
             if self.path != self.final_path:
                 self.path.rename(self.final_path)
                 self.path = self.final_path
             for folder in (self.store, self.final_path.parent):
-                for link in ("latest", "current"):
-                    _link(folder / link, self.path)
+                _link(folder / "current", self.path)
         except OSError as error:
             raise StoreError(f"{self.path}: {error.strerror}") from error
         return self.path
+
+
+def link_latest(run: Path) -> None:
+    """Point the ``latest`` links of the store and of the test at a judged run.
+
+    Raises :class:`StoreError`.
+    """
+    try:
+        for folder in (run.parent.parent, run.parent):
+            _link(folder / "latest", run)
+    except OSError as error:
+        raise StoreError(f"{run}: {error.strerror}") from error
 
 
 def write_json(path: Path, value: Any) -> None:

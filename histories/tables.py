@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
+from histories.exit_codes import BadInputError
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.trace import TraceEvent
@@ -67,7 +68,7 @@ JSON_COLUMNS = frozenset({"key", "value", "detail", "evidence"})
 Record = TypeVar("Record", Op, TraceEvent, FaultEvent)
 
 
-class HistoryError(Exception):
+class HistoryError(BadInputError):
     """A file of a run cannot be understood; the message is ``file:line: what``."""
 
 

@@ -12,6 +12,9 @@ import msgspec
 
 Validity = bool | Literal["unknown"]
 
+WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
+"""Verdicts in words, for terminals and summaries."""
+
 _RANK: dict[Validity, int] = {True: 0, "unknown": 1, False: 2}
 
 

@@ -9,15 +9,13 @@ from typing import Any
 import click
 import msgspec
 
-from histories.verdict import Validity
+from histories.exit_codes import FAILED, of_verdict
+from histories.verdict import WORDS
 from pipeline.background import start
 from pipeline.changes import up_to_date
 from pipeline.java import PipelineError
 from pipeline.runs import check_store
 
-BAD_ARGUMENTS, FAILED = 254, 255
-EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
-WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 SMALL = 50
 """Up to this many runs to be read Spark is set up for a quick start, beyond it for throughput."""
 TIMEOUT_S = 24 * 3600.0
@@ -39,32 +37,27 @@ def cli(store: Path, master: str, forget_removed: bool, as_json: bool) -> None:
     share.
     """
     single = (store / "test.json").is_file()
-    try:
-        if not single:
-            check_store(store)
-        summary = 1 if single else up_to_date(store, forget_removed=forget_removed)
-        if isinstance(summary, int):
-            handle = start(master=master, small=summary <= SMALL)
-            click.echo(f"{summary} runs to be read; starting Spark on {master}", err=True)
-    except PipelineError as error:
-        click.echo(f"kraftwreck analyze: {error}", err=True)
-        sys.exit(BAD_ARGUMENTS)
+    if not single:
+        check_store(store)
+    summary = 1 if single else up_to_date(store, forget_removed=forget_removed)
     if isinstance(summary, int):
+        handle = start(master=master, small=summary <= SMALL)
+        click.echo(f"{summary} runs to be read; starting Spark on {master}", err=True)
         try:
             if single:
                 summary = handle.finish(store, timeout_s=TIMEOUT_S)
             else:
                 summary = handle.analyze(store, forget_removed=forget_removed, timeout_s=TIMEOUT_S)
         except PipelineError as error:
-            click.echo(f"kraftwreck analyze: {error}", err=True)
-            sys.exit(FAILED)
+            error.exit_code = FAILED  # The input was accepted: what fails now is ours.
+            raise
         finally:
             handle.wait()
     if as_json:
         click.echo(msgspec.json.encode(summary))
     else:
         _show(summary)
-    sys.exit(EXIT_CODES[summary["valid"]])
+    sys.exit(of_verdict(summary["valid"]))
 
 
 def _show(summary: dict[str, Any]) -> None:
@@ -82,7 +75,3 @@ def _show(summary: dict[str, Any]) -> None:
     rows = ", ".join(f"{name} {count}" for name, count in summary["tables"].items())
     click.echo(f"tables (rows): {rows}", err=True)
     click.echo(f"{summary['analysis']} ({summary['seconds']:.1f} s)", err=True)
-
-
-if __name__ == "__main__":
-    cli()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import msgspec
 
 from checkers import strength
 from checkers.registry import check
+from harness.command_line import command_line
 from harness.environment import Environment
 from harness.options import RunOptions
 from harness.simulated.run import SimResult, simulate
@@ -158,16 +158,22 @@ class Campaign:
 
     def repeat(self, seed: int) -> str:
         """Return the command that runs the test with this ``seed`` again."""
-        words = ["kraftwreck", "sim", self.system, "-w", self.workload]
-        words += ["-n", ",".join(self.faults) or "none", "-t", f"{self.time_limit_s:g}"]
-        words += ["--nodes", str(self.nodes), "--rate", f"{self.rate:g}"]
-        words += ["--concurrency", str(self.concurrency), "--quorum", self.quorum]
-        words += ["--brokers", BY_SEED if self.brokers is None else str(self.brokers)]
-        words += ["--snapshots" if self.snapshots else "--no-snapshots"]
-        words += [] if self.style == "swarm" else ["--style", self.style]
-        words += [] if self.floor == NO_FLOOR else ["--floor", self.floor]
-        words += ["--seeds", f"{seed}..{seed}"]
-        return shlex.join(words)
+        options: dict[str, object] = {
+            "-w": self.workload,
+            "-n": self.faults,
+            "-t": self.time_limit_s,
+            "--nodes": self.nodes,
+            "--rate": self.rate,
+            "--concurrency": self.concurrency,
+            "--quorum": self.quorum,
+            "--brokers": BY_SEED if self.brokers is None else self.brokers,
+            "--no-snapshots": not self.snapshots,
+            "--style": self.style,
+            "--floor": self.floor,
+            "--seeds": f"{seed}..{seed}",
+            "--store": self.store,
+        }
+        return command_line("sim", self.system, options=options)
 
 
 def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:

@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 import msgspec
 
+from histories.exit_codes import INVALID, VALID
 from kraftwreck.case_run import run_case
-from kraftwreck.shrinking import ShrinkError, patch_for, run_anywhere
+from kraftwreck.shrinking import patch_for, run_anywhere
 from nemesis.case_file import Expected, read_case
 from nemesis.case_text import describe
-
-SAME, DIFFERENT, FAILED = 0, 1, 255
 
 
 def replay_case(path: Path, json_output: bool) -> int:
@@ -21,18 +20,15 @@ def replay_case(path: Path, json_output: bool) -> int:
 
     A case with a planted bug is run with the bug, where it must fail as it did, and without,
     where it must pass. A case without one is run as it is. 0 means that all is as the file
-    says. Raises :class:`~harness.options.OptionError`, one line, for what is no case.
+    says. Raises :class:`~harness.options.OptionError` for a file that is not a case,
+    :class:`~kraftwreck.shrinking.ShrinkError` when the run itself fails.
     """
     saved = read_case(path)
     patch = patch_for(saved)
     _say(path.name + (f": {saved.about}" if saved.about else ""))
     for line in describe(saved.case):
         _say(f"  {line}")
-    try:
-        failures = run_anywhere(saved)
-    except ShrinkError as error:
-        _say(f"kraftwreck replay: {error}")
-        return FAILED
+    failures = run_anywhere(saved)
     as_recorded = _tell("" if patch is None else f"with {patch.name}: ", failures, saved.failure)
     passes_without = None
     if patch is not None:
@@ -44,7 +40,7 @@ def replay_case(path: Path, json_output: bool) -> int:
             "passes_without": passes_without,
         }
         click.echo(json.dumps(result))
-    return SAME if as_recorded and passes_without is not False else DIFFERENT
+    return VALID if as_recorded and passes_without is not False else INVALID
 
 
 def _tell(where: str, failures: tuple[Expected, ...], wanted: Expected | None) -> bool:

@@ -18,13 +18,13 @@ from checkers.elle.transactions import TransactionError
 from checkers.linearizability.keyed import TIME_LIMIT_S
 from checkers.linearizability.models import ModelError
 from histories.events import FORMATS
+from histories.exit_codes import BAD_ARGUMENTS, FAILED, of_verdict
 from histories.source import HistoryFile
 from histories.tables import HistoryError
-from histories.verdict import Validity, merge_valid
+from histories.verdict import WORDS, Validity, merge_valid
 from histories.without_pandas import leave_pandas_out
 from kraftwreck.history_verdict import report_of
 
-BAD_ARGUMENTS, FAILED = 254, 255
 BAD_INPUT = (
     HistoryError,
     HistoryShapeError,
@@ -34,8 +34,6 @@ BAD_INPUT = (
     ElleMissingError,
     RecursionError,
 )
-EXIT_CODES: dict[Validity, int] = {True: 0, False: 1, "unknown": 2}
-WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 
 
 @click.command(name="check")
@@ -156,7 +154,7 @@ def cli(
             click.echo(msgspec.json.encode(report))
     if witness is not None and proofs is not None:
         witness.write_bytes(b"".join(msgspec.json.encode(proof) + b"\n" for proof in proofs))
-    sys.exit(max(failures, default=EXIT_CODES[merge_valid(verdicts)]))
+    sys.exit(max(failures, default=of_verdict(merge_valid(verdicts))))
 
 
 def _unjudged(path: Path, error: Exception) -> dict[str, Any]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, cast
+from typing import Any, cast
 
 import click
 
@@ -17,9 +15,7 @@ from harness.clusters.cluster import Cluster, ClusterError, Host
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster
 from harness.clusters.state import State
 from harness.clusters.vagrant import VagrantCluster
-from harness.remote.session import RemoteError
-
-P = ParamSpec("P")
+from histories.exit_codes import BAD_ARGUMENTS, FAILED
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 _CLUSTER = click.option(
@@ -27,23 +23,6 @@ _CLUSTER = click.option(
     show_default=True, help="Where the hosts come from.",
 )  # fmt: skip
 _INVENTORY = "hosts.toml"
-
-
-def _one_line(function: Callable[P, None]) -> Callable[P, None]:
-    """Turn an error into one line on standard error and its exit code."""
-
-    @wraps(function)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            function(*args, **kwargs)
-        except ClusterError as error:
-            click.echo(f"kraftwreck: {error}", err=True)
-            sys.exit(error.exit_code)
-        except (RemoteError, OSError) as error:
-            click.echo(f"kraftwreck: {error}", err=True)
-            sys.exit(255)
-
-    return wrapped
 
 
 @click.group()
@@ -55,7 +34,6 @@ def cluster() -> None:
 @_CLUSTER
 @click.option("--nodes", type=click.IntRange(1, 200), help="Number of hosts [default: 5].")
 @_JSON
-@_one_line
 def up(spec: str, nodes: int | None, as_json: bool) -> None:
     """Bring hosts up and leave them running; print how to use them."""
     from harness.clusters.hosts import format_inventory
@@ -123,7 +101,6 @@ def _found() -> list[tuple[Path, State | None, str]]:
 @cluster.command()
 @click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Look at these.")
 @_JSON
-@_one_line
 def status(spec: str | None, as_json: bool) -> None:
     """Show the namespace clusters of this machine, or the Vagrant machines and their states."""
     if spec is not None and spec != "netns":
@@ -171,7 +148,6 @@ def _host_names(state: State | None) -> list[str]:
 @click.argument("identifier", required=False)
 @click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Heal these instead.")
 @_JSON
-@_one_line
 def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
     """Undo every drop and pause on hosts brought up by hand (or on cluster IDENTIFIER)."""
     from harness.clusters.healing import heal_hosts
@@ -191,7 +167,7 @@ def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
     if not evidence:
         click.echo("nothing to heal", err=True)
     if failed:
-        sys.exit(255)
+        sys.exit(FAILED)
 
 
 def _running(chosen: Cluster) -> list[Host]:
@@ -222,7 +198,6 @@ def _hosts_of(identifier: str | None) -> dict[str, list[Host]]:
 @click.argument("identifier", required=False)
 @click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Look at these.")
 @_JSON
-@_one_line
 def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
     """Show by which means each host can be disturbed, and why others do not work there.
 
@@ -234,7 +209,7 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
         running = _running(choose_cluster(spec))
         found = {spec: examine(running)} if running else {}
         if not found:
-            raise ClusterError("no machine runs: kraftwreck cluster up -c vagrant", 254)
+            raise ClusterError("no machine runs: kraftwreck cluster up -c vagrant", BAD_ARGUMENTS)
     else:
         clusters = _hosts_of(identifier)
         found = {name: examine(hosts) for name, hosts in clusters.items()}
@@ -249,7 +224,7 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
     for name, hosts in found.items():
         click.echo("\n".join([name, *lines(hosts)]), err=True)
     if any("error" in told for hosts in found.values() for told in hosts.values()):
-        sys.exit(255)
+        sys.exit(FAILED)
 
 
 def _selected(
@@ -261,7 +236,9 @@ def _selected(
         chosen = [entry for entry in found if entry[0].name == identifier]
         if not chosen:
             known = ", ".join(entry[0].name for entry in found) or "none"
-            raise ClusterError(f"cluster {identifier!r} is unknown here; there are: {known}", 254)
+            raise ClusterError(
+                f"cluster {identifier!r} is unknown here; there are: {known}", BAD_ARGUMENTS
+            )
         return chosen
     return [entry for entry in found if everything or entry[2] != "in use"]
 
@@ -271,7 +248,6 @@ def _selected(
 @click.option("-c", "--cluster", "spec", metavar="vagrant", help="Halt the Vagrant machines.")
 @click.option("--all", "everything", is_flag=True, help="Also clusters that a run is using.")
 @_JSON
-@_one_line
 def down(identifier: str | None, spec: str | None, everything: bool, as_json: bool) -> None:
     """End clusters brought up by hand (or cluster IDENTIFIER) and sweep what dead ones left."""
     if spec is not None:
@@ -279,7 +255,7 @@ def down(identifier: str | None, spec: str | None, everything: bool, as_json: bo
         if isinstance(chosen, VagrantCluster):
             chosen.halt()
         else:
-            raise ClusterError("only netns and vagrant hosts can be taken down", 254)
+            raise ClusterError("only netns and vagrant hosts can be taken down", BAD_ARGUMENTS)
         return
     ended = []
     for directory, _, condition in _selected(identifier, everything):

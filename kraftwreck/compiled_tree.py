@@ -24,6 +24,7 @@ from typing import Final, TextIO
 
 import nodes
 from harness.options import OptionError
+from histories.exit_codes import CommandError
 from kraftwreck import compiled_constructors, compiled_modules
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -40,7 +41,7 @@ _DONE: Final = "compiled-from"
 _HOW: Final = "as root, scripts/setup --compile"
 
 
-class CompileError(Exception):
+class CompileError(CommandError):
     """The modules could not be compiled; one line says why and where more is said."""
 
 
@@ -187,9 +188,9 @@ def main() -> None:
     """Make the copy of the sources as they are: ``make compiled``."""
     try:
         folder = make(lambda line: print(line, file=sys.stderr))
-    except (OptionError, CompileError) as error:
+    except CommandError as error:
         print(f"kraftwreck: {error}", file=sys.stderr)
-        sys.exit(254 if isinstance(error, OptionError) else 255)
+        sys.exit(error.exit_code)
     print(folder)
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 import nodes
 from harness.archive import PROJECT_TREE
+from histories.exit_codes import FAILED
 from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Style, Tested, run_seed
 from kraftwreck.case_run import cpu_limit
 from nodes.consensus.effects import FatalError
@@ -129,7 +130,7 @@ def cli(
     imported = Path(nodes.__file__ or "").resolve().parent
     if imported != tree.resolve():
         click.echo(f"kraftwreck hunt: nodes comes from {imported}, not from {tree}", err=True)
-        sys.exit(255)
+        sys.exit(FAILED)
     campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit, style=style)
     hunted = hunt(campaign, first_seed, budget, runs)
     click.echo(msgspec.json.encode(hunted).decode())

@@ -13,6 +13,7 @@ import msgspec
 
 from harness.archive import PROJECT_TREE
 from harness.patched_nodes import patched_tree
+from histories.exit_codes import CommandError
 from kraftwreck.campaign import EVERYTHING, Style
 from kraftwreck.hunt import CRASH, IMPORT, Hunted, environment
 from kraftwreck.shrinking import PassesError, ShrinkError, shrink_anywhere
@@ -23,7 +24,7 @@ CHECK_BUDGET_S = 120.0
 _LAST_LINE = re.compile(r"[\w.]+(?:: .*)?$")
 
 
-class HuntError(Exception):
+class HuntError(CommandError):
     """A hunt did not end as it should; the message is one line."""
 
 

@@ -11,14 +11,13 @@ from checkers.recorded.run_data import RunData
 from checkers.registry import check
 from histories.store import StoreError, write_json
 from histories.tables import HistoryError
-from histories.verdict import Anomaly, CheckerResult, Validity, Verdict
+from histories.verdict import WORDS, Anomaly, CheckerResult, Verdict
 from nemesis.coverage import Coverage, coverage
 from reports.junit import write_junit
 from reports.run_folder import RunFolderError
 from reports.run_report import write_report
 from systems.registry import systems
 
-WORDS: dict[Validity, str] = {True: "valid", False: "INVALID", "unknown": "unknown"}
 _SHOWN_ANOMALIES = 3
 REPLAY = "replay"
 """The checker of real runs that runs every node again from its input log."""
@@ -102,8 +101,17 @@ def _with_simulator(test: dict[str, Any], verdict: Verdict) -> Verdict:
     return Verdict.of({**verdict.checkers, "simulator": own})
 
 
-def show_verdict(verdict: Verdict, folder: Path, repeat: str, say: Callable[[str], None]) -> None:
-    """Say what each checker found, the verdict, where everything is, and how to repeat it."""
+def show_verdict(
+    verdict: Verdict,
+    folder: Path,
+    repeat: str,
+    say: Callable[[str], None],
+    instead: str | None = None,
+) -> None:
+    """Show each checker's result, the verdict, the run's files, and the command to repeat it.
+
+    ``instead`` is why the test ran in the simulator although hosts are the default.
+    """
     width = max((len(name) for name in verdict.checkers), default=0)
     for name, result in verdict.checkers.items():
         note = result.error or ""
@@ -114,7 +122,8 @@ def show_verdict(verdict: Verdict, folder: Path, repeat: str, say: Callable[[str
             say(f"  {'':<{width}}    {anomaly.type}: {anomaly.explanation}")
     if measured := measured_strength(verdict):
         say(f"rests on {strength.sentence(measured)}")
-    say(f"verdict: {WORDS[verdict.valid]}")
+    where = "" if instead is None else f" (in the simulator: {instead})"
+    say(f"verdict: {WORDS[verdict.valid]}{where}")
     say(f"run:     {folder}")
     report = folder / "report.html"
     if report.exists():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
 
 import click
 
-BAD_ARGUMENTS = 254
-FAILED = 255
+from histories.exit_codes import BAD_ARGUMENTS, FAILED, INTERRUPTED, MEANINGS, CommandError
 
 COMMANDS: dict[str, str] = {
     "run": "One test: deploy, run, break, heal, check, report.",
@@ -55,14 +55,15 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+    epilog="Exit codes: " + ", ".join(f"{code} {text}" for code, text in MEANINGS.items()) + ".",
+)
 @click.version_option(package_name="kraftwreck")
 def cli() -> None:
-    """Break replicated systems on purpose, and judge what they did.
-
-    Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments or a missing tool,
-    255 the harness itself failed, 130 interrupted.
-    """
+    """Break replicated systems on purpose, and judge what they did."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -71,29 +72,58 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def status(arguments: list[str] | None = None) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code.
+
+    An error whose cause the command named is one line on standard error, without a traceback.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        result = cli.main(args=arguments, prog_name="kraftwreck", standalone_mode=False)
+        result = cli.main(args=given, prog_name="kraftwreck", standalone_mode=False)
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx is not None else "kraftwreck"
-        text = " ".join(error.format_message().split())
-        click.echo(f"{where}: {text} (see {where} --help)", err=True)
+        _say(where, f"{error.format_message()} (see {where} --help)")
         return BAD_ARGUMENTS
     except click.ClickException as error:
-        click.echo(f"kraftwreck: {' '.join(error.format_message().split())}", err=True)
+        _say(_command(given), error.format_message())
         return BAD_ARGUMENTS
+    except CommandError as error:
+        for line in str(error).splitlines():
+            _say(_command(given), line)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader has all it wanted; Python must not complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        name = "" if error.filename is None else f"{error.filename}: "
+        _say(_command(given), f"{name}{error.strerror or error}")
+        return FAILED
+    except MemoryError:
+        _say(_command(given), "out of memory; give it a smaller input or a machine with more")
+        return FAILED
     except (click.Abort, KeyboardInterrupt):
-        click.echo("kraftwreck: interrupted", err=True)
-        return 130
+        _say("kraftwreck", "interrupted")
+        return INTERRUPTED
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else FAILED)
     except Exception:
         # A bug of ours. Python's own exit code would be 1, which means "invalid".
         traceback.print_exc()
-        click.echo("kraftwreck: the harness failed; this is a bug, see above", err=True)
+        _say("kraftwreck", "the harness failed; this is a bug, see above")
         return FAILED
     # With standalone_mode off, click hands an exit code of ctx.exit back as the result.
     return result if isinstance(result, int) else 0
+
+
+def _command(given: list[str]) -> str:
+    """Return the command that was called, with its subcommand if it has any."""
+    words = [word for word in given if not word.startswith("-")]
+    named = words[: 2 if words[:1] == ["cluster"] else 1]
+    return " ".join(["kraftwreck", *named])
+
+
+def _say(where: str, text: str) -> None:
+    click.echo(f"{where}: {' '.join(text.split())}", err=True)
 
 
 if __name__ == "__main__":

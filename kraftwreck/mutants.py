@@ -15,13 +15,14 @@ import click
 import msgspec
 
 from harness.options import OptionError
+from histories.exit_codes import INVALID, VALID
 from kraftwreck.campaign import Style
 from kraftwreck.hunt import Hunted
-from kraftwreck.hunting import HuntError, hunt_patch, shrink_found
+from kraftwreck.hunting import hunt_patch, shrink_found
+from kraftwreck.option_types import SECONDS
 from mutants import catalogue
 from nemesis.case import Size
 
-VALID, INVALID, BAD_ARGUMENTS, FAILED = 0, 1, 254, 255
 DEFAULT_BUDGET_S = 120.0
 SHRINK_BUDGET_S = 60.0
 FAR_APART = 10_000
@@ -134,7 +135,7 @@ def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
 
 @click.command(name="mutants")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), default=DEFAULT_BUDGET_S,
+@click.option("--budget", type=SECONDS, default=DEFAULT_BUDGET_S,
               show_default=True, help="CPU seconds for each bug.")  # fmt: skip
 @click.option("--patch", "patches", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               multiple=True,
@@ -162,23 +163,16 @@ def cli(
 
     Exit codes: 0 all found, 1 some missed.
     """
-    try:
-        chosen = _chosen(ids, patches)
-        rows = hunt_all(
-            chosen,
-            budget,
-            jobs,
-            _teller(len(chosen)),
-            repeats=repeats,
-            style=style,
-            shrink_s=SHRINK_BUDGET_S if shrink else 0.0,
-        )
-    except OptionError as error:
-        click.echo(f"kraftwreck mutants: {error}", err=True)
-        sys.exit(BAD_ARGUMENTS)
-    except HuntError as error:
-        click.echo(f"kraftwreck mutants: {error}", err=True)
-        sys.exit(FAILED)
+    chosen = _chosen(ids, patches)
+    rows = hunt_all(
+        chosen,
+        budget,
+        jobs,
+        _teller(len(chosen)),
+        repeats=repeats,
+        style=style,
+        shrink_s=SHRINK_BUDGET_S if shrink else 0.0,
+    )
     missed = [row.id for row in rows if not row.hunted.found]
     total = sum(each.cpu_s for row in rows for each in row.all)
     click.echo("\n".join(table(rows)), err=True)

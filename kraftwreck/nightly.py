@@ -9,20 +9,18 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.options import OptionError
-from histories.store import StoreError
+from histories.exit_codes import INVALID, VALID
 from kraftwreck.hunt import environment
+from kraftwreck.option_types import SEED, Number
 from nightly.cells import Cell, cells
 from nightly.confidence import CONFIDENCE, alike, runs_needed, seen
-from nightly.config import Config, ConfigError, load
+from nightly.config import Config, load
 from nightly.confirm import confirming, find
 from nightly.folder import NightError, NightFolder
 from nightly.night import Work, make_plan, open_night, unfinished
 from nightly.plan import length, order, weights
 from nightly.record import Record
 from nightly.request import Tools
-
-BAD_ARGUMENTS, FAILED, INVALID, VALID = 254, 255, 1, 0
 
 TOOLS = Tools(
     worker=(sys.executable, "-m", "kraftwreck.nightly_worker"),
@@ -47,11 +45,11 @@ def say(line: str) -> None:
 @click.option("--confirm", "confirm", metavar="NIGHT#N|CASE|RUN",
               help="After a fix: make the runs that show that this failure is gone.")  # fmt: skip
 @click.option("--tree", help="With --confirm: the build to test [default: that of the run].")
-@click.option("--rate", type=click.FloatRange(0, 1, min_open=True),
+@click.option("--rate", type=Number(1e-9, 1.0),
               help="With --confirm: how often it failed [default: as in its night].")  # fmt: skip
-@click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+@click.option("--confidence", type=Number(0.01, 0.999_999),
               default=CONFIDENCE, show_default=True, help="With --confirm.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0),
+@click.option("--seed", type=SEED,
               help="With --confirm: decides the seeds [default: drawn].")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 256), help="Processes [default: as configured].")
 @click.option("--json", "as_json", is_flag=True, help="Print night.json on stdout at the end.")
@@ -73,40 +71,29 @@ def cli(
     Exit codes: 0 all valid, 1 some invalid, 2 some unknown, 255 the harness failed, 130
     interrupted.
     """
-    try:
-        if (config is None) == (confirm is None):
-            raise NightError("give CONFIG.toml, or --confirm and what failed")
-        if confirm is not None:
-            if new or resume or only_plan:
-                raise NightError("--confirm goes with --tree, --rate, --confidence, --seed, --jobs")
-            sys.exit(_confirm(confirm, tree, rate, confidence, seed, jobs or 1, as_json))
-        assert config is not None
-        if new and resume:
-            raise NightError("--new and --resume exclude each other")
-        if tree is not None or rate is not None or seed is not None:
-            raise NightError("--tree, --rate and --seed go with --confirm")
-        asked = load(config)
-        if jobs is not None:
-            asked = msgspec.structs.replace(asked, jobs=jobs)
-        found = cells(asked)
-        if only_plan:
-            _show_plan(asked, found)
-            sys.exit(VALID)
-        if resume and unfinished(asked) is None:
-            say(f"no night {asked.name} is to be gone on with")
-            sys.exit(VALID)
-        folder = open_night(asked, found, new=new)
-        sys.exit(_work(Work(asked, found, folder, TOOLS, say), folder, as_json))
-    except ConfigError as error:
-        for line in error.lines:
-            say(f"kraftwreck nightly: {line}")
-        sys.exit(BAD_ARGUMENTS)
-    except (NightError, OptionError) as error:
-        say(f"kraftwreck nightly: {error}")
-        sys.exit(BAD_ARGUMENTS)
-    except StoreError as error:
-        say(f"kraftwreck nightly: {error}")
-        sys.exit(FAILED)
+    if (config is None) == (confirm is None):
+        raise NightError("give CONFIG.toml, or --confirm and what failed")
+    if confirm is not None:
+        if new or resume or only_plan:
+            raise NightError("--confirm goes with --tree, --rate, --confidence, --seed, --jobs")
+        sys.exit(_confirm(confirm, tree, rate, confidence, seed, jobs or 1, as_json))
+    assert config is not None
+    if new and resume:
+        raise NightError("--new and --resume cannot be combined")
+    if tree is not None or rate is not None or seed is not None:
+        raise NightError("--tree, --rate and --seed go with --confirm")
+    asked = load(config)
+    if jobs is not None:
+        asked = msgspec.structs.replace(asked, jobs=jobs)
+    found = cells(asked)
+    if only_plan:
+        _show_plan(asked, found)
+        sys.exit(VALID)
+    if resume and unfinished(asked) is None:
+        say(f"no night {asked.name} is to be gone on with")
+        sys.exit(VALID)
+    folder = open_night(asked, found, new=new)
+    sys.exit(_work(Work(asked, found, folder, TOOLS, say), folder, as_json))
 
 
 def _work(work: Work, folder: NightFolder, as_json: bool) -> int:

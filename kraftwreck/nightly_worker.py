@@ -19,8 +19,10 @@ from typing import Any
 
 import msgspec
 
+from harness.command_line import command_line, command_words
 from harness.options import OptionError
 from harness.simulated.store import save
+from histories.exit_codes import FAILED, INVALID, VALID, of_verdict
 from histories.verdict import Verdict
 from kraftwreck.campaign import Campaign, run_schedule
 from kraftwreck.case_run import cpu_limit, roles_of, run_case
@@ -30,7 +32,6 @@ from nemesis.case import Case
 from nemesis.case_file import Expected, SavedCase, read_case, write_case
 from nemesis.coverage import Coverage
 from nightly.child import die_with_night
-from nightly.classify import BAD_ARGUMENTS, FAILED
 from nightly.record import Failure
 from nightly.request import Answer, Request
 from nodes.consensus.effects import FatalError
@@ -92,7 +93,7 @@ def simulated(request: Request) -> Answer:
         # Node code that fails outside of any node, or a world that goes in circles.
         text = " ".join(f"{error} (in {where})".split())
         answer.failures = [Failure(checker=CRASH, type=type(error).__name__, explanation=text)]
-        answer.valid, answer.exit_code = False, 1
+        answer.valid, answer.exit_code = False, INVALID
         _write_case(request, case)
         return answer
     tested = judged.tested
@@ -104,7 +105,7 @@ def simulated(request: Request) -> Answer:
         for checker, kind, text in tested.found
     ]
     answer.valid = False if tested.found else "unknown" if tested.unknown else True
-    answer.exit_code = {False: 1, "unknown": 2, True: 0}[answer.valid]
+    answer.exit_code = of_verdict(answer.valid)
     if answer.valid is True:
         return answer
     for line in [f"{f.checker}: {f.type}: {f.explanation}" for f in answer.failures]:
@@ -123,7 +124,7 @@ def simulated(request: Request) -> Answer:
         case.failure = Expected(checker=checker, type=kind, roles=roles, explanation=text)
     _write_case(request, case)
     if request.keep:
-        repeat = f"kraftwreck replay {request.case}" if _planted(request) else answer.repeat
+        repeat = command_line("replay", request.case) if _planted(request) else answer.repeat
         folder = save(options, workload, judged.result, verdict=judged.verdict, repeat=repeat)
         _report(folder)
         answer.run = str(folder)
@@ -173,14 +174,14 @@ def stored(request: Request) -> Answer:
         faults=list(dict.fromkeys(fault.kind for fault in case.schedule)),
         digest=run.result.digest,
         sim_s=run.result.sim_s,
-        repeat=f"kraftwreck replay {request.given}",
+        repeat=command_line("replay", request.given),
     )
     kinds: dict[tuple[str, str], Failure] = {}
     for found in run.failures:
         one = Failure(checker=found.checker, type=found.type, explanation=found.explanation)
         kinds.setdefault((one.checker, one.type), one)
     if kinds:
-        answer.failures, answer.valid, answer.exit_code = list(kinds.values()), False, 1
+        answer.failures, answer.valid, answer.exit_code = list(kinds.values()), False, INVALID
         say(f"{request.given}: it passed before: {saved.about or saved.mutant or ''}")
         again = SavedCase(case=case, failure=run.failures[0], digest=run.result.digest)
         _write_case(request, again)
@@ -193,31 +194,30 @@ def stored(request: Request) -> Answer:
 def run_arguments(request: Request) -> list[str]:
     """Return the arguments of ``kraftwreck`` that make this run on hosts."""
     block = request.block
-    words = ["run", request.system, "-w", request.workload]
-    words += ["-n", ",".join(request.faults) or "none", "-t", f"{block.time_limit_s:g}"]
-    words += ["-c", request.cluster, "--seed", str(request.seed), "--store", request.store]
-    words += ["--nodes", str(block.nodes)] if block.nodes else []
-    words += ["--brokers", str(block.brokers)] if isinstance(block.brokers, int) else []
-    words += ["--quorum", block.quorum] if block.quorum != "mixed" else []
-    words += ["--rate", f"{block.rate:g}"] if block.rate else []
-    words += ["--concurrency", str(block.concurrency)] if block.concurrency else []
-    words += ["--mutant", request.mutant] if request.mutant is not None else []
-    words += ["--patch", request.patch] if request.patch is not None else []
-    return [*words, "--no-tables", "--json"]
+    options: dict[str, object] = {
+        "-w": request.workload,
+        "-n": request.faults,
+        "-t": block.time_limit_s,
+        "-c": request.cluster,
+        "--nodes": block.nodes or None,
+        "--brokers": block.brokers if isinstance(block.brokers, int) else None,
+        "--quorum": block.quorum if block.quorum != "mixed" else None,
+        "--seed": request.seed,
+        "--rate": block.rate or None,
+        "--concurrency": block.concurrency or None,
+        "--mutant": request.mutant,
+        "--patch": request.patch,
+        "--no-tables": True,
+        "--store": request.store,
+        "--json": True,
+    }
+    return command_words("run", request.system, options=options)
 
 
 def on_hosts(request: Request) -> Answer:
     """Run one test on hosts as ``kraftwreck run`` does; read what it left."""
-    from harness.clusters.cluster import ClusterUnavailable
-    from harness.clusters.netns import probe
     from kraftwreck.main import status
 
-    if request.cluster == "netns":
-        try:
-            # The command itself would go to the simulator, and nobody would notice.
-            probe()
-        except ClusterUnavailable as error:
-            return Answer(valid="unknown", exit_code=BAD_ARGUMENTS, trouble=str(error))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         code = status(run_arguments(request))
@@ -258,7 +258,7 @@ def heal(request: Request) -> Answer:
     if request.cluster == "netns":
         return Answer(valid=True, unknown=[str(path) for path in state.sweep()])
     code = status(["cluster", "heal", "-c", request.cluster])
-    return Answer(valid=True if code == 0 else "unknown", exit_code=code)
+    return Answer(valid=True if code == VALID else "unknown", exit_code=code)
 
 
 _DO = {"sim": simulated, "case": stored, "cluster": on_hosts, "heal": heal}
@@ -277,11 +277,9 @@ def main() -> int:
     try:
         answer = _DO[request.do](request)
     except (OptionError, MemoryError) as error:
-        bad = isinstance(error, OptionError)
+        code = error.exit_code if isinstance(error, OptionError) else FAILED
         trouble = f"{type(error).__name__}: {error}"
-        answer = Answer(
-            valid="unknown", exit_code=BAD_ARGUMENTS if bad else FAILED, trouble=trouble
-        )
+        answer = Answer(valid="unknown", exit_code=code, trouble=trouble)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     answer.cpu_s = round(sum(usage.ru_utime + usage.ru_stime for usage in used), 3)
     path = Path(request.answer)

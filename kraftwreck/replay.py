@@ -25,12 +25,12 @@ from harness.patched_nodes import patch_of, patched_tree
 from harness.remote.deployment import SUMS
 from harness.simulated.run import simulate
 from harness.simulated.store import load, read_test
+from histories.exit_codes import INVALID, UNKNOWN, VALID
 from histories.verdict import Anomaly, CheckerResult, Validity
 from kraftwreck.campaign import make_injector
 from kraftwreck.hunt import environment
 from workloads.registry import find
 
-SAME, DIFFERENT, UNKNOWN, BAD_ARGUMENTS, FAILED = 0, 1, 2, 254, 255
 INPUTS, TRACE = "inputs.log", "trace.jsonl"
 COUNTS = ("starts", "inputs", "outputs", "traced", "torn")
 _SHOWN = 300
@@ -55,6 +55,9 @@ def replay_nodes(folder: Path, node: str | None) -> list[dict[str, Any]]:
     :class:`OptionError` for an unknown node.
     """
     names = sorted(path.name for path in (folder / "nodes").glob("*") if path.is_dir())
+    if not names:
+        errors = read_test(folder).get("errors") or ["no node left anything"]
+        raise OptionError(f"{folder}: nothing to replay, the run did not start: {errors[0]}")
     if node is not None and node not in names:
         raise OptionError(f"{folder}: no node {node!r}; it has {', '.join(names) or 'none'}")
     return [_replay_node(folder / "nodes" / name) for name in (names if node is None else [node])]
@@ -115,7 +118,7 @@ def _path(text: str | None) -> Path | None:
 def _again_with(patch: Path, arguments: list[str]) -> int:
     """Do the replay in a process that imports the patched node code; return its exit code."""
     with patched_tree(patch) as tree:
-        command = [sys.executable, "-m", "kraftwreck.replay", *arguments]
+        command = [sys.executable, "-m", "kraftwreck", "replay", *arguments]
         return subprocess.run(command, env=environment(tree), check=False).returncode
 
 
@@ -130,25 +133,21 @@ def cli(run: Path, node: str | None, json_output: bool) -> None:
 
     Exit codes: 0 the same, 1 different, 2 a node left no input log.
     """
-    try:
-        if run.is_file():
-            from kraftwreck.case_replay import replay_case
+    if run.is_file():
+        from kraftwreck.case_replay import replay_case
 
-            sys.exit(replay_case(run, json_output))
-        test = read_test(run)
-        patch = _patch(test)
-        ours = Path(nodes.__file__ or "").resolve().parent == PROJECT_TREE.resolve()
-        if patch is not None and ours:
-            arguments = [str(run), *(["--node", node] if node else [])]
-            sys.exit(_again_with(patch, [*arguments, *(["--json"] if json_output else [])]))
-        if test.get("simulated"):
-            if node is not None:
-                raise OptionError("a simulated run is replayed whole; leave --node out")
-            sys.exit(_show_simulated(replay_simulated(run), json_output))
-        sys.exit(_show_nodes(replay_nodes(run, node), json_output))
-    except OptionError as error:
-        click.echo(f"kraftwreck replay: {error}", err=True)
-        sys.exit(BAD_ARGUMENTS)
+        sys.exit(replay_case(run, json_output))
+    test = read_test(run)
+    patch = _patch(test)
+    ours = Path(nodes.__file__ or "").resolve().parent == PROJECT_TREE.resolve()
+    if patch is not None and ours:
+        arguments = [str(run), *(["--node", node] if node else [])]
+        sys.exit(_again_with(patch, [*arguments, *(["--json"] if json_output else [])]))
+    if test.get("simulated"):
+        if node is not None:
+            raise OptionError("a simulated run is replayed whole; leave --node out")
+        sys.exit(_show_simulated(replay_simulated(run), json_output))
+    sys.exit(_show_nodes(replay_nodes(run, node), json_output))
 
 
 def _show_simulated(result: dict[str, Any], json_output: bool) -> int:
@@ -156,13 +155,13 @@ def _show_simulated(result: dict[str, Any], json_output: bool) -> int:
         click.echo(json.dumps(result))
     if result["same"]:
         click.echo(f"the same run: digest {result['digest']}", err=True)
-        return SAME
+        return VALID
     click.echo(
         f"another run: digest {result['digest']}, recorded {result['recorded']}"
         " (was the code changed since?)",
         err=True,
     )
-    return DIFFERENT
+    return INVALID
 
 
 def _show_nodes(results: list[dict[str, Any]], json_output: bool) -> int:
@@ -179,8 +178,8 @@ def _show_nodes(results: list[dict[str, Any]], json_output: bool) -> int:
     click.echo(f"compared: {_counted(totals(results))}", err=True)
     outcomes = {result["same"] for result in results}
     if False in outcomes:
-        return DIFFERENT
-    return UNKNOWN if None in outcomes or not outcomes else SAME
+        return INVALID
+    return UNKNOWN if None in outcomes or not outcomes else VALID
 
 
 def totals(results: list[dict[str, Any]]) -> dict[str, int]:
@@ -208,11 +207,11 @@ def check_replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
         if tree == PROJECT_TREE:
             results = replay_nodes(folder, None)
         else:
-            command = [sys.executable, "-P", "-m", "kraftwreck.replay", str(folder), "--json"]
+            command = [sys.executable, "-P", "-m", "kraftwreck", "replay", str(folder), "--json"]
             done = subprocess.run(
                 command, env=environment(tree), check=False, capture_output=True, text=True
             )
-            if done.returncode not in (SAME, DIFFERENT, UNKNOWN):
+            if done.returncode not in (VALID, INVALID, UNKNOWN):
                 said = (done.stderr.strip().splitlines() or ["no message"])[-1]
                 return CheckerResult(valid="unknown", error=f"the replay failed: {said}")
             results = json.loads(done.stdout)["nodes"]
@@ -231,7 +230,3 @@ def check_replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
         stats=dict(totals(results)),
         error="; ".join(unseen) or None,
     )
-
-
-if __name__ == "__main__":
-    cli()

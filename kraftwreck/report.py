@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
 from reports.junit import write_junit
-from reports.run_folder import RunFolderError
 from reports.run_report import write_report
 
 
@@ -21,20 +19,9 @@ from reports.run_report import write_report
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 def cli(run: Path, downloads: bool, as_json: bool) -> None:
     """Build report.html and junit.xml in the run folder RUN (such as store/latest)."""
-    try:
-        report, junit = write_report(run, all_downloads=downloads), write_junit(run)
-    except RunFolderError as error:
-        click.echo(f"kraftwreck report: {error}", err=True)
-        sys.exit(254)
-    except OSError as error:
-        click.echo(f"kraftwreck report: {error.filename}: {error.strerror}", err=True)
-        sys.exit(255)
+    report, junit = write_report(run, all_downloads=downloads), write_junit(run)
     if as_json:
         paths = {"run": str(report.parent), "report": str(report), "junit": str(junit)}
         click.echo(json.dumps(paths))
     else:
         click.echo(f"{report}\n{junit}", err=True)
-
-
-if __name__ == "__main__":
-    cli()

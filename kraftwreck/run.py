@@ -11,19 +11,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from harness.archive import PROJECT_TREE
-from harness.clusters.cluster import Cluster, ClusterError, ClusterUnavailable
+from harness.clusters.cluster import Cluster, ClusterUnavailable
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster, lacking
+from harness.clusters.vagrant import VagrantCluster
 from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_command
 from harness.patched_nodes import patch_of, patched_tree
-from harness.remote.preloads import ClockworkError, library
+from harness.remote.preloads import library
 from harness.run import Outcome, TestRun
 from harness.workload import floor as least
-from histories.store import StoreError
+from histories.exit_codes import INTERRUPTED, INVALID, of_verdict
+from histories.store import link_latest
 from histories.verdict import CheckerResult, Verdict
 from kraftwreck.campaign import plan_faults
 from kraftwreck.judge import judge, measured_strength, show_verdict
+from kraftwreck.option_types import RATE, SECONDS, SEED
 from kraftwreck.spark_tables import SparkTables
 from nemesis import possible
 from nemesis import registry as faults_registry
@@ -31,7 +35,6 @@ from nemesis.inject import Injector
 from systems import registry as systems_registry
 from workloads import registry as workloads_registry
 
-INVALID, UNKNOWN, INTERRUPTED, FAILED = 1, 2, 130, 255
 SIMULATOR = "sim"
 _NOTHING = {"run": CheckerResult(valid="unknown", error="the run is not complete enough to judge")}
 
@@ -46,10 +49,10 @@ def say(line: str) -> None:
 @click.option("-w", "--workload", help="What clients do [default: the system's own].")
 @click.option(
     "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
-    metavar="FAULT[,FAULT]", help="What is broken; none for nothing.",
+    metavar="FAULT[,FAULT]", help="Fault families to inject; none for no faults.",
 )  # fmt: skip
 @click.option(
-    "-t", "--time-limit", type=click.FloatRange(min=0, min_open=True), default=60.0,
+    "-t", "--time-limit", type=SECONDS, default=60.0,
     show_default=True, metavar="SECONDS", help="How long clients and faults run.",
 )  # fmt: skip
 @click.option(
@@ -70,12 +73,13 @@ def say(line: str) -> None:
     "--snapshots", is_flag=True,
     help="On hosts: make snapshots every few kilobytes, and keep little of the log.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), help="Decides all that is drawn.")
+@click.option("--seed", type=SEED, help="Random seed; repeating it repeats the test.")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
+    "--rate", type=RATE, default=20.0, show_default=True,
     help="Operations per second, all clients together.",
 )  # fmt: skip
-@click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True,
+              help="Client threads.")  # fmt: skip
 @click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
 @click.option("--patch", type=click.Path(path_type=Path), help="Apply this patch to nodes/.")
 @click.option(
@@ -87,7 +91,8 @@ def say(line: str) -> None:
     help="The least for a valid run: acknowledged, share, led, elections, faults "
     "[default: the workload's own].",
 )  # fmt: skip
-@click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True)
+@click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True,
+              help="Where the run folder is written.")  # fmt: skip
 @click.option("--tables/--no-tables", "with_tables", default=True, show_default=True,
               help="Compute the run's tables by Spark, on hosts.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
@@ -117,72 +122,75 @@ def cli(
 
     Prints the verdict, the run folder, and the command that repeats the test.
     """
-    try:
-        if mutant is not None and patch is not None:
-            raise OptionError("--mutant and --patch exclude each other")
-        if combined and brokers:
-            raise OptionError("--combined and --brokers exclude each other")
-        chosen = RunOptions(
-            system=system,
-            workload=workload or systems_registry.find(system).default_workload,
-            faults=faults_registry.parse(faults),
-            time_limit_s=time_limit,
-            cluster=cluster,
-            nodes=nodes or DEFAULT_NODES,
-            brokers=brokers,
-            combined=combined,
-            quorum=quorum,
-            snapshots=snapshots,
-            seed=secrets.randbelow(1 << 31) if seed is None else seed,
-            rate=rate,
-            concurrency=concurrency,
-            mutant=mutant,
-            patch=patch,
-            other=other,
-            floor=floor,
-            store=store,
-        )
-        if quorum == STATIC:
-            faults_registry.check_static(chosen.faults)
-        systems_registry.find(chosen.system)
-        least(workloads_registry.find(chosen.workload), floor)
-        options, where = _place(chosen, nodes)
-        if where is not None:
-            _check_clockwork(chosen.faults)
-        else:
-            faults_registry.check_simulator(chosen.faults)
-        with _tree(options) as tree:
-            sys.exit(_test(options, where, tree, as_json, with_tables))
-    except OptionError as error:
-        raise click.UsageError(str(error)) from error
-    except ClusterError as error:
-        say(f"kraftwreck run: {error}")
-        sys.exit(error.exit_code)
-    except StoreError as error:
-        say(f"kraftwreck run: {error}")
-        sys.exit(FAILED)
+    if mutant is not None and patch is not None:
+        raise OptionError("--mutant and --patch cannot be combined")
+    if combined and brokers:
+        raise OptionError("--combined and --brokers cannot be combined")
+    chosen = RunOptions(
+        system=system,
+        workload=workload or systems_registry.find(system).default_workload,
+        faults=faults_registry.parse(faults),
+        time_limit_s=time_limit,
+        cluster=cluster,
+        nodes=nodes or DEFAULT_NODES,
+        brokers=brokers,
+        combined=combined,
+        quorum=quorum,
+        snapshots=snapshots,
+        seed=secrets.randbelow(1 << 31) if seed is None else seed,
+        rate=rate,
+        concurrency=concurrency,
+        mutant=mutant,
+        patch=patch,
+        other=other,
+        floor=floor,
+        store=store,
+        tables=with_tables,
+    )
+    if quorum == STATIC:
+        faults_registry.check_static(chosen.faults)
+    systems_registry.find(chosen.system)
+    least(workloads_registry.find(chosen.workload), floor)
+    options, where, instead = _place(chosen, nodes, _is_default("cluster"))
+    if where is not None:
+        _check_clockwork(chosen.faults)
+    else:
+        faults_registry.check_simulator(chosen.faults)
+    with _tree(options) as tree:
+        sys.exit(_test(options, where, tree, as_json, instead))
 
 
 def _check_clockwork(faults: tuple[str, ...]) -> None:
     """Make sure, before anything is set up, that nodes can have clocks and disks of their own."""
-    try:
-        if "clock" in faults:
-            library()
-        if not {"disk", "storage"}.isdisjoint(faults):
-            library(name="diskwork")
-    except ClockworkError as error:
-        raise OptionError(str(error)) from error
+    if "clock" in faults:
+        library()
+    if not {"disk", "storage"}.isdisjoint(faults):
+        library(name="diskwork")
 
 
-def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster | None]:
-    """Return where the test runs; None for the simulator, also when there is no root."""
+def _is_default(option: str) -> bool:
+    """Whether the user left ``option`` out."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.DEFAULT
+
+
+def _place(
+    options: RunOptions, nodes: int | None, by_default: bool
+) -> tuple[RunOptions, Cluster | None, str | None]:
+    """Return the options, the cluster (None: the simulator), and why it is the simulator instead.
+
+    Only a cluster chosen ``by_default`` is replaced by the simulator. Raises ClusterUnavailable
+    where this machine cannot provide the cluster that the user named.
+    """
+    instead = None
     if options.cluster == "netns":
         from harness.clusters.netns import probe
 
         try:
             probe()
         except ClusterUnavailable as error:
-            say(f"{error}: running the same test in the simulator (-c sim) instead")
+            if not by_default:
+                raise
+            instead = str(error)
             options = replace(options, cluster=SIMULATOR)
     lacks = lacking(options.cluster)
     possible.check(options.faults, lacks)
@@ -192,7 +200,7 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
             raise OptionError("--combined is for real hosts: the simulator has --brokers")
         if options.snapshots:
             raise OptionError("--snapshots is for real hosts: kraftwreck sim makes them by itself")
-        return options, None
+        return options, None, instead
     # All hosts of an inventory take part, unless numbers are given.
     everybody = None if nodes is None else nodes + options.brokers
     if not options.cluster.startswith("hosts:"):
@@ -203,7 +211,9 @@ def _place(options: RunOptions, nodes: int | None) -> tuple[RunOptions, Cluster 
         if len(listed) <= options.brokers:
             raise OptionError(f"{len(listed)} hosts leave no controller beside the brokers")
         options = replace(options, nodes=len(listed) - options.brokers)
-    return options, cluster
+    if isinstance(cluster, VagrantCluster):
+        cluster.check_tools()
+    return options, cluster, None
 
 
 @contextmanager
@@ -218,24 +228,27 @@ def _tree(options: RunOptions) -> Iterator[Path]:
 
 
 def _test(
-    options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool, with_tables: bool
+    options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool, instead: str | None
 ) -> int:
+    if instead is not None:
+        say(f"{instead}: running the same test in the simulator (-c sim) instead")
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
     tables = SparkTables(say)
-    began = tables.begin if with_tables else _nothing
+    began = tables.begin if options.tables else _nothing
     try:
         outcome = _on_hosts(options, cluster, tree, began) if cluster else _simulated(options, tree)
         if outcome.judgeable:
             tables.compute(outcome.folder)
             verdict = judge(outcome.folder, say)
             summary = tables.finish(verdict)
+            link_latest(outcome.folder)
         else:
             verdict, summary = Verdict.of(_NOTHING), None
     finally:
         tables.close()
     repeat = repeat_command(options)
     if outcome.judgeable:
-        show_verdict(verdict, outcome.folder, repeat, say)
+        show_verdict(verdict, outcome.folder, repeat, say, instead)
         for line in outcome.errors:
             say(f"harness: {line}")
     else:
@@ -248,6 +261,7 @@ def _test(
             "checkers": {name: c.valid for name, c in verdict.checkers.items()},
             "strength": measured_strength(verdict),
             "errors": outcome.errors,
+            "simulated_because": instead,
             "tables": summary,
         }
         click.echo(json.dumps(said))
@@ -290,5 +304,5 @@ def exit_code(verdict: Verdict, outcome: Outcome) -> int:
     if verdict.valid is False:
         return INVALID
     if outcome.errors:
-        return FAILED
-    return 0 if verdict.valid is True else UNKNOWN
+        return outcome.failure
+    return of_verdict(verdict.valid)

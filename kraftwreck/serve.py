@@ -6,16 +6,13 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
-from reports.run_folder import RunFolderError
+from histories.exit_codes import BadInputError
 from reports.store.export import ALL, NONE, RED, export
 from reports.store.index import is_run
 from reports.web import StoreServer
-
-BAD_ARGUMENTS, FAILED = 254, 255
 
 
 @click.command(name="serve")
@@ -46,9 +43,11 @@ def cli(
 ) -> None:
     """Serve the runs and nights in STORE until Ctrl-C. Port 0 takes a free one."""
     if not store.is_dir():
-        _fail(f"{store}: no such folder; give a store")
+        raise BadInputError(
+            f"{store}: not a directory; give a store (kraftwreck run makes ./store)"
+        )
     if is_run(store):
-        _fail(f"{store}: is one run; give the store it lies in, or open its report.html")
+        raise BadInputError(f"{store}: a single run; give its store, or open its report.html")
     if target is not None:
         _export(store, target, reports, as_json)
         return
@@ -56,7 +55,8 @@ def cli(
         server = StoreServer(store, bind, port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        _fail(f"cannot listen on {bind}:{port} ({reason}); choose another --port")
+        text = f"cannot listen on {bind}:{port} ({reason}); choose another --bind or --port"
+        raise BadInputError(text) from error
     with server, contextlib.suppress(KeyboardInterrupt):
         if as_json:
             click.echo(json.dumps({"url": server.url, "store": str(server.store)}))
@@ -67,12 +67,7 @@ def cli(
 
 
 def _export(store: Path, target: Path, reports: str, as_json: bool) -> None:
-    try:
-        done = export(store, target, reports)
-    except RunFolderError as error:
-        _fail(str(error))
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}", FAILED)
+    done = export(store, target, reports)
     if as_json:
         told = {"export": str(done.folder), "nights": done.nights, "reports": done.reports}
         told |= {"compared": done.compared, "left_out": done.left_out}
@@ -84,12 +79,3 @@ def _export(store: Path, target: Path, reports: str, as_json: bool) -> None:
             f" {done.compared} pairs of runs side by side",
             err=True,
         )
-
-
-def _fail(text: str, code: int = BAD_ARGUMENTS) -> NoReturn:
-    click.echo(f"kraftwreck serve: {text}", err=True)
-    sys.exit(code)
-
-
-if __name__ == "__main__":
-    cli()

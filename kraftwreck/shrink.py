@@ -12,18 +12,20 @@ from typing import Any
 import click
 import msgspec
 
+from harness.command_line import command_line
 from harness.options import DYNAMIC, OptionError
 from harness.simulated.store import load, options_of, read_test
+from histories.exit_codes import FAILED, VALID
 from histories.fault import Fault
 from kraftwreck.campaign import EVERYTHING
 from kraftwreck.case_run import run_case
-from kraftwreck.shrinking import PassesError, ShrinkError, patch_for, run_anywhere, shrink_anywhere
+from kraftwreck.option_types import LONGEST_S, SEED, Number
+from kraftwreck.shrinking import PassesError, patch_for, run_anywhere, shrink_anywhere
 from nemesis.case import Case
 from nemesis.case_file import SavedCase, read_case, write_case
 from nemesis.case_text import describe
 from simulation.knobs import draw_knobs
 
-SHRUNK, PASSES, BAD_ARGUMENTS, FAILED = 0, 2, 254, 255
 DEFAULT_BUDGET_S = 120.0
 SHRUNK_FILE = "shrunk.json"
 SEEDS = 20
@@ -78,10 +80,10 @@ def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
 
 @click.command(name="shrink")
 @click.argument("run", type=click.Path(path_type=Path, exists=True), required=False)
-@click.option("--seed", type=click.IntRange(min=0),
+@click.option("--seed", type=SEED,
               help="Instead of RUN: the test this seed stands for in kraftwreck sim.")  # fmt: skip
 @click.option("--failure", metavar="CHECKER[:TYPE]", help="Which failure [default: the first].")
-@click.option("--budget", type=click.FloatRange(min=0), default=DEFAULT_BUDGET_S,
+@click.option("--budget", type=Number(0, LONGEST_S), default=DEFAULT_BUDGET_S,
               show_default=True, metavar="SECONDS", help="CPU seconds to spend.")  # fmt: skip
 @click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
 @click.option("--patch", type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -110,34 +112,24 @@ def cli(
 
     Ctrl-C ends the search and keeps what was found. Exit codes: 0 shrunk, 2 nothing fails.
     """
-    try:
-        if (run is None) == (seed is None):
-            raise OptionError("give the folder of a run, or --seed")
-        if mutant is not None and patch is not None:
-            raise OptionError("--mutant and --patch exclude each other")
-        planted = {
-            **({} if mutant is None else {"mutant": mutant, "patch": None}),
-            **({} if patch is None else {"patch": str(patch.resolve()), "mutant": None}),
-            **({} if about is None else {"about": about}),
-        }
-        saved = _given(run, seed, planted, failure)
-        patch_for(saved)
-        shrunk = shrink_anywhere(saved, budget, say, failure)
-        clean = _passes_without(shrunk)
-        paths = _places(run, save, name, shrunk)
-        for path in paths:
-            write_case(path, shrunk)
-        _show(shrunk, clean, paths, json_output)
-        sys.exit(SHRUNK if clean is not False else FAILED)
-    except PassesError as passes:
-        say(f"kraftwreck shrink: {passes}")
-        sys.exit(PASSES)
-    except OptionError as error:
-        say(f"kraftwreck shrink: {error}")
-        sys.exit(BAD_ARGUMENTS)
-    except ShrinkError as error:
-        say(f"kraftwreck shrink: {error}")
-        sys.exit(FAILED)
+    if (run is None) == (seed is None):
+        raise OptionError("give the folder of a run, or --seed")
+    if mutant is not None and patch is not None:
+        raise OptionError("--mutant and --patch cannot be combined")
+    planted = {
+        **({} if mutant is None else {"mutant": mutant, "patch": None}),
+        **({} if patch is None else {"patch": str(patch.resolve()), "mutant": None}),
+        **({} if about is None else {"about": about}),
+    }
+    saved = _given(run, seed, planted, failure)
+    patch_for(saved)
+    shrunk = shrink_anywhere(saved, budget, say, failure)
+    clean = _passes_without(shrunk)
+    paths = _places(run, save, name, shrunk)
+    for path in paths:
+        write_case(path, shrunk)
+    _show(shrunk, clean, paths, json_output)
+    sys.exit(VALID if clean is not False else FAILED)
 
 
 def _given(
@@ -204,7 +196,7 @@ def _show(shrunk: SavedCase, clean: bool | None, paths: list[Path], json_output:
     for path in paths:
         say(f"saved:  {path}")
     if paths:
-        say(f"repeat: kraftwreck replay {paths[0]}")
+        say(f"repeat: {command_line('replay', paths[0])}")
     if json_output:
         result = {
             "failure": msgspec.to_builtins(failure),

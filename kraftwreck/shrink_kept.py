@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.command_line import command_line
 from harness.options import OptionError
 from kraftwreck.campaign import Tested
 from kraftwreck.shrink import SHRUNK_FILE, case_of_run
@@ -38,6 +39,6 @@ def shrink_kept(
             continue
         for line in describe(shrunk.case):
             say(f"  {line}")
-        say(f"  shrunk: kraftwreck replay {path}")
+        say(f"  shrunk: {command_line('replay', path)}")
         written.append(path)
     return written

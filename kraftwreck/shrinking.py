@@ -19,6 +19,7 @@ import msgspec
 
 from harness.options import OptionError
 from harness.patched_nodes import patch_of, patched_tree
+from histories.exit_codes import INTERRUPTED, UNKNOWN, CommandError
 from kraftwreck.campaign import SIMULATOR
 from kraftwreck.case_run import CaseRun, limit_for, run_case
 from kraftwreck.hunt import environment
@@ -26,18 +27,19 @@ from nemesis.case import Case, Size, explicit, operations_of
 from nemesis.case_file import Expected, SavedCase, read_case, write_case
 from nemesis.shrink import shrink
 
-PASSES, INTERRUPTED, BAD_ARGUMENTS = 2, 130, 254
 _TOLD_S = 1.0
 _SILENT_S = 10.0
 
 Say = Callable[[str], None]
 
 
-class PassesError(Exception):
+class PassesError(CommandError):
     """The case does not fail, or not as expected: there is nothing to shrink. One line."""
 
+    exit_code = UNKNOWN
 
-class ShrinkError(Exception):
+
+class ShrinkError(CommandError):
     """The process that shrinks did not end as it should. One line."""
 
 
@@ -172,7 +174,7 @@ def shrink_anywhere(
                 break
         if child.returncode == INTERRUPTED:
             raise KeyboardInterrupt
-        if child.returncode == PASSES:
+        if child.returncode == UNKNOWN:
             raise PassesError(out.strip())
         if child.returncode != 0:
             raise ShrinkError(f"{patch.name}: the search ended with {child.returncode}")
@@ -213,10 +215,10 @@ def cli(given: Path, result: Path, budget: float, wanted: str | None) -> None:
         sys.exit(INTERRUPTED)  # The search had not begun: there is no best so far.
     except PassesError as passes:
         click.echo(str(passes))
-        sys.exit(PASSES)
+        sys.exit(UNKNOWN)
     except OptionError as error:
         click.echo(f"kraftwreck shrink: {error}", err=True)
-        sys.exit(BAD_ARGUMENTS)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,9 +12,10 @@ from pathlib import Path
 
 import click
 
+from harness.command_line import command_line
 from harness.options import OptionError
 from harness.workload import floor as least
-from histories.store import StoreError
+from histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck import compiled_tree
 from kraftwreck.campaign import (
     ALL,
@@ -28,7 +28,7 @@ from kraftwreck.campaign import (
     as_json,
     combined_digest,
 )
-from kraftwreck.compiled_tree import CompileError
+from kraftwreck.option_types import HOURS, LONGEST_S, RATE_OR_SEED, Number
 from kraftwreck.sim_runs import BySeed, Progress, Source, Steered, run_all
 from nemesis.registry import check_simulator
 from nemesis.registry import parse as parse_faults
@@ -37,7 +37,6 @@ from systems.registry import find as find_system
 from workloads.registry import find as find_workload
 
 _ARGUMENTS = "kraftwreck.sim.arguments"
-VALID, INVALID, UNKNOWN, BAD_ARGUMENTS, FAILED = 0, 1, 2, 254, 255
 
 
 def parse_seeds(text: str) -> Iterable[int]:
@@ -81,11 +80,11 @@ class _Sim(click.Command):
     "-n", "--nemesis", "faults", default=",".join(FAULTS), show_default=True,
     help="Fault families, separated by commas, or none.",
 )  # fmt: skip
-@click.option("-t", "--time-limit", type=click.FloatRange(1), default=30.0, show_default=True,
+@click.option("-t", "--time-limit", type=Number(1, LONGEST_S), default=30.0, show_default=True,
               help="Virtual seconds of clients and faults in each run.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(0, 99), default=0, show_default=True,
               help="Nodes; 0: three to five, by seed.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0), default=0.0, show_default=True,
+@click.option("--rate", type=RATE_OR_SEED, default=0.0, show_default=True,
               help="Operations a second; 0: by seed.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
               help="Client threads; 0: by seed.")  # fmt: skip
@@ -103,7 +102,7 @@ class _Sim(click.Command):
 )
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True,
               help="Processes.")  # fmt: skip
-@click.option("--hours", type=click.FloatRange(0, min_open=True), help="Stop after so long.")
+@click.option("--hours", type=HOURS, help="Stop after so long.")
 @click.option("--floor", default=NO_FLOOR, show_default=True, metavar="none|default|NAME=NUMBER",
               help="The least for a valid run; default: the workload's own.")  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
@@ -143,55 +142,44 @@ def cli(
     json_output: bool,
 ) -> None:
     """Run the tests of many seeds in virtual time, judge each, keep failures."""
-    try:
-        find_system(system)
-        if workload != ALL:
-            find_workload(workload)
-        seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
-        if isinstance(seeds, count) and hours is None:
-            raise OptionError(f"--seeds {seed_text}: an endless campaign needs --hours")
-        check_simulator(parse_faults(faults))
-        campaign = Campaign(
-            system=system,
-            workload=workload,
-            faults=parse_faults(faults),
-            time_limit_s=time_limit,
-            nodes=nodes,
-            rate=rate,
-            concurrency=concurrency,
-            quorum=quorum,
-            brokers=parse_brokers(brokers),
-            snapshots=snapshots,
-            style=style,
-            floor=floor,
-            store=store,
-        )
-        first = campaign.options(0)
-        least(find_workload(first.workload), first.floor)
-        if corpus is not None and style != "swarm":
-            raise OptionError(f"--steer and --style {style} exclude each other")
-        if compiled:
-            tell = partial(click.echo, err=True)
-            compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], tell)
-        source: Source
-        if corpus is None:
-            source = BySeed(campaign, coverage_file)
-        else:
-            source = Steered(campaign, corpus, coverage_file)
-    except OptionError as error:
-        click.echo(f"kraftwreck sim: {error}", err=True)
-        sys.exit(BAD_ARGUMENTS)
-    except CompileError as error:
-        click.echo(f"kraftwreck sim: {error}", err=True)
-        sys.exit(FAILED)
+    find_system(system)
+    if workload != ALL:
+        find_workload(workload)
+    seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
+    if isinstance(seeds, count) and hours is None:
+        raise OptionError(f"--seeds {seed_text}: an endless campaign needs --hours")
+    check_simulator(parse_faults(faults))
+    campaign = Campaign(
+        system=system,
+        workload=workload,
+        faults=parse_faults(faults),
+        time_limit_s=time_limit,
+        nodes=nodes,
+        rate=rate,
+        concurrency=concurrency,
+        quorum=quorum,
+        brokers=parse_brokers(brokers),
+        snapshots=snapshots,
+        style=style,
+        floor=floor,
+        store=store,
+    )
+    first = campaign.options(0)
+    least(find_workload(first.workload), first.floor)
+    if corpus is not None and style != "swarm":
+        raise OptionError(f"--steer and --style {style} cannot be combined")
+    if compiled:
+        tell = partial(click.echo, err=True)
+        compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], tell)
+    source: Source
+    if corpus is None:
+        source = BySeed(campaign, coverage_file)
+    else:
+        source = Steered(campaign, corpus, coverage_file)
     progress = Progress(source, len(seeds) if isinstance(seeds, range) else None)
     deadline = time.monotonic() + hours * 3600 if hours else None
-    try:
-        run_all(seeds, jobs, deadline, progress)
-        source.save()
-    except (StoreError, OptionError) as error:
-        click.echo(f"kraftwreck sim: {error}", err=True)
-        sys.exit(FAILED)
+    run_all(seeds, jobs, deadline, progress)
+    source.save()
     cases = _shrunk(progress) if shrinks else []
     report(progress, campaign, json_output, cases)
     failed = any(t.found for t in progress.tested)
@@ -240,7 +228,7 @@ def report(
 
 def _repeat(campaign: Campaign, source: Source, tested: Tested) -> str:
     if isinstance(source, Steered):
-        return shlex.join(["kraftwreck", "replay", str(tested.run)])
+        return command_line("replay", tested.run)
     return campaign.repeat(tested.seed)
 
 

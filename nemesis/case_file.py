@@ -17,6 +17,7 @@ import msgspec
 from harness.options import OptionError
 from harness.triggers import TriggerError, parse
 from histories.fault import Fault
+from histories.undecodable import UNDECODABLE
 from nemesis.case import Case, Operation, Size
 from nemesis.registry import families
 from nodes.node import NodeConfig
@@ -183,7 +184,7 @@ def read_case(path: Path) -> SavedCase:
         raise OptionError(f"{path}: {error.strerror}; give a case file") from error
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise OptionError(f"{path}: not a case: {' '.join(str(error).split())}") from error
     return SavedCase(
         case=case,

@@ -15,6 +15,7 @@ import msgspec
 from harness.options import OptionError, RunOptions
 from harness.simulated.store import options_of
 from histories.fault import Fault
+from histories.undecodable import UNDECODABLE
 from nemesis.coverage import Counts, Coverage
 from nemesis.coverage import load as load_coverage
 from nemesis.coverage import store as store_coverage
@@ -96,6 +97,6 @@ class Corpus:
 def _read(path: Path) -> Entry:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Entry)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         reason = " ".join(str(error).split())
         raise OptionError(f"{path}: no entry of a corpus: {reason}") from error

@@ -23,6 +23,7 @@ from checkers.recorded.stored_events import StoredEvents
 from harness.options import BROKER, OptionError
 from histories.fault import FaultEvent
 from histories.trace import TraceEvent
+from histories.undecodable import UNDECODABLE
 from nemesis.cuts import directed_pattern, undirected_pattern, undirected_patterns
 from nemesis.registry import families
 
@@ -344,7 +345,7 @@ def load(path: Path) -> Coverage:
         return Coverage()
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise OptionError(f"{path}: no coverage file: {' '.join(str(error).split())}") from error
 
 

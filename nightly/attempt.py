@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from histories.undecodable import UNDECODABLE
 from nightly.cells import MUTANT, Cell
 from nightly.child import Child, Ended
 from nightly.classify import Judged, classify
@@ -145,7 +146,7 @@ def read_answer(path: Path) -> Answer | None:
     """Return the answer in ``path``, None where there is none that can be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Answer)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from histories.store import write_json
+from histories.undecodable import UNDECODABLE
 from nemesis.coverage import Counts, Coverage
 from nightly.record import Record
 
@@ -42,7 +43,7 @@ class ByTest:
         """Return what the folder ``night`` has; nothing where that is not to be had."""
         try:
             return cls(msgspec.json.decode((night / FILE).read_bytes(), type=list[Reached]))
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNDECODABLE):
             return cls([])
 
     def add(self, record: Record, coverage: Coverage) -> None:

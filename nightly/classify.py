@@ -6,11 +6,10 @@ import re
 import signal
 from dataclasses import dataclass
 
+from histories.exit_codes import BAD_ARGUMENTS, INVALID, UNKNOWN, VALID
 from nightly.child import Ended
 from nightly.record import Class
 from nightly.request import Answer
-
-BAD_ARGUMENTS, FAILED = 254, 255
 
 _ENVIRONMENT = re.compile(
     r"""\bssh\b|\bsftp\b|host\ key|authentication|no\ route\ to\ host|network\ is\ unreachable
@@ -53,7 +52,7 @@ def classify(ended: Ended, answer: Answer | None, output: str, limit_s: float) -
         how = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
         klass: Class = "environment" if _ENVIRONMENT.search(last) else "harness"
         return Judged(klass, _line(f"no answer, {how}: {last}"))
-    if answer.exit_code in (0, 1, 2) and answer.trouble is None:
+    if answer.exit_code in (VALID, INVALID, UNKNOWN) and answer.trouble is None:
         unknown = "; ".join(answer.unknown)
         return Judged(None, _line(unknown) if unknown else None)
     trouble = answer.trouble or _last(output)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from harness.options import DEFAULT_FAULTS
+from histories.exit_codes import BadInputError
 
 SIM = "sim"
 ALL = "all"
@@ -35,7 +36,7 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-class ConfigError(Exception):
+class ConfigError(BadInputError):
     """The configuration cannot be used; :attr:`lines` are its mistakes, one line each."""
 
     def __init__(self, *lines: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.clusters.state import ProcessIdentity
+from histories.exit_codes import BadInputError
 from histories.store import JsonLines, StoreError, write_json
 from nightly.known import NIGHTS
 from nightly.plan import Plan
@@ -30,7 +31,7 @@ PLAN, NIGHT, STARTED, REDS, TREES, LOCK = (
 LOCK_WAIT_S = 20.0
 
 
-class NightError(Exception):
+class NightError(BadInputError):
     """A night cannot begin or go on; one line, for exit code 254."""
 
 

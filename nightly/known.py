@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from histories.undecodable import UNDECODABLE
 from nemesis.coverage import Coverage
 from nemesis.registry import families
 from nightly.cells import Cell
@@ -71,7 +72,7 @@ def read_coverage(folder: Path) -> dict[str, Coverage]:
     not to be had."""
     try:
         return msgspec.json.decode((folder / COVERAGE).read_bytes(), type=dict[str, Coverage])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return {}
 
 

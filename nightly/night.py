@@ -10,7 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from histories.exit_codes import INTERRUPTED
 from histories.store import StoreError, write_json
+from histories.undecodable import UNDECODABLE
+from histories.verdict import WORDS
 from nightly.cells import Cell
 from nightly.config import Config
 from nightly.folder import NIGHT, TREES, NightError, NightFolder, night_folders
@@ -24,7 +27,7 @@ from nightly.retention import retain
 from nightly.session import Session
 from nightly.steering import ROUND, SEEDS
 from nightly.summary import headline, summary
-from nightly.totals import INTERRUPTED, WORDS, Night, exit_code, total
+from nightly.totals import Night, exit_code, total
 from nightly.trees import Trees
 
 Say = Callable[[str], None]
@@ -76,7 +79,7 @@ def read_night(folder: Path) -> Night | None:
     """Return ``night.json`` of a night, None where there is none that can be read."""
     try:
         return msgspec.json.decode((folder / NIGHT).read_bytes(), type=Night)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
 
 

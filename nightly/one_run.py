@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.command_line import command_line
+from histories.exit_codes import FAILED
 from nemesis.coverage import Coverage
 from nightly.attempt import CASE, OUTPUT, Attempt, Attempts, Desk
 from nightly.child import Ended
@@ -85,7 +87,7 @@ class Runner:
         """Return the line of a run that could not even be made."""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         klass: Class = "environment" if isinstance(error, OSError | MemoryError) else "harness"
-        ended = Ended(255, 0.0, 0.0)
+        ended = Ended(FAILED, 0.0, 0.0)
         record = self._record(planned, [Attempt(ended, None, Judged(klass, text))], True)
         record.started = datetime.now(UTC).isoformat(timespec="milliseconds")
         return Finished(record, None)
@@ -155,7 +157,7 @@ class Runner:
                 record.shrunk = str(found.relative_to(self._folder.path))
         if record.shrunk is not None or record.planted or planned.cell is None:
             # The case says it all; a seed says nothing of a planted bug.
-            record.repeat = f"kraftwreck replay {file}"
+            record.repeat = command_line("replay", file)
 
 
 def conclude(

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from histories.store import whole_lines
+from histories.undecodable import UNDECODABLE
 
 Kind = Literal["corpus", "again", "cell"]
 Class = Literal["system", "harness", "environment", "flake"]
@@ -83,7 +84,7 @@ def read_records(folder: Path) -> list[Record]:
     for number, line in enumerate(data[: whole_lines(data)].splitlines(), start=1):
         try:
             found.append(decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             text = " ".join(str(error).split())
             raise ValueError(f"{path}: line {number}: no record of a run: {text}") from error
     return found

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from histories.undecodable import UNDECODABLE
 from nightly.config import Config
 from nightly.folder import PLAN
 from nightly.known import NIGHTS
@@ -113,7 +114,7 @@ def _failed(run: Path) -> bool:
         verdict = msgspec.json.decode((run / "results.json").read_bytes(), type=dict[str, object])
     except FileNotFoundError:
         return False
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return True
     return verdict.get("valid") is not True
 

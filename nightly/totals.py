@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from histories.exit_codes import FAILED, INVALID, UNKNOWN, VALID
 from nemesis.coverage import Coverage
 from nightly.record import Record
 
 FORMAT = 1
-VALID, INVALID, UNKNOWN, FAILED, INTERRUPTED = 0, 1, 2, 255, 130
-WORDS = {True: "valid", False: "INVALID", "unknown": "unknown"}
 CLASSES = ("system", "harness", "environment", "flake")
 
 State = Literal["running", "interrupted", "complete"]

@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from histories.exit_codes import BAD_ARGUMENTS, FAILED
 from oracle.java import find_java
 from oracle.release import (
     LOCK,
@@ -32,8 +33,6 @@ from oracle.release import (
     problem,
 )
 
-MISSING: Final = 254
-WRONG: Final = 255
 TIMEOUT_S: Final = 900
 _RESOLVED: Final = re.compile(r"\s*([\w.-]+):([\w.-]+):jar:([\w.-]+):(?:compile|runtime)\b.*")
 
@@ -117,10 +116,10 @@ def main() -> int:
         )
     except OracleError as error:
         print(f"oracle: {error}", file=sys.stderr)
-        return MISSING
+        return BAD_ARGUMENTS
     except ValueError as error:
         print(f"oracle: {error}", file=sys.stderr)
-        return WRONG
+        return FAILED
     return 0
 
 

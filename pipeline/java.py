@@ -7,8 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from histories.exit_codes import BadInputError
 
-class PipelineError(Exception):
+
+class PipelineError(BadInputError):
     """The pipeline cannot work; the message is one line: what, and what to do."""
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from histories.store import write_json
+from histories.undecodable import UNDECODABLE
 from pipeline.java import PipelineError
 from pipeline.schemas import VERSION
 
@@ -70,7 +71,7 @@ def load(analysis: Path) -> Manifest:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
         return Manifest()
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *UNDECODABLE) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise PipelineError(
             f"{path}: {text}; remove the folder {analysis} to analyze everything anew"

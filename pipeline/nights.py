@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from histories.store import whole_lines
 from histories.tables import HistoryError, to_text
+from histories.undecodable import UNDECODABLE
 from pipeline.runs import moment
 from pipeline.schemas import FLEET
 
@@ -38,7 +39,7 @@ def read_night(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             try:
                 told = msgspec.json.decode(line, type=dict[str, Any])
                 rows.append(_row(folder.name, told))
-            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, ValueError) as error:
+            except (*UNDECODABLE, TypeError, ValueError) as error:
                 raise HistoryError(f"{path}:{number}: {error}") from error
     return rows, _night(folder, rows)
 
@@ -70,7 +71,7 @@ def _night(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     if path.exists():
         try:
             night = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (OSError, *UNDECODABLE) as error:
             raise HistoryError(f"{path}: {error}") from error
     began, ended = moment(night.get("began")), moment(night.get("ended"))
     days = sorted(row["day"] for row in rows if row["day"] is not None)

@@ -12,6 +12,7 @@ import msgspec
 
 from histories.store import RUNNING
 from histories.tables import HistoryError
+from histories.undecodable import UNDECODABLE
 from pipeline.java import PipelineError
 
 _READ = ("test.json", "results.json", "coverage.json", "faults.jsonl", "history.jsonl",
@@ -83,7 +84,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as error:
         raise HistoryError(f"{path}: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise HistoryError(f"{path}: {error}") from error
 
 

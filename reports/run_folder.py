@@ -13,18 +13,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from histories.exit_codes import BadInputError
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.parquet import read_history_parquet, read_parquet
 from histories.tables import TRACE_SCHEMA, HistoryError, from_table
 from histories.trace import TraceEvent
+from histories.undecodable import UNDECODABLE
 from histories.verdict import Verdict
 from reports.long_traces import is_long, thinned
 
 T = TypeVar("T")
 
 
-class RunFolderError(Exception):
+class RunFolderError(BadInputError):
     """The folder cannot be read as a run; the message is one line for people."""
 
 
@@ -76,7 +78,7 @@ def read_lines(path: Path, kind: type[T], notes: list[str]) -> list[T]:
             continue
         try:
             rows.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             if i == last:
                 notes.append(f"{path.name}: the last line was torn and is left out.")
             else:
@@ -127,7 +129,7 @@ def load_test(folder: Path) -> dict[str, Any]:
         raise RunFolderError(f"{folder}: not a run folder (it has no test.json)")
     try:
         test = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, *UNDECODABLE) as error:
         raise RunFolderError(f"{path}: cannot be read as JSON ({error})") from error
     if not isinstance(test, dict):
         raise RunFolderError(f"{path}: must hold a JSON object")
@@ -141,7 +143,7 @@ def load_verdict(folder: Path, notes: list[str]) -> Verdict | None:
         return msgspec.json.decode(path.read_bytes(), type=Verdict)
     except FileNotFoundError:
         notes.append("There is no results.json: the run was not checked, or not to the end.")
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, *UNDECODABLE) as error:
         notes.append(f"results.json cannot be read ({error}).")
     return None
 

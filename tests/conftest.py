@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -29,6 +31,29 @@ def netns_possible() -> None:
         probe()
     except ClusterUnavailable as error:
         pytest.skip(str(error))
+
+
+@dataclass
+class Ended:
+    """How a command ended: its exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def kraftwreck(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run the command line in this process, as in ``kraftwreck("run", "-t", "5")``."""
+    from kraftwreck.main import status
+
+    def run(*arguments: object) -> Ended:
+        capsys.readouterr()
+        code = status([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Ended(code, printed.out, printed.err)
+
+    return run
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

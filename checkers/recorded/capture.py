@@ -18,6 +18,7 @@ import msgspec
 from checkers.recorded.clocks import NodeClock
 from histories.message import Message
 from histories.tables import HistoryError
+from histories.undecodable import UNDECODABLE
 from nodes.consensus.effects import (
     ApiRequest,
     ApiResponseReceived,
@@ -217,7 +218,7 @@ def _events(path: Path) -> Iterator[tuple[int, Any]]:
         for number, line in enumerate(file, start=1):
             try:
                 content = decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except UNDECODABLE:
                 continue
             try:
                 if "event" in content:

@@ -25,6 +25,7 @@ from histories.operation import Op
 from histories.reading import read_faults, read_history, read_trace
 from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, from_table, to_table
 from histories.trace import TraceEvent
+from histories.undecodable import UNDECODABLE
 
 FINAL = "final"
 """Label of the disk image taken after the last operation."""
@@ -141,7 +142,7 @@ class RunData:
             test = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
         except OSError as error:
             raise HistoryError(f"{file}: {error.strerror}") from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise HistoryError(f"{file}: {error}") from error
         run = cls(test)
         run._folder = path
@@ -237,7 +238,7 @@ def read_images(run: Path) -> list[DiskImage]:
                 state = msgspec.json.decode(state_file.read_bytes())
         except OSError as error:
             raise HistoryError(f"{error.filename}: {error.strerror}") from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise HistoryError(f"{log_folder}/quorum-state: {error}") from error
         if log_folder.is_dir():
             node = folder.parent.parent.name

@@ -7,15 +7,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from histories.exit_codes import BAD_ARGUMENTS, FAILED, CommandError
 
-class ClusterError(Exception):
+
+class ClusterError(CommandError):
     """A cluster cannot be brought up or used; the message is one line for the user.
 
     ``exit_code`` is 254 for what the user must change (arguments, missing tool) and 255
     for what failed on the way.
     """
 
-    def __init__(self, message: str, exit_code: int = 255) -> None:
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(" ".join(message.split()))
         self.exit_code = exit_code
 
@@ -24,7 +26,7 @@ class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the machine, 
     """This machine cannot run such a cluster at all; another provider may do."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=254)
+        super().__init__(message, exit_code=BAD_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True)

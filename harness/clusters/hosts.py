@@ -35,6 +35,7 @@ from typing import Any
 from harness.clusters.cluster import ClusterError, Host
 from harness.clusters.healing import heal_hosts
 from harness.remote.session import Remote, RemoteError, on_all, parse_host_key
+from histories.exit_codes import BAD_ARGUMENTS
 
 _STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address", "gateway", "clock"}
 _NUMBERS = {"port", "node_id"}
@@ -43,7 +44,7 @@ _TARGET = re.compile(r"(?:(?P<user>[^@:\s]+)@)?(?P<ip>[^@:\s]+)(?::(?P<port>[0-9
 
 
 def _bad(where: str, what: str) -> ClusterError:
-    return ClusterError(f"{where}: {what}", exit_code=254)
+    return ClusterError(f"{where}: {what}", exit_code=BAD_ARGUMENTS)
 
 
 def load_inventory(path: Path) -> list[Host]:

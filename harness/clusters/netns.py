@@ -26,6 +26,7 @@ from harness.clusters.healing import heal_hosts
 from harness.clusters.keys import new_key_pair
 from harness.clusters.state import ProcessIdentity, State
 from harness.clusters.switch import MAX_NODES
+from histories.exit_codes import BAD_ARGUMENTS
 
 _TOOLS = {
     "ip": "iproute2",
@@ -72,7 +73,9 @@ class NetnsCluster:
 
     def __init__(self, nodes: int = 5, *, detached: bool = False, disks: bool = False) -> None:
         if not 1 <= nodes <= MAX_NODES:
-            raise ClusterError(f"{nodes} hosts: between 1 and {MAX_NODES} are possible", 254)
+            raise ClusterError(
+                f"{nodes} hosts: between 1 and {MAX_NODES} are possible", BAD_ARGUMENTS
+            )
         self.nodes = nodes
         self.detached = detached
         self.disks = disks

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.clusters import cgroups, rootless
 from harness.clusters.cluster import Cluster, ClusterError
+from histories.exit_codes import BAD_ARGUMENTS
 
 NAMES = ("netns", "vagrant", "hosts:FILE")
 DEFAULT_NODES = 5
@@ -31,7 +32,9 @@ def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) 
         from harness.clusters.vagrant import VagrantCluster
 
         return VagrantCluster(nodes or DEFAULT_NODES)
-    raise ClusterError(f"cluster {spec!r} is unknown: use {', '.join(NAMES)}", exit_code=254)
+    raise ClusterError(
+        f"cluster {spec!r} is unknown: use {', '.join(NAMES)}", exit_code=BAD_ARGUMENTS
+    )
 
 
 def lacking(spec: str) -> dict[str, str]:

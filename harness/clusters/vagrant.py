@@ -25,6 +25,7 @@ from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, nod
 from harness.clusters.healing import heal_hosts
 from harness.clusters.hosts import check_logins
 from harness.patience import PATIENCE
+from histories.exit_codes import BAD_ARGUMENTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 ADDRESS_FILE = "/etc/kraftwreck/address"
@@ -61,7 +62,7 @@ class VagrantCluster:
             raise ClusterError(
                 f"the Vagrantfile in {self.directory} has no machine {unknown[0]}: "
                 f"it has {', '.join(states) or 'none'}",
-                exit_code=254,
+                exit_code=BAD_ARGUMENTS,
             )
         self._started = [name for name in self.names if states[name] != "running"]
         if self._started:
@@ -87,15 +88,21 @@ class VagrantCluster:
         """Where Vagrant keeps what it knows of the machines, and we their host keys."""
         return self.directory / (os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant")
 
+    def check_tools(self) -> None:
+        """Raise ClusterUnavailable without vagrant, ClusterError (254) without a Vagrantfile."""
+        if shutil.which("vagrant") is None:
+            raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
+        if not (self.directory / "Vagrantfile").is_file():
+            raise ClusterError(
+                f"there is no Vagrantfile in {self.directory}", exit_code=BAD_ARGUMENTS
+            )
+
     def status(self) -> dict[str, str]:
         """Return the state of every machine of the Vagrantfile (``running`` …).
 
         Raises as :meth:`up` does.
         """
-        if shutil.which("vagrant") is None:
-            raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
-        if not (self.directory / "Vagrantfile").is_file():
-            raise ClusterError(f"there is no Vagrantfile in {self.directory}", exit_code=254)
+        self.check_tools()
         output = self._vagrant(["status", "--machine-readable"], _QUERY_TIMEOUT_S)
         rows = [line.split(",") for line in output.splitlines()]
         return {row[1]: row[3] for row in rows if len(row) > 3 and row[2] == "state"}

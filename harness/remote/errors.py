@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from histories.exit_codes import CommandError
 
-class RemoteError(Exception):
+
+class RemoteError(CommandError):
     """A host could not be asked, or answered with a failure; one line says which and what.
 
     ``said`` is the line without the host. ``parts`` are the errors of single hosts, where several

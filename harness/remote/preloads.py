@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from histories.exit_codes import BadInputError
+
 SOURCES = Path(__file__).parent
 BUILD = SOURCES.parents[1] / "build"
 FAULTS = {"clockwork": "clock", "diskwork": "disk"}
@@ -25,7 +27,7 @@ _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 _TIMEOUT_S = 60
 
 
-class ClockworkError(Exception):
+class ClockworkError(BadInputError):
     """The library cannot be made; one line says why and what to do."""
 
 

@@ -19,7 +19,8 @@ from harness.simulated.schedule import InjectorFactory
 from harness.workload import Workload, owed
 from histories.fault import Fault
 from histories.reading import convert_run
-from histories.store import RunFolder, write_json
+from histories.store import RunFolder, link_latest, write_json
+from histories.undecodable import UNDECODABLE
 from histories.verdict import Verdict
 from nodes.log.layout import (
     EPOCH_CHECKPOINT,
@@ -99,9 +100,11 @@ def save(
         if image.quorum_state is not None:
             (log / QUORUM_STATE).write_bytes(msgspec.json.encode(image.quorum_state))
     convert_run(folder.path)
-    if verdict is not None:
-        write_json(folder.path / "results.json", verdict)
-    return folder.complete()
+    if verdict is None:
+        return folder.complete()
+    write_json(folder.path / "results.json", verdict)
+    link_latest(folder.complete())
+    return folder.path
 
 
 def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
@@ -121,7 +124,7 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
         raise OptionError(
             f"{path}: {missing.args[0]} is missing, so it cannot be run again"
         ) from missing
-    except (msgspec.MsgspecError, TypeError) as error:
+    except (*UNDECODABLE, TypeError) as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
 
@@ -135,7 +138,7 @@ def read_test(folder: Path) -> dict[str, Any]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as refused:
         raise OptionError(f"{path}: {refused.strerror}; give a run folder") from refused
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
 

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from histories.undecodable import UNDECODABLE
 from reports.store.gold import Gold
 from reports.store.index import NAME_LENGTH, NIGHTS, RunSummary, clip, stamp
 
@@ -188,7 +189,7 @@ class CoverageReader:
         if known is None or known[0] != now:
             try:
                 found = msgspec.json.decode(Path(full).read_bytes(), type=list[_OfTest])
-            except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except (OSError, *UNDECODABLE):
                 found = []
             known = self._known_tests[path] = (now, found)
         return known[1]
@@ -240,7 +241,7 @@ def _decode(path: Path, by_cluster: bool) -> list[_Counters]:
         if by_cluster:
             return list(msgspec.json.decode(data, type=dict[str, _Counters]).values())
         return [msgspec.json.decode(data, type=_Counters)]
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return []
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from histories.undecodable import UNDECODABLE
 from reports.store.index import ANALYSIS, Stamp, stamp
 
 MAX_ROWS = 5_000_000
@@ -64,7 +65,7 @@ class Gold:
             with path.open("rb") as file:
                 data = file.read(LARGEST_MANIFEST)
             self._manifest = msgspec.json.decode(data, type=_Manifest)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (OSError, *UNDECODABLE):
             self.notes.append("analysis/manifest.json cannot be read, so no table of it is shown.")
 
     @property

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import msgspec
 
 from histories.store import RUNNING
+from histories.undecodable import UNDECODABLE
 from histories.verdict import Validity
 from reports import words
 from reports.run_folder import RunFolderError
@@ -307,7 +308,7 @@ def _decode(path: str, largest: int, kind: type[T]) -> T:
         if len(data) > largest:
             raise _UnreadableError(f"{name} is too large for a list")
         return msgspec.json.decode(data, type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, *UNDECODABLE) as error:
         raise _UnreadableError(f"{name} cannot be read") from error
 
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
+from harness.command_line import command_line
 from harness.options import OptionError
 from nemesis.case_file import read_case
 from nemesis.case_text import describe
@@ -216,7 +217,7 @@ def small_case(store: Path, night: str, file: str, links: Links) -> SmallCase:
         return SmallCase(shown, note="The file of the case is too large to be shown.")
     href = f"{links.root}nights/{quote(night)}/{quote(file)}" if links.live else ""
     place = shlex.quote(f"{store.name}/{NIGHTS}/{night}/{file}")
-    case = SmallCase(shown, href, f"kraftwreck replay {place}")
+    case = SmallCase(shown, href, command_line("replay", place))
     try:
         case.lines = [clip_line(line) for line in describe(read_case(path).case)][:MAX_CASE_LINES]
     except (OptionError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from histories.undecodable import UNDECODABLE
 from histories.verdict import Validity
 from reports.store.index import (
     COMMAND_LENGTH,
@@ -150,7 +151,7 @@ def _read(folder: Path) -> Night:
             night.facts = facts
         else:
             night.notes.append("night.json holds no object.")
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, *UNDECODABLE) as error:
         night.notes.append(f"night.json cannot be read ({clip(error, 80)}).")
     try:
         night.lines = _lines(_bytes(folder / "runs.jsonl"), night.notes)
@@ -183,7 +184,7 @@ def _lines(data: bytes, notes: list[str]) -> list[NightLine]:
             continue
         try:
             rows.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             bad += 1
     if bad:
         notes.append(f"runs.jsonl: {bad} unreadable line{'s' if bad > 1 else ''} left out.")

@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "-c", "moon"], "cluster 'moon' is unknown"),
         (["run", "-c", "hosts:/nowhere"], "/nowhere: cannot be read: No such file"),
         (["run", "--mutant", "X99"], "unknown mutant 'X99'"),
-        (["run", "--mutant", "R01", "--patch", "x"], "exclude each other"),
+        (["run", "--mutant", "R01", "--patch", "x"], "cannot be combined"),
         (["run", "-n", "kill,membership"], "changes voters: add --quorum dynamic"),
         (["run", "--quorum", "mixed"], "'mixed' is not one of 'static', 'dynamic'"),
         (["run", "--patch", "/nowhere"], "/nowhere: No such file or directory"),

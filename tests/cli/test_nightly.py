@@ -121,7 +121,7 @@ def test_there_is_nothing_to_resume(kraftwreck: Command, tmp_path: Path) -> None
     [
         ((), "give CONFIG.toml, or --confirm"),
         (("none.toml",), "none.toml: No such file"),
-        (("{config}", "--new", "--resume"), "exclude each other"),
+        (("{config}", "--new", "--resume"), "cannot be combined"),
         (("{config}", "--tree", "clean"), "go with --confirm"),
         (("--confirm", "nowhere"), "NIGHT#N"),
         (("--confirm", "nowhere#1", "--plan"), "--confirm goes with"),

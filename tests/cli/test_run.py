@@ -127,11 +127,27 @@ def test_without_root_the_same_test_runs_in_the_simulator(
     monkeypatch.setattr(netns, "probe", refuse)
     ended = kraftwreck("run", "-t", 8, "--seed", 1, "--store", tmp_path, "--json")
     assert ended.code == 0
+    reason = "namespace hosts need root, this is an ordinary user"
     assert ended.err.splitlines()[0] == (
-        "namespace hosts need root, this is an ordinary user:"
-        " running the same test in the simulator (-c sim) instead"
+        f"{reason}: running the same test in the simulator (-c sim) instead"
     )
-    assert " -c sim " in json.loads(ended.out)["repeat"]
+    assert f"verdict: valid (in the simulator: {reason})" in ended.err.splitlines()
+    said = json.loads(ended.out)
+    assert " -c sim " in said["repeat"]
+    assert said["simulated_because"] == reason
+
+
+def test_namespaces_that_were_asked_for_are_not_replaced_by_the_simulator(
+    kraftwreck: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise ClusterUnavailable("namespaces are refused here: Operation not permitted")
+
+    monkeypatch.setattr(netns, "probe", refuse)
+    ended = kraftwreck("run", "-c", "netns", "-t", 8, "--store", tmp_path / "store")
+    assert ended.code == 254
+    assert ended.err == "kraftwreck run: namespaces are refused here: Operation not permitted\n"
+    assert not (tmp_path / "store").exists()
 
 
 def test_the_voters_of_a_dynamic_quorum_change_in_the_simulator_too(
@@ -243,7 +259,15 @@ def test_hosts_that_refuse_ssh_are_one_line_and_255(kraftwreck: Any, tmp_path: P
     assert ended.code == 255
     (error,) = [line for line in ended.err.splitlines() if line.startswith("error: ")]
     assert error.startswith("error: set-up: n1: ")
-    assert json.loads(ended.out)["valid"] == "unknown"
+    said = json.loads(ended.out)
+    assert said["valid"] == "unknown"
+    assert not (tmp_path / "latest").is_symlink(), "nothing was judged"
+    again = kraftwreck("replay", said["run"])
+    assert again.code == 254
+    assert again.err == (
+        f"kraftwreck replay: {said['run']}: nothing to replay, the run did not start:"
+        f" {said['errors'][0]}\n"
+    )
 
 
 @pytest.mark.cluster

@@ -115,7 +115,7 @@ def test_a_case_that_is_to_pass_and_does_is_as_it_was(kraftwreck: Run, tmp_path:
     [
         ((), "give the folder of a run, or --seed"),
         (("--seed", 1, "--mutant", "X99"), "unknown mutant"),
-        (("--seed", 1, "--mutant", "R01", "--patch", __file__), "exclude each other"),
+        (("--seed", 1, "--mutant", "R01", "--patch", __file__), "cannot be combined"),
     ],
 )
 def test_bad_arguments_are_one_line(

@@ -53,7 +53,7 @@ def test_a_steered_campaign_keeps_a_corpus_and_can_be_repeated(
     [
         (("--steer", "{folder}"), "no entry of a corpus"),
         (("--coverage", "{folder}/bad.json"), "no coverage file"),
-        (("--steer", "{folder}/new", "--style", "timed"), "exclude each other"),
+        (("--steer", "{folder}/new", "--style", "timed"), "cannot be combined"),
     ],
 )
 def test_what_cannot_be_used_is_named(

@@ -17,10 +17,11 @@ from harness.clusters.netns import NetnsCluster
 from harness.clusters.state import State
 from harness.options import RunOptions
 from harness.run import Outcome, TestRun
+from histories.exit_codes import FAILED
 from histories.fault import Fault
 from histories.reading import read_faults, read_history
 from kraftwreck.judge import judge
-from kraftwreck.run import FAILED, exit_code
+from kraftwreck.run import exit_code
 from nemesis.inject import Injector
 from systems.kraft import SYSTEM
 from workloads import registry as workloads

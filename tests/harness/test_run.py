@@ -74,7 +74,7 @@ def test_a_run_from_set_up_to_tear_down(make: Any, fake: Any, tmp_path: Path) ->
         "restore", "ready", "stop", "collect", "close", "down",
     ]  # fmt: skip
     folder = outcome.folder
-    assert (tmp_path / "latest").resolve() == folder
+    assert (tmp_path / "current").resolve() == folder
     ops = read_lines(folder / "history.jsonl", Op)
     assert sum(op.final and op.type == "ok" for op in ops) == 4
     assert read_history(folder).num_rows == len(ops)

@@ -12,7 +12,7 @@ import pytest
 from histories.fault import FaultEvent
 from histories.operation import Op
 from histories.reading import read_faults, read_history, read_lines
-from histories.store import JsonLines, RunFolder, StoreError
+from histories.store import JsonLines, RunFolder, StoreError, link_latest
 from histories.tables import HistoryError
 
 
@@ -21,7 +21,7 @@ def op(index: int, **fields: object) -> Op:
     return Op(index=index, **{**base, **fields})  # type: ignore[arg-type]  # test shorthand
 
 
-def test_a_folder_is_renamed_when_complete_and_latest_points_at_it(tmp_path: Path) -> None:
+def test_complete_renames_and_only_a_judged_run_becomes_latest(tmp_path: Path) -> None:
     now = datetime(2025, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
     folder = RunFolder(tmp_path, "kraft-metadata", 7, now)
     assert folder.path.name == "20250102T030405.678Z-7.running"
@@ -29,6 +29,9 @@ def test_a_folder_is_renamed_when_complete_and_latest_points_at_it(tmp_path: Pat
     assert not (tmp_path / "latest").exists()
     done = folder.complete()
     assert done.name == "20250102T030405.678Z-7"
+    assert (tmp_path / "current").resolve() == done
+    assert not (tmp_path / "latest").exists()
+    link_latest(done)
     assert (tmp_path / "latest").resolve() == done
     assert (tmp_path / "kraft-metadata" / "latest").resolve() == done
     assert not list(tmp_path.rglob("*.running"))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from click.testing import CliRunner
 
-from kraftwreck.serve import cli
 from reports.run_folder import RunFolderError
 from reports.store.export import export
 from tests.reports.made_store import FIRST_DAY, make_run, make_store, write_json
@@ -103,22 +103,26 @@ def test_pairs_that_pages_link_to_are_compared_in_the_export(store: Path, tmp_pa
     assert f"kraftwreck serve {store.name}" in overview
 
 
-def test_the_command_exports_and_ends(store: Path, tmp_path: Path) -> None:
+def test_the_command_exports_and_ends(
+    kraftwreck: Callable[..., Any], store: Path, tmp_path: Path
+) -> None:
     arguments = [str(store), "--export", str(tmp_path / "site"), "--json"]
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0
-    told = json.loads(result.stdout)
+    result = kraftwreck("serve", *arguments)
+    assert result.code == 0
+    told = json.loads(result.out)
     assert (Path(told["export"]) / "index.html").is_file()
     assert told["nights"] == 2
     assert told["compared"] >= 0
 
 
-def test_what_cannot_be_exported_is_one_line_and_254(store: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_exported_is_one_line_and_254(
+    kraftwreck: Callable[..., Any], store: Path, tmp_path: Path
+) -> None:
     for arguments in (
         [str(store), "--export", str(store / "x")],
         [str(tmp_path / "nothing"), "--export", str(tmp_path / "y")],
         [str(next(store.glob("kraft-*/*"))), "--export", str(tmp_path / "z")],
     ):
-        result = CliRunner().invoke(cli, arguments)
-        assert result.exit_code == 254
-        assert result.stderr.count("\n") == 1
+        result = kraftwreck("serve", *arguments)
+        assert result.code == 254
+        assert result.err.count("\n") == 1
