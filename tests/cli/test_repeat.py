@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from harness.clusters.providers import NAMES
@@ -40,6 +40,7 @@ def parsed(line: str) -> dict[str, Any]:
     return dict(command.make_context(name, words).params)
 
 
+@settings(deadline=None)
 @given(
     some.builds(
         RunOptions, system=names, workload=names, faults=faults, time_limit_s=seconds,
@@ -62,6 +63,7 @@ def test_run_is_repeated_with_every_option(options: RunOptions) -> None:
     assert fields == {*read, "faults", "time_limit_s", "tables"}, "no option is left out"
 
 
+@settings(deadline=None)
 @given(
     some.builds(
         Campaign, system=names, workload=names, faults=faults, time_limit_s=seconds,
@@ -84,6 +86,7 @@ def test_a_simulated_run_is_repeated_with_every_option(campaign: Campaign, seed:
     assert read == {name: getattr(campaign, name) for name in read}
 
 
+@settings(deadline=None)
 @given(paths)
 def test_a_replay_is_repeated_whatever_its_folder_is_called(path: Path) -> None:
     read = parsed(command_line("replay", path))
