@@ -117,6 +117,24 @@ def ask_controller(
     return answer, leader
 
 
+def ask_loyally(
+    client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
+) -> Conversation:
+    """Send one read to the node that served this client last; return the answer and the node.
+
+    The client changes the node only when that refuses: it stays with a leader that was deposed or
+    is silent, which may serve stale reads. Without such a node it asks any one.
+    """
+    client.calls += 1
+    node = client.leader
+    if node is None:
+        key = ("loyal", client.thread, client.calls)
+        node = client.nodes[draw_below(len(client.nodes), client.seed, *key)]
+    answer = yield Call(node, api, version, body, timeout_ms)
+    client.leader = None if answer.status == "refused" else node
+    return answer, node
+
+
 def not_answered(answer: Answer, node: str | None, *, write: bool) -> Completion:
     """How an operation ends whose answer is ``refused`` or ``lost``.
 

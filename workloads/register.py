@@ -2,7 +2,11 @@
 
 Key ``k`` is the topic ``register-<k>``, its value the config ``retention.ms``; a register
 whose topic does not exist holds null. Keys rotate, so that every key's history stays small
-and all clients meet on two keys at a time.
+and all clients meet on a few keys at a time.
+
+Two clients in five only read, and stay with the node that served them last. Half of the writes are
+hasty: their clients give up early and find a new leader while the old one still believes that it
+leads. A leader that serves reads without asking its quorum is found by the two together.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from nodes.protocol import errors
 from workloads.controller import (
     TOPIC,
     ask_controller,
+    ask_loyally,
     change,
     first_error,
     not_answered,
@@ -28,8 +33,14 @@ ALTER_CONFIGS_VERSION: Final = 1
 DESCRIBE_CONFIGS_VERSION: Final = 4
 CONFIG: Final = "retention.ms"
 
-OPS_PER_ROUND: Final = 28
-"""Operations of one thread before all move on to the next two keys."""
+KEYS: Final = 4
+"""Keys that are in use at a time."""
+OPS_PER_ROUND: Final = 40
+"""Operations of one thread before all move on to the next keys."""
+HASTY_MS: Final = 1000
+"""How long a hasty client waits for an answer."""
+_LOYAL_THREADS: Final = (1, 3)
+_THREADS: Final = 5
 _OLD_KEY_PERCENT: Final = 8
 _SET: Final = 0
 _LAST_VALUE: Final = 10**15
@@ -53,13 +64,16 @@ class RegisterWorkload:
     def plan(self, seed: int, thread: int, count: int) -> Planned:
         """Return the ``count``-th operation of ``thread``; written values are unique."""
         turn, place = divmod(count, OPS_PER_ROUND)
-        key = 2 * turn + (draw_below(100, seed, "key", thread, count) < 35)
+        first = KEYS * turn
+        key = first + draw_below(KEYS, seed, "key", thread, count)
         percent = draw_below(100, seed, "kind", thread, count)
         value = count * 1000 + thread + 1
-        if place < 2:
-            return Planned("cas", 2 * turn + place, [None, value])
         if turn and percent < _OLD_KEY_PERCENT:
-            return Planned("read", draw_below(2 * turn, seed, "old", thread, count))
+            return Planned("read", draw_below(first, seed, "old", thread, count))
+        if is_loyal(thread):
+            return Planned("read", key)
+        if place < KEYS:
+            return Planned("cas", first + place, [None, value])
         if percent < 45:
             return Planned("read", key)
         if percent < 80:
@@ -97,12 +111,15 @@ class RegisterWorkload:
             "resource_name": topic_of(op.key),
             "configuration_keys": [CONFIG],
         }
-        answer, node = yield from ask_controller(
+        ask, timeout_ms = ask_controller, self.timeout_ms
+        if is_loyal(client.thread):
+            ask, timeout_ms = ask_loyally, HASTY_MS
+        answer, node = yield from ask(
             client,
             "DescribeConfigs",
             DESCRIBE_CONFIGS_VERSION,
             {"resources": [resource]},
-            self.timeout_ms,
+            timeout_ms,
         )
         if answer.status != "ok":
             return not_answered(answer, node, write=False)
@@ -130,7 +147,7 @@ class RegisterWorkload:
             ALTER_CONFIGS_VERSION,
             {"resources": [resource], "validate_only": False},
             "responses",
-            self.timeout_ms,
+            self._patience_ms(client),
         )
 
     def _create(self, op: Op, client: ClientState) -> Invocation:
@@ -140,16 +157,26 @@ class RegisterWorkload:
             "replication_factor": -1,
             "configs": [{"name": CONFIG, "value": str(op.value[1])}],
         }
-        body = {"topics": [topic], "timeout_ms": self.timeout_ms}
-        return change(
-            op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics", self.timeout_ms
-        )
+        timeout_ms = self._patience_ms(client)
+        body = {"topics": [topic], "timeout_ms": timeout_ms}
+        return change(op, client, "CreateTopics", CREATE_TOPICS_VERSION, body, "topics", timeout_ms)
 
     def _delete(self, op: Op, client: ClientState) -> Invocation:
-        body = {"topics": [{"name": topic_of(op.key)}], "timeout_ms": self.timeout_ms}
+        timeout_ms = self._patience_ms(client)
+        body = {"topics": [{"name": topic_of(op.key)}], "timeout_ms": timeout_ms}
         return change(
-            op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", self.timeout_ms
+            op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", timeout_ms
         )
+
+    def _patience_ms(self, client: ClientState) -> int:
+        """Return how long a write waits for its answer: half of them are hasty."""
+        hasty = draw_below(2, client.seed, "hasty", client.thread, client.calls)
+        return HASTY_MS if hasty else self.timeout_ms
+
+
+def is_loyal(thread: int) -> bool:
+    """Whether the client ``thread`` only reads, from the node that served it last."""
+    return thread % _THREADS in _LOYAL_THREADS
 
 
 def topic_of(key: int) -> str:

@@ -160,7 +160,8 @@ class StateHistory:
         assert old is not None
         self.ids.setdefault(old, Versions()).put(end, None)
         for number in range(self.counts.get(old, 0)):
-            self.partitions[old, number].put(end, None)
+            # After a hole in the log some partitions may have been seen, and others not.
+            self.partitions.setdefault((old, number), Versions()).put(end, None)
         for key, versions in self.configs.items():
             if key[:2] == (TOPIC, name) and versions.at(end) is not None:
                 versions.put(end, None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.workload import Answer
-from workloads.register import OPS_PER_ROUND, WORKLOAD
+from workloads.register import HASTY_MS, KEYS, OPS_PER_ROUND, WORKLOAD, is_loyal
 
 LED_BY_1 = {"controller_id": 1, "topics": []}
 
@@ -85,18 +85,63 @@ def test_every_written_value_is_unique_and_every_key_stays_small() -> None:
     assert len(values) == len(set(values))
     per_key = Counter(p.key for p in planned)
     assert max(per_key.values()) < 140
-    assert len(per_key) == 2 * (500 // OPS_PER_ROUND + 1)
+    assert len(per_key) == KEYS * (500 // OPS_PER_ROUND + 1)
 
 
 def test_all_threads_meet_on_the_same_keys() -> None:
     first = {WORKLOAD.plan(3, thread, count).key for thread in range(5) for count in range(20)}
-    assert first == {0, 1}
+    assert first == set(range(KEYS))
 
 
 def test_old_keys_are_read_again() -> None:
     planned = [WORKLOAD.plan(3, 0, count) for count in range(10 * OPS_PER_ROUND, 1000)]
-    assert any(p.f == "read" and p.key < 4 for p in planned)
-    assert all(p.f == "read" for p in planned if p.key < 10)
+    assert any(p.f == "read" and p.key < 2 * KEYS for p in planned)
+    assert all(p.f == "read" for p in planned if p.key < 5 * KEYS)
+
+
+def test_two_clients_in_five_only_read() -> None:
+    loyal = [thread for thread in range(5) if is_loyal(thread)]
+    planned = [WORKLOAD.plan(3, thread, count) for thread in loyal for count in range(200)]
+    assert len(loyal) == 2
+    assert {p.f for p in planned} == {"read"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (config("41"), True),
+        (Answer("lost"), True),
+        (Answer("refused"), False),
+        (config(None, code=41), False),
+    ],
+)
+def test_a_loyal_client_stays_with_its_node_until_that_refuses(
+    drive: Any, client: Any, script: Any, answer: Any, kept: bool
+) -> None:
+    client.thread, client.leader = 1, "n2"
+    calls = script(answer)
+    drive(WORKLOAD, "read", calls, 4)
+    assert [call.node for call in calls.calls] == ["n2"]
+    assert (client.leader == "n2") is kept
+
+
+def test_a_loyal_client_without_a_node_asks_any_one_and_stays_where_it_is_served(
+    drive: Any, client: Any, script: Any
+) -> None:
+    client.thread = 1
+    calls = script(config("41"))
+    drive(WORKLOAD, "read", calls, 4)
+    assert client.leader == calls.calls[0].node
+    assert calls.calls[0].timeout_ms == HASTY_MS
+
+
+def test_some_writes_give_up_early(drive: Any, client: Any, script: Any) -> None:
+    waits = set()
+    for _ in range(20):
+        calls = script(altered(0)) if client.leader else script(LED_BY_1, altered(0))
+        drive(WORKLOAD, "write", calls, 4, 17)
+        waits.add(calls.calls[-1].timeout_ms)
+    assert waits == {HASTY_MS, WORKLOAD.timeout_ms}
 
 
 def test_an_unknown_operation_is_an_error(drive: Any, script: Any) -> None:
