@@ -38,7 +38,10 @@ FAULTS = ("partition", "kill", "pause")
 def simulated(
     *schedule: Fault, seed: int = 1, seconds: float = 8.0, knobs: Knobs | None = None
 ) -> SimResult:
-    options = RunOptions(seed=seed, time_limit_s=seconds, rate=10, cluster="sim", nodes=3)
+    families = tuple(sorted({fault.kind for fault in schedule}))
+    options = RunOptions(
+        seed=seed, time_limit_s=seconds, rate=10, cluster="sim", nodes=3, faults=families
+    )
     return simulate(options, find("metadata"), schedule, make_injector, knobs=knobs or Knobs())
 
 
