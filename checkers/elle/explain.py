@@ -181,7 +181,7 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
         + ", though it was appended once."
     ),
     "garbage-read": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, in which nobody ever wrote "
+        f"{op_text(case['op'])} read {case['mop']!r}, but no transaction tried to write "
         f"{case['element']!r}."
     ),
     "incompatible-order": lambda case: (

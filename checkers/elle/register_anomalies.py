@@ -33,6 +33,8 @@ class RegisterAnomalies:
         found = {
             "G1a": list(self._reads_of(failed)),
             "G1b": list(self._reads_of(passing)),
+            "garbage-read": list(self._garbage()),
+            "future-read": list(self._future_reads()),
             "internal": list(self._internal()),
             "lost-update": list(self._lost_updates()),
         }
@@ -52,6 +54,42 @@ class RegisterAnomalies:
                 "mop": self._transactions.mop(read),
                 "writer": self._transactions.op(int(self._mops.event[write])),
             }
+
+    def _garbage(self) -> Iterable[dict[str, Any]]:
+        """A committed transaction read a value that no transaction tried to write."""
+        own, mops = self._own, self._mops
+        written = np.zeros(own.versions, dtype=bool)
+        written[own.version[mops.f == WRITE]] = True
+        reads = self._ok_reads[mops.kind[self._ok_reads] != NULL]
+        for read in reads[~written[own.version[reads]]].tolist():
+            yield self._showing(read)
+
+    def _future_reads(self) -> Iterable[dict[str, Any]]:
+        """A committed transaction read a value that only it wrote, and only afterwards."""
+        own, mops = self._own, self._mops
+        writes = np.flatnonzero((mops.f == WRITE) & own.possible)
+        version = own.version[writes]
+        # The place of the first write of each version, and the last transaction that wrote it.
+        first = np.full(own.versions, len(mops), dtype=np.int64)
+        last_event = np.full(own.versions, -1, dtype=np.int64)
+        np.minimum.at(first, version, writes)
+        np.maximum.at(last_event, version, mops.event[writes])
+        reads = self._ok_reads[mops.kind[self._ok_reads] != NULL]
+        seen = own.version[reads]
+        later = (first[seen] > reads) & (first[seen] < len(mops))
+        reads, seen = reads[later], seen[later]
+        alone = (mops.event[first[seen]] == mops.event[reads]) & (
+            last_event[seen] == mops.event[reads]
+        )
+        for read in reads[alone].tolist():
+            yield self._showing(read)
+
+    def _showing(self, read: int) -> dict[str, Any]:
+        return {
+            "op": self._transactions.op(int(self._mops.event[read])),
+            "mop": self._transactions.mop(read),
+            "element": self._own.name(int(self._own.version[read])),
+        }
 
     def _internal(self) -> Iterable[dict[str, Any]]:
         """A transaction read another value of a key than it just read or wrote itself."""

@@ -142,7 +142,8 @@ class Transactions:
 def pair(events: Events, mops: MicroOps, names: Sequence[Callable[[int], Any]]) -> Transactions:
     """Return the transactions of a history: each completion with its invocation.
 
-    An invocation that its process never answers stays open.
+    An invocation without a completion stays open, and one whose ``info`` completion does not
+    repeat the micro-operations.
     """
     order = np.argsort(events.process, kind="stable")
     kind, process = events.kind[order], events.process[order]
@@ -154,7 +155,9 @@ def pair(events: Events, mops: MicroOps, names: Sequence[Callable[[int], Any]]) 
     ends = np.flatnonzero(follows & (kind != INVOKE))
     invoked[order[ends]] = order[ends - 1]
     is_open = events.kind == INVOKE
-    is_open[order[ends - 1]] = False
+    full = np.zeros(len(events), dtype=bool)
+    full[mops.event] = True
+    is_open[order[ends - 1]] = (kind[ends] == INFO) & ~full[order[ends]] & full[order[ends - 1]]
     kept = mops.only((events.kind != INVOKE)[mops.event] | is_open[mops.event])
     first = np.searchsorted(kept.event, np.arange(len(events) + 1))
     return Transactions(

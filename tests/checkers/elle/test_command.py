@@ -36,7 +36,7 @@ def run(*arguments: object) -> Result:
 def test_a_history_is_held_against_a_consistency_model(skew: Path) -> None:
     strict = run(skew, "--model", "list-append")
     assert strict.exit_code == 1
-    assert "G2-item: Let T1 = operation " in strict.stderr
+    assert "G2-item: Let T1 = operation " in strict.stdout
     weak = run(skew, "--model", "list-append", "--consistency-model", "snapshot-isolation")
     assert weak.exit_code == 0
     asked = run(skew, "-m", "list-append", "-c", "snapshot-isolation", "--anomaly", "G2-item")

@@ -13,6 +13,8 @@ import pytest
 from checkers.elle.check import Options, analyze
 from histories.convert import load
 
+# Fragments with reads of values that nothing wrote: garbage-read here, which Elle does not report.
+UNWRITTEN = {f"elle_unit/{number}-rw-register-checker-test" for number in ("052", "072", "076")}
 # Elle refused it for mixing kinds of integers that neither JSON nor EDN tells apart.
 UNTOLD = "elle_unit/078-rw-register-type-sanity"
 
@@ -73,6 +75,10 @@ def test_it_agrees_with_elles_own_tests(tmp_path: Path) -> None:
             path = tmp_path / Path(name).name
             path.write_bytes(contents[name])
             checked += 1
-            wrong += _differences(path, case["model"], case["opts"], case["expected"])
+            differences = _differences(path, case["model"], case["opts"], case["expected"])
+            if Path(name).with_suffix("").as_posix() in UNWRITTEN:
+                assert [ours[:2] for _, ours, _ in differences] == [(False, ["read-committed"])]
+            else:
+                wrong += differences
     assert wrong == []
     assert checked >= 90

@@ -53,6 +53,13 @@ BROKEN: list[tuple[str, Lines, list[str], list[str]]] = [
      ["linearizable_keys"], ["read-uncommitted"]),
     ("G-single-item-realtime", [(0, "wx1"), (1, "rx_")], [], ["strong-snapshot-isolation"]),
     ("G1c-realtime", [(0, "rx1"), (1, "wx1")], [], ["strong-read-committed"]),
+    ("garbage-read", [(0, "rx7"), (1, "wx1")], [], ["read-committed"]),
+    ("garbage-read", at_once("wx1 ry7", "wy1 rx1"), [], ["read-committed"]),
+    ("future-read", [(0, "rx1 wx1")], [], ["read-committed"]),
+    ("future-read", [(0, "rx_ rx1 wx1")], [], ["read-committed"]),
+    ("future-read", [(0, "rx1 wx1 wx2"), (1, "rx2")], [], ["read-committed"]),
+    # Beside a cycle of others, with the transaction that read its own write on it.
+    ("future-read", at_once("rx1 wx1 ry_", "wy2 rx_"), [], ["read-committed"]),
 ]  # fmt: skip
 
 
@@ -68,6 +75,51 @@ def test_an_anomaly_is_found_named_and_refutes_its_models(
     told = [anomaly for anomaly in result.anomalies if anomaly.type == name]
     assert told
     assert all(len(anomaly.explanation) > 20 for anomaly in told)
+
+
+@pytest.mark.parametrize("model", ["read-committed", "snapshot-isolation", "serializable"])
+@pytest.mark.parametrize("lines", [[(0, "rx7"), (1, "wx1")], at_once("rx1 wx1 ry_", "wy2 rx_")])
+def test_impossible_reads_break_every_model_from_read_committed_on(
+    build: Build, lines: Lines, model: str
+) -> None:
+    ops = build(lines)
+    assert check_transactions(ops, "rw-register", consistency_models=[model]).valid is False
+    alone = check_transactions(ops, "rw-register", consistency_models=[], anomalies=["G1"])
+    assert alone.valid is False
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # The value is another transaction's, which may have happened.
+        at_once("rx1 ry_", "wx1 ry_"),
+        [("begin", 0, "wx1"), (1, "rx1")],
+        [("begin", 0, "wx1"), (1, "rx1"), ("end", 0, "wx1", "info")],
+        # The completion does not repeat what the invocation asked for.
+        [("begin", 0, "wx1"), (1, "rx1"), ("end", 0, "", "info")],
+        # Two may have written the same value: the reader itself, and one without an answer.
+        [("begin", 0, "wx1"), (1, "rx1 wx1"), ("end", 0, "wx1", "info")],
+        [(0, "wx1 rx1"), (1, "rx1")],
+    ],
+)
+def test_reads_of_values_that_may_have_been_written_are_no_anomaly(
+    build: Build, lines: Lines
+) -> None:
+    result = check_transactions(build(lines), "rw-register", consistency_models=["serializable"])
+    assert result.valid is not False
+
+
+STALE: Lines = [(0, "wx1"), (0, "wx2"), (1, "rx1")]
+
+
+def test_stale_read_is_found_only_with_linearizable_keys(build: Build) -> None:
+    ops = build(STALE)
+    assert check_transactions(ops, "rw-register").valid is True
+    assert check_transactions(ops, "rw-register", linearizable_keys=True).valid is False
+
+
+def test_stale_read_of_the_initial_state_is_found_without_options(build: Build) -> None:
+    assert check_transactions(build([(0, "wx1"), (1, "rx_")]), "rw-register").valid is False
 
 
 def test_a_history_that_happened_one_after_the_other_is_valid(build: Build) -> None:
