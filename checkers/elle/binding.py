@@ -1,10 +1,11 @@
 """The real Elle, called as a program.
 
 Any command that keeps elle-cli's contract will do: ``-m MODEL -v -f json -c models -a
-anomalies -s milliseconds FILE`` prints Elle's result map, as JSON or EDN. It is found by the
-caller's word, by the environment variable ``KRAFTWRECK_ELLE``, or as ``elle-cli`` on the PATH;
-a name that ends in ``.jar`` is run with ``java -jar``. Its exit code is not believed: elle-cli
-ends with 0 for a history it could not decide.
+anomalies -s milliseconds FILE...`` prints Elle's result map of each file, as JSON or EDN.
+:func:`find_elle` takes the command that was given, the environment variable
+``KRAFTWRECK_ELLE``, or ``elle-cli`` on the PATH; a name that ends in ``.jar`` is run with
+``java -jar``. The exit code is no verdict: elle-cli ends with 0 for a history it could not
+decide.
 
 Source: github.com/ligurio/elle-cli.
 """
@@ -12,6 +13,8 @@ Source: github.com/ligurio/elle-cli.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import os
 import shlex
 import shutil
@@ -24,9 +27,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-import msgspec
-
 from checkers.elle.check import Analysis, Options, as_checker_result
+from checkers.elle.closed import Closed
 from histories import edn
 from histories.convert import to_json
 from histories.events import plain
@@ -39,6 +41,7 @@ VARIABLE = "KRAFTWRECK_ELLE"
 TIME_LIMIT_S = 600.0
 MEMORY_MB = 8192
 _LOOK_EVERY_S = 0.25
+_OUT, _ERR = "stdout", "stderr"
 _VALID: dict[Any, Any] = {True: True, False: False, "unknown": "unknown"}
 
 
@@ -93,37 +96,68 @@ def check_with_elle(
 
     ``stats["elle"]`` is its result map. A verdict it does not reach within ``limits`` is
     ``unknown`` with the reason. Raises :class:`ElleMissingError` when there is nothing to
-    call, :class:`ElleError` when what was called fails or answers what is no result.
+    call, :class:`ElleError` when the program fails or prints no result.
     """
+    (verdict,) = check_all_with_elle([history], model, options, command=command, limits=limits)
+    if isinstance(verdict, ElleError):
+        raise verdict
+    return verdict
+
+
+def check_all_with_elle(
+    histories: Sequence[Sequence[Op]],
+    model: str,
+    options: Options,
+    *,
+    command: str | None = None,
+    limits: Limits | None = None,
+) -> list[CheckerResult | ElleError]:
+    """Return Elle's verdict of each of ``histories``, or why it gave none.
+
+    One process checks them all, within ``limits``. After a history that ends it, another
+    process goes on with the next. Raises as :func:`check_with_elle` does for the options.
+    """
+    options.forbidden()
     assumed = options.sequential_keys or options.linearizable_keys or options.wfr_keys
     if assumed or options.transaction_order:
-        raise ElleError("elle-cli cannot be told what to assume of keys; use --engine native")
+        raise ElleError("elle-cli has no option for assumptions about keys; use --engine native")
     limits = limits or Limits()
-    words = find_elle(command)
-    with tempfile.TemporaryDirectory(prefix="kraftwreck-elle-") as folder:
-        path = Path(folder) / "history.json"
-        path.write_bytes(to_json(history))
-        arguments = [*words, "-m", model, "-v", "-f", "json"]
-        if options.consistency_models:
-            arguments += ["-c", ",".join(options.consistency_models)]
-        if options.anomalies:
-            arguments += ["-a", ",".join(options.anomalies)]
-        arguments += ["-s", str(max(1, int(options.cycle_search_seconds * 1000))), str(path)]
-        outcome = _run(arguments, Path(folder), limits)
-    if isinstance(outcome, CheckerResult):
-        return outcome
-    result = parse_result(outcome)
-    return as_checker_result(Analysis(model, result, {"engine": "elle"}))
+    # Both lists are always given: elle-cli's defaults are strict-serializable and G0.
+    arguments = [
+        *find_elle(command), "-m", model, "-v", "-f", "json",
+        "-c", ",".join(options.consistency_models), "-a", ",".join(options.anomalies),
+        "-s", str(max(1, int(options.cycle_search_seconds * 1000))),
+    ]  # fmt: skip
+    closed = [Closed.of(history) for history in histories]
+    verdicts: list[CheckerResult | ElleError] = []
+    with tempfile.TemporaryDirectory(prefix="kraftwreck-elle-") as name:
+        folder = Path(name)
+        paths = [folder / f"history-{at}.json" for at in range(len(closed))]
+        for path, history in zip(paths, closed, strict=True):
+            path.write_bytes(to_json(history.ops))
+        while len(verdicts) < len(paths):
+            rest = paths[len(verdicts) :]
+            failure = _run([*arguments, *map(str, rest)], folder, limits)
+            results = parse_results((folder / _OUT).read_text(errors="replace"))
+            if failure is None and len(results) < len(rest):
+                failure = ElleError(_failure(folder, "Elle printed no result"))
+            elif isinstance(failure, ElleError):
+                results = results[: len(rest) - 1]
+            for result in results[: len(rest)]:
+                shown = closed[len(verdicts)].restored(result)
+                verdicts.append(as_checker_result(Analysis(model, shown, {"engine": "elle"})))
+            if failure is not None and len(verdicts) < len(paths):
+                verdicts.append(failure)
+    return verdicts
 
 
-def _run(arguments: list[str], folder: Path, limits: Limits) -> str | CheckerResult:
-    """Return what the program printed, or ``unknown`` if it went beyond its limits."""
+def _run(arguments: list[str], folder: Path, limits: Limits) -> CheckerResult | ElleError | None:
+    """Run the program; return why it ended before its work was done, if it did."""
     environment = dict(os.environ)
     heap = f"-Xmx{limits.megabytes}m"
     given = environment.get("JAVA_TOOL_OPTIONS", "")
     environment["JAVA_TOOL_OPTIONS"] = f"{given} {heap}".strip()
-    out, err = folder / "stdout", folder / "stderr"
-    with out.open("wb") as stdout, err.open("wb") as stderr:
+    with (folder / _OUT).open("wb") as stdout, (folder / _ERR).open("wb") as stderr:
         process = subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL,
@@ -139,10 +173,9 @@ def _run(arguments: list[str], folder: Path, limits: Limits) -> str | CheckerRes
             _end(process)
     if beyond is not None:
         return CheckerResult(valid="unknown", stats={"engine": "elle"}, error=beyond)
-    text = out.read_text(errors="replace")
     if process.returncode not in (0, 1):
-        raise ElleError(_failure(process.returncode, text, err.read_text(errors="replace")))
-    return text
+        return ElleError(_failure(folder, f"Elle failed with exit code {process.returncode}"))
+    return None
 
 
 def _watch(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
@@ -181,40 +214,45 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _failure(code: int, out: str, err: str) -> str:
-    lines = [line.strip() for line in f"{err}\n{out}".splitlines() if line.strip()]
+def _failure(folder: Path, what: str) -> str:
+    """Return ``what`` and the most informative line that the program printed."""
+    texts = [(folder / name).read_text(errors="replace") for name in (_ERR, _OUT)]
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("Picked up JAVA_TOOL_OPTIONS")]
     telling = [line for line in lines if "Exception" in line or "Error" in line]
-    said = (telling or lines or ["it said nothing"])[0]
-    return f"Elle failed with exit code {code}: {said[:300]}"
+    said = (telling or lines or ["it printed nothing"])[0]
+    return f"{what}: {said[:300]}"
 
 
-def parse_result(text: str) -> dict[str, Any]:
-    """Return the result map that Elle printed, as JSON or EDN, after lines of its log.
+def parse_results(text: str) -> list[dict[str, Any]]:
+    """Return the result maps that Elle printed, as JSON or EDN, among lines of its log.
 
-    Raises :class:`ElleError` for text without one.
+    Raises :class:`ElleError` for a result without a verdict.
     """
+    # Only a map that is not inside another one begins a line.
     starts = [at for at, letter in enumerate(text) if letter == "{" and text[at - 1 : at] in "\n"]
-    for at in starts:
-        rest = text[at:]
-        found = _from_json(rest)
-        if found is None:
-            found = _from_edn(rest)
-        if isinstance(found, dict) and "valid?" in found:
-            return _checked(found)
-    raise ElleError(f"Elle answered what is no result: {' '.join(text.split())[:200]!r}")
+    found: list[dict[str, Any]] = []
+    for at, end in itertools.pairwise([*starts, len(text)]):
+        part = text[at:end]
+        value = _from_json(part)
+        if value is None:
+            value = _from_edn(part)
+        if isinstance(value, dict) and "valid?" in value:
+            found.append(_checked(value))
+    return found
 
 
 def _from_json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except ValueError:
         return None
 
 
 def _from_edn(text: str) -> Any:
     try:
-        return plain(edn.read_all(text)[0])
-    except (edn.EdnError, IndexError):
+        return plain(next(edn.read_each(text))[1])
+    except (edn.EdnError, StopIteration):
         return None
 
 

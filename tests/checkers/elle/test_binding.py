@@ -17,11 +17,13 @@ from checkers.elle.binding import (
     ElleError,
     ElleMissingError,
     Limits,
+    check_all_with_elle,
     check_with_elle,
     find_elle,
-    parse_result,
+    parse_results,
 )
 from checkers.elle.check import Options, analyze
+from checkers.elle.closed import Closed
 from histories.operation import Op
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
@@ -68,6 +70,12 @@ def test_it_is_told_what_is_asked(build: Build, program: Program) -> None:
         "-m", "list-append", "-v", "-f", "json", "-c", "serializable,PL-SI", "-a", "G1a,G0",
         "-s", "10000",
     ]  # fmt: skip
+    asked = Options(consistency_models=[], anomalies=["internal"])
+    found = check_with_elle(build(BROKEN), "list-append", asked, command=elle)
+    # Without -c and -a elle-cli falls back to strict-serializable and G0.
+    assert found.stats["elle"]["said"][5:9] == ["-c", "", "-a", "internal"]
+    found = check_with_elle(build(BROKEN), "list-append", Options(), command=elle)
+    assert found.stats["elle"]["said"][5:9] == ["-c", "strict-serializable", "-a", ""]
     assert said["ops"][3]["value"] == [["r", "x", [1]]]
     assert said["ops"][3]["type"] == "ok"
 
@@ -90,17 +98,25 @@ def test_an_unknown_with_exit_code_0_stays_unknown(build: Build, program: Progra
     ],
 )
 def test_json_and_edn_say_the_same(text: str) -> None:
-    assert parse_result(text) == {
-        "valid?": False,
-        "anomaly-types": ["G0", "G1a"],
-        "not": ["read-uncommitted"],
-    }
+    expected = {"valid?": False, "anomaly-types": ["G0", "G1a"], "not": ["read-uncommitted"]}
+    assert parse_results(text) == [expected]
+    assert parse_results(f"{text}\nINFO [main] next\n{text}") == [expected, expected]
 
 
-@pytest.mark.parametrize("text", ["", "history.json \t true", "{", '{"valid?": 3}', "{:a 1}"])
-def test_what_is_no_result_is_an_error(text: str) -> None:
-    with pytest.raises(ElleError):
-        parse_result(text)
+@pytest.mark.parametrize("text", ["", "history.json \t true", "{", "{:a 1}"])
+def test_output_without_a_result_is_an_error_with_what_was_printed(
+    build: Build, program: Program, text: str
+) -> None:
+    elle = program(
+        f"print({text!r}); print('Unknown option: \"-q\"', file=sys.stderr); sys.exit(1)"
+    )
+    with pytest.raises(ElleError, match='Elle printed no result: Unknown option: "-q"$'):
+        check_with_elle(build(BROKEN), "list-append", Options(), command=elle)
+
+
+def test_result_with_a_strange_verdict_is_an_error() -> None:
+    with pytest.raises(ElleError, match="Elle's verdict is 3"):
+        parse_results('{"valid?": 3}')
 
 
 def test_a_stack_trace_becomes_one_line(build: Build, program: Program) -> None:
@@ -175,3 +191,53 @@ def test_a_missing_one_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_it_cannot_be_told_is_refused(build: Build) -> None:
     with pytest.raises(ElleError, match="use --engine native"):
         check_with_elle(build([]), "rw-register", Options(wfr_keys=True))
+
+
+def test_open_invocations_get_an_info_completion_and_keep_their_index(
+    build: Build, program: Program
+) -> None:
+    elle = program(
+        """
+        ops = json.load(open(sys.argv[-1]))
+        print(json.dumps({"valid?": False, "anomaly-types": ["G1a"], "ops": ops, "anomalies": {
+            "G1a": [{"op": ops[2], "mop": ["r", "x", [1]], "writer": ops[-1], "element": 1}]}}))
+        """
+    )
+    ops = build([("begin", 0, "ax1"), ("begin", 1, "rx_"), ("end", 1, "rx[1]")])
+    found = check_with_elle(ops, "list-append", Options(), command=elle)
+    said = found.stats["elle"]
+    # The last one is the completion that was added for Elle.
+    assert [op["type"] for op in said["ops"]] == ["invoke", "invoke", "ok", "invoke"]
+    assert [op["index"] for op in said["ops"]] == [0, 1, 2, 0]
+    assert found.anomalies[0].operations == [2, 0]
+
+
+def test_completion_of_an_open_invocation_comes_before_the_next_of_its_process(
+    build: Build,
+) -> None:
+    ops = build([("begin", 0, "ax1"), (0, "ax2"), ("begin", 1, "ay1")])
+    closed = Closed.of(ops)
+    assert [(op.process, op.type) for op in closed.ops] == [
+        (0, "invoke"), (0, "info"), (0, "invoke"), (0, "ok"), (1, "invoke"), (1, "info"),
+    ]  # fmt: skip
+    assert [op.index for op in closed.ops] == [0, 1, 2, 3, 4, 5]
+    assert closed.restored({"scc": [1, 5]}) == {"scc": [0, 3]}
+
+
+def test_a_history_that_ends_elle_keeps_no_other_from_its_verdict(
+    build: Build, program: Program
+) -> None:
+    elle = program(
+        """
+        for path in sys.argv[13 - 1:]:
+            ops = json.load(open(path))
+            if ops[0]["value"][0][2] == 3:
+                sys.exit("java.lang.AssertionError: no")
+            print(json.dumps({"valid?": True}, indent=1))
+        sys.exit(0)
+        """
+    )
+    histories = [build([(0, f"ax{number}")]) for number in (1, 2, 3, 4)]
+    found = check_all_with_elle(histories, "list-append", Options(), command=elle)
+    assert [isinstance(verdict, ElleError) for verdict in found] == [False, False, True, False]
+    assert str(found[2]) == "Elle printed no result: java.lang.AssertionError: no"
