@@ -44,6 +44,7 @@ COMPILED: Final = (
     "nodes/log",
     "nodes/metadata",
     "nodes/node.py",
+    "nodes/node_config.py",
     "nodes/protocol",
     "nodes/server/plain.py",
     "nodes/server/quorum_requests.py",

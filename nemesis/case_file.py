@@ -20,7 +20,7 @@ from histories.fault import Fault
 from histories.undecodable import UNDECODABLE
 from nemesis.case import Case, Operation, Size
 from nemesis.registry import families
-from nodes.node import NodeConfig
+from nodes.node_config import NodeConfig
 from simulation.knobs import Knobs
 
 FORMAT = 1

@@ -9,7 +9,6 @@ for the next step at once: it votes, replicates and answers meanwhile.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
 
 from nodes.broker.broker import FIRST_CORRELATION, Broker
@@ -27,9 +26,7 @@ from nodes.consensus.effects import (
     Stopped,
     Tick,
 )
-from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import poll, snapshots
-from nodes.consensus.kraft.config import QuorumConfig
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
@@ -45,6 +42,7 @@ from nodes.metadata.image import MetadataImage
 from nodes.metadata.image_values import Listener
 from nodes.metadata.loader import WORK_RECORDS, Applied, Loader
 from nodes.metadata.operation import Record
+from nodes.node_config import NodeConfig
 from nodes.protocol.records import decode_record
 
 DIGEST_INTERVAL: Final = 64
@@ -52,39 +50,6 @@ DIGEST_INTERVAL: Final = 64
 FIRST_REGISTRATION: Final = 1 << 29
 """Correlation of the first ControllerRegistration: far from the numbers of anything else."""
 _NEVER: Final = 2**63 - 1
-
-
-@dataclass(slots=True, frozen=True)
-class NodeConfig(QuorumConfig):
-    """Everything a node is told: the quorum's settings and those of its roles (Kafka's names).
-
-    A node has the ``controller`` role, the ``broker`` role, or both (``process.roles``).
-    ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
-    ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``, ``snapshot_piece_records``
-    how many records of a snapshot are made at a time, most; ``session_timeout_ms``
-    and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
-    the broker and ``broker_incarnation`` (16 bytes) names its process;
-    ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
-    """
-
-    controller: bool = True
-    broker: bool = False
-    max_idle_ms: int = 500
-    default_partitions: int = 1
-    default_replication: int = 1
-    min_insync_replicas: int = 1
-    snapshot_bytes: int = 20 << 20
-    snapshot_interval_ms: int = 3_600_000
-    snapshot_piece_records: int = 500
-    session_timeout_ms: int = 9000
-    leader_imbalance_check_interval_seconds: int = 300
-    unclean_leader_election_interval_ms: int = 300_000
-    heartbeat_interval_ms: int = 2000
-    registration_timeout_ms: int = 60_000
-    broker_listener: Endpoint | None = None
-    broker_incarnation: bytes = bytes(16)
-    previous_broker_epoch: int = -1
-    rack: str | None = None
 
 
 class Node:

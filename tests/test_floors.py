@@ -70,7 +70,6 @@ def test_nodes_need_only_the_standard_library() -> None:
 
 
 TIED = [
-    {"nodes.broker.broker", "nodes.broker.lifecycle", "nodes.node"},
     {"nodes.consensus.kraft.fetches", "nodes.consensus.kraft.replication"},
     {"nodes.consensus.kraft.membership", "nodes.consensus.kraft.replica"},
     {"nodes.metadata.image", "nodes.metadata.image_records"},

@@ -10,7 +10,8 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.recovered import Recovered
 from nodes.draw import draw
 from nodes.log.format import DEFAULT_METADATA_VERSION, InitialVoter, Mode, format_directory
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from simulation.disk import ROOT, Disk
 from simulation.filesystem import Filesystem
 from simulation.host import Host

@@ -7,7 +7,7 @@ What the image says is what is committed, and may be behind; nothing here is lin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodes.broker.apis import FORWARDED, LOCAL, SERVED
 from nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
@@ -18,9 +18,7 @@ from nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
 from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, FatalError, SendApi
 from nodes.metadata.describe import api_versions, describe_configs
 from nodes.metadata.image import MetadataImage
-
-if TYPE_CHECKING:
-    from nodes.node import NodeConfig
+from nodes.node_config import NodeConfig
 
 FIRST_CORRELATION: Final = 1 << 30
 """Far from the numbers anybody else in the node uses."""

@@ -10,11 +10,12 @@ decided by the controller. Times are microseconds of the monotonic clock.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodes.broker.leadership import ControllerAddress
 from nodes.consensus.effects import ApiResponseReceived, SendApi
 from nodes.metadata.features import SUPPORTED_FEATURES
+from nodes.node_config import NodeConfig
 from nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
     NONE,
@@ -22,9 +23,6 @@ from nodes.protocol.errors import (
     STALE_BROKER_EPOCH,
     error_name,
 )
-
-if TYPE_CHECKING:
-    from nodes.node import NodeConfig
 
 MILLISECOND: Final = 1000
 NEVER: Final = 2**63 - 1

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from nodes.consensus.effects import AppendSnapshot, Effect, Event
 from nodes.consensus.recovered import Recovered
-from nodes.node import NodeConfig
+from nodes.node_config import NodeConfig
 from nodes.server.line_file import LineFile, encode_line
 from nodes.server.plain import from_plain, to_plain
 from nodes.server.recorded_disk import digest_bytes, recovered_to_plain

@@ -30,7 +30,8 @@ from nodes.log.media import PLAIN
 from nodes.log.quorum_state import QuorumStateError
 from nodes.log.uuids import random_uuid
 from nodes.log.write_loss import WriteLossMedia
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from nodes.server import clean_shutdown
 from nodes.server.addresses import ConfigError
 from nodes.server.calls import Calls

@@ -45,7 +45,7 @@ from typing import Any, Final
 
 from nodes.consensus.endpoint import Endpoint
 from nodes.log.files import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
-from nodes.node import NodeConfig
+from nodes.node_config import NodeConfig
 from nodes.server.addresses import (
     BROKER,
     CONTROLLER,

@@ -11,7 +11,7 @@ from nodes.broker.broker import Broker
 from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, SendApi
 from nodes.consensus.endpoint import Endpoint
 from nodes.metadata.image import MetadataImage
-from nodes.node import NodeConfig
+from nodes.node_config import NodeConfig
 from nodes.protocol.codec import decode, encode
 
 Body = dict[str, Any]

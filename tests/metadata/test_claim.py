@@ -9,7 +9,8 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.recovered import Recovered
 from nodes.log.batch import encode_batch
 from nodes.metadata.loader import WORK_RECORDS
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from nodes.protocol.records import encode_record
 
 BACKLOG = 5 * WORK_RECORDS

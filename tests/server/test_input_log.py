@@ -31,7 +31,8 @@ from nodes.consensus.kraft.messages import (
     VoteResponse,
 )
 from nodes.consensus.recovered import Recovered
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from nodes.server.input_log import InputLog, config_from_plain, config_to_plain
 from nodes.server.line_file import Seal, encode_line
 from nodes.server.plain import from_plain, to_plain

@@ -13,7 +13,8 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.draw import draw_below
 from nodes.log.format import Mode, format_directory
 from nodes.log.write_loss import WriteLossMedia
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from nodes.server.input_log import InputLog
 from nodes.server.line_file import Seal, encode_line
 from nodes.server.reexecution import Mismatch, replay

@@ -12,7 +12,8 @@ from nodes.consensus.effects import ApiRequest, Effect, Event, Tick
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.recovered import Recovered
 from nodes.draw import draw_below
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from nodes.server.input_log import InputLog
 from nodes.server.line_file import DamagedError, LineFile, Seal, encode_line, sealed_lines
 from nodes.server.reexecution import Replayed, replay

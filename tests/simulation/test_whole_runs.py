@@ -25,7 +25,8 @@ from nemesis import triggers
 from nodes.consensus.effects import Tick
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.recovered import Recovered
-from nodes.node import Node, NodeConfig
+from nodes.node import Node
+from nodes.node_config import NodeConfig
 from nodes.server.input_log import InputLog
 from simulation.knobs import Knobs
 from workloads.registry import find

@@ -1,0 +1,41 @@
+"""Settings of one node: those of its quorum membership and those of its roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodes.consensus.endpoint import Endpoint
+from nodes.consensus.kraft.config import QuorumConfig
+
+
+@dataclass(slots=True, frozen=True)
+class NodeConfig(QuorumConfig):
+    """All settings of a node: its quorum's and its roles' (names as in Kafka).
+
+    A node has the ``controller`` role, the ``broker`` role, or both (``process.roles``).
+    ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
+    ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``, ``snapshot_piece_records``
+    how many records of a snapshot are made at a time, most; ``session_timeout_ms``
+    and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
+    the broker and ``broker_incarnation`` (16 bytes) names its process;
+    ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
+    """
+
+    controller: bool = True
+    broker: bool = False
+    max_idle_ms: int = 500
+    default_partitions: int = 1
+    default_replication: int = 1
+    min_insync_replicas: int = 1
+    snapshot_bytes: int = 20 << 20
+    snapshot_interval_ms: int = 3_600_000
+    snapshot_piece_records: int = 500
+    session_timeout_ms: int = 9000
+    leader_imbalance_check_interval_seconds: int = 300
+    unclean_leader_election_interval_ms: int = 300_000
+    heartbeat_interval_ms: int = 2000
+    registration_timeout_ms: int = 60_000
+    broker_listener: Endpoint | None = None
+    broker_incarnation: bytes = bytes(16)
+    previous_broker_epoch: int = -1
+    rack: str | None = None
