@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import Final
 
 from nodes.log.batch import parse_header
 from nodes.log.epochs import EpochCheckpoint
-from nodes.log.layout import METADATA_DIRECTORY, inside, segment_name
+from nodes.log.layout import (
+    DEFAULT_SEGMENT_BYTES,
+    DEFAULT_SEGMENT_MS,
+    METADATA_DIRECTORY,
+    inside,
+    segment_name,
+)
 from nodes.log.media import PLAIN, File, Media
 from nodes.log.recovery import Found, LogCorruptError, find_log
 from nodes.log.scan import epoch_defect, position_of
 from nodes.log.snapshot_files import SnapshotFiles
 
-__all__ = ["DEFAULT_SEGMENT_BYTES", "DEFAULT_SEGMENT_MS", "LogCorruptError", "MetadataLogFiles"]
-
-DEFAULT_SEGMENT_BYTES: Final = 1 << 30
-DEFAULT_SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
+__all__ = ["LogCorruptError", "MetadataLogFiles"]
 
 
 class MetadataLogFiles:

@@ -12,6 +12,8 @@ METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 QUORUM_STATE: Final = "quorum-state"
 META_PROPERTIES: Final = "meta.properties"
+DEFAULT_SEGMENT_BYTES: Final = 1 << 30
+DEFAULT_SEGMENT_MS: Final = 7 * 24 * 3600 * 1000
 
 _STALE = (".part", ".deleted", ".tmp", ".cleaned", ".swap")
 _SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)

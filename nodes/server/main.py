@@ -12,52 +12,18 @@ Exit status: 0 stopped as asked, 1 the disk failed, 3 an illegal state was reach
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import signal
-import socket
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import NoReturn
 
-from nodes.consensus.effects import FatalError
-from nodes.consensus.recovered import Recovered
-from nodes.log.files import LogCorruptError
-from nodes.log.format import FormatError, load_meta
-from nodes.log.media import PLAIN
-from nodes.log.quorum_state import QuorumStateError
-from nodes.log.uuids import random_uuid
-from nodes.log.write_loss import WriteLossMedia
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.server import clean_shutdown
+from nodes.log.format import FormatError
 from nodes.server.addresses import ConfigError
-from nodes.server.calls import Calls
-from nodes.server.connection import Connection, Requests
 from nodes.server.console import say
+from nodes.server.exit_status import BAD_CONFIG, DISK_FAILED
 from nodes.server.formatting import add_format_options, format_node
-from nodes.server.input_log import InputLog
-from nodes.server.listeners import Listener, bind
-from nodes.server.peers import Peers
-from nodes.server.properties import ServerConfig, load_config
-from nodes.server.shell import (
-    BROKER_SHUTDOWN_LIMIT_S,
-    DISK_FAILED,
-    FATAL,
-    SHUTDOWN_LIMIT_S,
-    Shell,
-    monotonic_us,
-)
-from nodes.server.storage import Storage, next_incarnation
-from nodes.server.trace_file import TraceFile
-
-BAD_CONFIG: Final = 254
-IDLE_LIMIT_S: Final = 600.0
-SWEEP_S: Final = 60.0
-BACKLOG: Final = 128
-COMPLAINT_S: Final = 10.0
+from nodes.server.properties import load_config
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,145 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             meta = format_node(config, arguments)
             say(f"{config.log_dir} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
             return 0
-        return _run(config)
+        # Formatting needs little of this, and loading it takes most of a start.
+        from nodes.server.serving import run
+
+        return run(config)
     except (ConfigError, FormatError) as mistake:
         say(f"kraftwreck-node: {mistake}")
         return BAD_CONFIG
-    except (OSError, LogCorruptError, QuorumStateError, ValueError) as error:
+    except (OSError, ValueError) as error:
         say(f"kraftwreck-node: cannot use {config.log_dir}: {error}")
         return DISK_FAILED
-
-
-def _run(config: ServerConfig) -> int:
-    try:
-        meta = load_meta(config.log_dir, config.cluster_id, config.node_id)
-    except FormatError as error:
-        raise ConfigError(f"{error} (the format command prepares a directory)") from error
-    sockets: dict[str, socket.socket] = {}
-    try:
-        for name, endpoint in config.listeners.items():
-            sockets[name] = bind(endpoint)
-        return _run_bound(config, meta.directory_id, sockets)
-    finally:
-        for bound in sockets.values():
-            bound.close()
-
-
-def _run_bound(
-    config: ServerConfig, directory_id: bytes, sockets: Mapping[str, socket.socket]
-) -> int:
-    media = WriteLossMedia() if config.write_loss else PLAIN
-    storage = Storage(config.log_dir, config.segment_bytes, config.segment_ms, media)
-    try:
-        node_config = config.node_config(
-            directory_id,
-            next_incarnation(config.incarnation_file),
-            random_uuid(),
-            clean_shutdown.take(config.log_dir),
-        )
-        status, broker_epoch = asyncio.run(_serve(config, node_config, storage, sockets))
-    finally:
-        storage.close()
-    if broker_epoch >= 0:
-        clean_shutdown.write(config.log_dir, broker_epoch)
-    return status
-
-
-async def _serve(
-    config: ServerConfig,
-    node_config: NodeConfig,
-    storage: Storage,
-    sockets: Mapping[str, socket.socket],
-) -> tuple[int, int]:
-    """Run the node; return the exit status and the epoch of a broker that stopped cleanly."""
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_Complaints())
-    traces = TraceFile(config.trace_file, config.node_name, node_config.incarnation)
-    inputs = InputLog(config.input_log)
-    now, wall_us = monotonic_us(), time.time_ns() // 1000
-    recovered = (node_config, storage.recovered)
-    try:
-        node = Node(*recovered, now, wall_us // 1000)
-        effects = node.start(now, wall_us // 1000)
-    except FatalError as error:
-        inputs.start(*recovered, now, wall_us, None)
-        say(f"fatal: {error}")
-        traces.fatal(str(error), now, wall_us)
-        return FATAL, clean_shutdown.UNCLEAN
-    inputs.start(*recovered, now, wall_us, effects)
-    storage.recovered = Recovered()  # the node has its own
-    limit_s = BROKER_SHUTDOWN_LIMIT_S if config.broker else SHUTDOWN_LIMIT_S
-    shell = Shell(node, storage, traces, inputs, limit_s)
-    timeout_ms = node_config.request_timeout_ms
-    peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
-    calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
-    requests = Requests(shell.submit, config.voters)
-    shell.send, shell.send_api, shell.reply = peers.send, calls.send, requests.reply
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, shell.shut_down)
-    connections: set[Connection] = set()
-    servers = [
-        await _listen(Listener.called(name), bound, requests, connections)
-        for name, bound in sockets.items()
-    ]
-    sweeper = loop.create_task(_close_idle(connections))
-    shell.begin(effects, now, wall_us)
-    for server in servers:
-        await server.start_serving()
-    where = ", ".join(f"{e.host}:{e.port}" for e in config.listeners.values())
-    say(
-        f"{config.node_name}: node {config.node_id} listens on {where}, "
-        f"start {node_config.incarnation}"
-    )
-    try:
-        return await shell.exit_status, shell.broker_epoch
-    finally:
-        sweeper.cancel()
-        for server in servers:
-            server.close()
-        await peers.close()
-        await calls.close()
-        for connection in list(connections):
-            connection.close()
-
-
-async def _listen(
-    listener: Listener, bound: socket.socket, requests: Requests, connections: set[Connection]
-) -> asyncio.Server:
-    return await asyncio.get_running_loop().create_server(
-        lambda: Connection(requests, connections, listener),
-        sock=bound,
-        backlog=BACKLOG,
-        start_serving=False,
-    )
-
-
-async def _close_idle(connections: set[Connection]) -> None:
-    """Close connections nobody has used for ten minutes; their clients may be long gone."""
-    while True:
-        await asyncio.sleep(SWEEP_S)
-        limit = asyncio.get_running_loop().time() - IDLE_LIMIT_S
-        for connection in [c for c in connections if c.idle_since < limit]:
-            connection.close()
-
-
-class _Complaints:
-    """Says what asyncio could not handle, such as running out of descriptors.
-
-    For those asyncio itself stops accepting for a second, but tells of each attempt; the
-    same complaint is passed on once in ten seconds.
-    """
-
-    def __init__(self) -> None:
-        self._said: dict[str, float] = {}
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        text = str(context.get("message"))
-        if "exception" in context:
-            text += f": {context['exception']!r}"
-        if loop.time() - self._said.get(text, -COMPLAINT_S) >= COMPLAINT_S:
-            self._said = {text: loop.time()}
-            say(text)
 
 
 if __name__ == "__main__":

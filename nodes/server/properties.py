@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodes.consensus.endpoint import Endpoint
-from nodes.log.files import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
+from nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from nodes.node_config import NodeConfig
 from nodes.server.addresses import (
     BROKER,

@@ -34,13 +34,11 @@ from nodes.consensus.effects import (
 from nodes.node import Node
 from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
 from nodes.server.console import say
+from nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from nodes.server.input_log import InputLog
 from nodes.server.storage import Storage
 from nodes.server.trace_file import TraceFile
 
-STOPPED: Final = 0
-DISK_FAILED: Final = 1
-FATAL: Final = 3
 SHUTDOWN_LIMIT_S: Final = 5.0
 BROKER_SHUTDOWN_LIMIT_S: Final = 8.0
 """A broker waits until its partitions are led by others."""

@@ -19,7 +19,8 @@ from nodes.consensus.effects import (
 )
 from nodes.consensus.recovered import Recovered
 from nodes.log import quorum_state
-from nodes.log.files import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS, MetadataLogFiles
+from nodes.log.files import MetadataLogFiles
+from nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
 from nodes.log.media import PLAIN, Media
 
 

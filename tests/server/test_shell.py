@@ -32,8 +32,9 @@ from nodes.consensus.kraft.messages import FetchSnapshotResponse
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.loader import Loader
 from nodes.node import Node
+from nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
 from nodes.server.input_log import InputLog
-from nodes.server.shell import DISK_FAILED, FATAL, STOPPED, Shell, monotonic_us
+from nodes.server.shell import Shell, monotonic_us
 from nodes.server.storage import Storage, next_incarnation
 from nodes.server.trace_file import TraceFile
 
