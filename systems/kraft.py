@@ -29,7 +29,7 @@ _WHO_LEADS: dict[str, Any] = {
 }
 METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
-_POLL_S = 0.1
+_POLL_S = 0.05
 _STOP_S = 1.0
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "4000",

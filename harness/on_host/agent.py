@@ -356,7 +356,8 @@ def heal(request: Request) -> Evidence:
     if rules:
         nft(["delete", "table", "inet", TABLE])
     packets = counters(rules)
-    return {"dropped": packets, "packets": sum(packets.values()), "ruleset": ruleset()}
+    left = ruleset() if rules else ""
+    return {"dropped": packets, "packets": sum(packets.values()), "ruleset": left}
 
 
 def dropped(request: Request) -> Evidence:

@@ -97,8 +97,8 @@ def heal_links(request: dict[str, Any]) -> dict[str, Any]:
     """Let packets go as they would; tell what was done to them. Harmless when nothing is."""
     there = pid_of(SOCKET) is not None
     before = end(SOCKET)
-    # Whoever was killed has left the kernel's queues as they were.
-    there = (not refusals()[NETEM] and netem.remove()) or there
+    # A process that was killed has left the kernel's queues as they were.
+    there = netem.remove() or there
     if Path(f"/sys/class/net/{DEVICE}").exists():
         raise DaemonError(f"the device {DEVICE} is still there")
     return {"healed": there, "links": [], "before": before}

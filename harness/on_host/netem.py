@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import select
+import shutil
 import socket
 import subprocess
 from typing import Any
@@ -129,7 +130,9 @@ def resets(links: list[Link]) -> str:
 
 
 def roots() -> list[str]:
-    """Return the devices that have our queues."""
+    """Return the devices that have our queues, none where there is no tc to make them."""
+    if shutil.which("tc") is None:
+        return []
     found = json.loads(run(["tc", "-json", "qdisc", "show"]) or "[]")
     return [each["dev"] for each in found if each.get("root") and each["handle"] == HANDLE]
 

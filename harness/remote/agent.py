@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import marshal
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +19,22 @@ from harness.patience import PATIENCE
 from harness.remote.session import Remote, RemoteError
 
 _BOOT = """\
-import json, os, sys, types
-source = b""
-while len(source) < {size}:
-    source += os.read(0, {size} - len(source)) or sys.exit()
-for name, text in json.loads(source):
+import importlib.util, marshal, os, sys, types
+sent = b""
+while len(sent) < {size}:
+    sent += os.read(0, {size} - len(sent)) or sys.exit()
+same = importlib.util.MAGIC_NUMBER == {magic!r}
+for name, source, code in marshal.loads(sent):
     module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(text, name, "exec"), module.__dict__)
+    exec(marshal.loads(code) if same else compile(source, name, "exec"), module.__dict__)
 module.main()
 """
-"""Runs modules that are sent to it. It reads no further than they go: what follows is theirs."""
+"""Runs modules that are sent to it. It reads no further than they go: what follows is theirs.
+
+They are sent compiled, which spares the host half of an agent's start, and as sources for other
+versions of Python. Standard library only: ``-S`` spares it the search for packages.
+"""
+_PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 ANSWER_TIMEOUT_S = 30.0 * PATIENCE
 NETWORK = (
     *("daemon", "echo", "forward", "netem", "links", "names"),
@@ -41,10 +50,18 @@ AGENT = (
 """The modules an agent is made of, those that others import first."""
 
 
-def sources(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the full names of modules of :mod:`harness.on_host`, and their text."""
+@cache
+def modules(names: tuple[str, ...]) -> bytes:
+    """Return modules of :mod:`harness.on_host` as :data:`_BOOT` reads them."""
     here = Path(on_host.__file__).parent
-    return [(f"{on_host.__name__}.{name}", (here / f"{name}.py").read_text()) for name in names]
+    sources = {on_host.__name__: ""}
+    sources |= {f"{on_host.__name__}.{name}": (here / f"{name}.py").read_text() for name in names}
+    return marshal.dumps(
+        [
+            (name, source, marshal.dumps(compile(source, name, "exec", dont_inherit=True)))
+            for name, source in sources.items()
+        ]
+    )
 
 
 def open_module(remote: Remote, *names: str) -> paramiko.Channel:
@@ -53,11 +70,11 @@ def open_module(remote: Remote, *names: str) -> paramiko.Channel:
     They may import each other, earlier ones first, and otherwise the standard library only.
     Raises :class:`RemoteError`.
     """
-    source = json.dumps([(on_host.__name__, ""), *sources(names)]).encode()
-    boot = _BOOT.format(size=len(source))
-    channel = remote.open_channel(["/usr/bin/python3", "-E", "-s", "-c", boot])
+    sent = modules(names)
+    boot = _BOOT.format(size=len(sent), magic=importlib.util.MAGIC_NUMBER)
+    channel = remote.open_channel([*_PYTHON, boot])
     try:
-        channel.sendall(source)
+        channel.sendall(sent)
     except OSError as failure:
         channel.close()
         raise RemoteError(remote.host.name, f"{names[-1]}: {failure}") from failure

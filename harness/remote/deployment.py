@@ -20,7 +20,7 @@ from typing import Any
 
 import invoke.exceptions
 
-from harness.archive import build_archive, digest
+from harness.archive import build_archive, with_bytecode
 from harness.clusters.cluster import Host
 from harness.clusters.state import control_boot_id
 from harness.environment import ClockSetting, Evidence
@@ -55,11 +55,12 @@ class Deployment:
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
         self._starters = {name: Agent(remote) for name, remote in self.remotes.items()}
         """For what takes seconds: no fault has to wait for it."""
-        self.archive = build_archive(settings.tree)
         own = {"own_clocks": settings.own_clocks, "own_disks": settings.own_disks}
         self.service = service(**own, squeezable=settings.squeezable)
         self._libraries = libraries(**own)
-        self.code_digest = digest(self.archive)
+        self._code = {CODE: with_bytecode(build_archive(settings.tree))}
+        if settings.other_tree is not None:
+            self._code[OTHER_CODE] = with_bytecode(build_archive(settings.other_tree))
         self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
         self.clock_means: dict[str, str] = {}
         """By what means wall clocks are put wrong: ``date`` where a host has a kernel of its own,
@@ -171,11 +172,7 @@ class Deployment:
         agent.ask("wipe", paths=[DATA, LOGS, f"{LOGS}/images"])
         lines = properties(self.hosts[name], list(self.hosts.values()), self.settings)
         config = "".join(f"{key}={value}\n" for key, value in lines.items())
-        files = {CODE: self.archive, CONFIG: config.encode()}
-        if self.settings.other_tree is not None:
-            files[OTHER_CODE] = build_archive(self.settings.other_tree)
-        files |= self._libraries
-        bundle = _tar(files)
+        bundle = _tar({CONFIG: config.encode(), **self._code, **self._libraries})
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
         unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
         prepare = remote.command(self._format(name))
@@ -210,8 +207,11 @@ class Deployment:
 
     def start(self, name: str) -> Evidence:
         """Start the node and wait for its port; a no-op when it runs."""
+        return self._start(self._starters[name], name)
+
+    def _start(self, agent: Agent, name: str) -> Evidence:
         ip, port = self.address(name)
-        return self._starters[name].ask(
+        return agent.ask(
             "start",
             timeout_s=START_TIMEOUT_S + 10,
             service=self.service,
@@ -221,8 +221,8 @@ class Deployment:
         )
 
     def start_all(self) -> dict[str, Evidence]:
-        """Start every node at once."""
-        return dict(on_all(self.nodes, self.start))
+        """Start every node at once, before there are faults that could have to wait."""
+        return dict(on_all(self.nodes, lambda name: self._start(self.agents[name], name)))
 
     def stop(self, name: str, wait_s: float = STOP_TIMEOUT_S) -> Evidence:
         """End the node: SIGTERM, after ``wait_s`` seconds SIGKILL."""
