@@ -71,7 +71,8 @@ def _add(
     entry = zipfile.ZipInfo(name, _EPOCH)
     entry.external_attr = 0o644 << 16
     entry.compress_type = how
-    archive.writestr(entry, content)
+    # Level 1: an archive is made and sent often, and is small either way.
+    archive.writestr(entry, content, compresslevel=1)
 
 
 def digest(archive: bytes) -> str:

@@ -11,6 +11,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +22,7 @@ from typing import Any
 import msgspec
 
 from harness.archive import PROJECT_TREE
-from harness.clusters.cluster import Cluster, ClusterUnavailable, Machines
+from harness.clusters.cluster import Cluster, ClusterUnavailable, Host, Machines
 from harness.environment import Environment
 from harness.faults import FaultInjector, FaultThread
 from harness.final_reads import final_operations
@@ -32,7 +33,7 @@ from harness.patience import PATIENCE
 from harness.recorder import Recorder
 from harness.remote.session import RemoteError
 from harness.run_errors import Trouble, merge
-from harness.system import Deployed, Disturbed, Followed, Housed, System
+from harness.system import Deployed, Disturbed, Followed, Housed, Preparing, System
 from harness.workload import ClientState, Workload, floor, owed
 from histories.exit_codes import FAILED
 from histories.fault import Fault
@@ -148,7 +149,7 @@ class TestRun:
     def _set_up(self) -> None:
         options = self._options
         begun = time.monotonic()
-        hosts = self._cluster.up()
+        hosts = self._bring_up()
         self._say(f"{len(hosts)} hosts are up after {time.monotonic() - begun:.1f} s")
         if [host.node_id for host in hosts] != list(range(1, len(hosts) + 1)):
             raise ValueError("the hosts' node ids must be 1, 2, ... in the order of the hosts")
@@ -171,6 +172,13 @@ class TestRun:
             node: {"offset_us": offset + start_us} for node, offset in offsets.items()
         }
         self._folder.write_json("test.json", self._test)
+
+    def _bring_up(self) -> list[Host]:
+        """Bring the hosts up; meanwhile the system prepares to be deployed."""
+        with ThreadPoolExecutor(1, "prepare") as pool:
+            if isinstance(self._system, Preparing):
+                pool.submit(self._system.prepare, self._tree)
+            return self._cluster.up()
 
     def _run(self) -> None:
         """Clients and faults, until the time limit, an interrupt or a full disk."""

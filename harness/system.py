@@ -98,6 +98,15 @@ class Deployed(Protocol):
         ...
 
 
+@runtime_checkable
+class Preparing(Protocol):
+    """A system that can do a part of :meth:`System.deploy` while the hosts come up."""
+
+    def prepare(self, nodes: Path) -> None:
+        """Compute what deploying the tree ``nodes`` needs and no host is needed for."""
+        ...
+
+
 class System(Protocol):
     """One kind of system under test."""
 

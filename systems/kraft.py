@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.archive import build_archive, digest
+from harness.archive import build_archive, digest, with_bytecode
 from harness.clusters.cluster import Host, Machines
 from harness.environment import Environment
 from harness.interpreter import Connection
 from harness.kafka_client import KafkaClient
 from harness.options import CONTROLLER, DYNAMIC, RunOptions
+from harness.remote.agent import AGENT, modules
 from harness.remote.deployment import Deployment
 from harness.remote.environment import RemoteEnvironment
 from harness.remote.session import RemoteError, on_all
@@ -30,7 +31,7 @@ _WHO_LEADS: dict[str, Any] = {
 METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
 _POLL_S = 0.05
-_STOP_S = 1.0
+_STOP_S = 0.3
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "4000",
@@ -189,6 +190,11 @@ class Kraft:
     replayable = True
     """Its nodes leave input logs by which they can be run again."""
 
+    def prepare(self, nodes: Path) -> None:
+        """Compile what is sent to hosts: the node code and the agents."""
+        with_bytecode(build_archive(nodes))
+        modules(AGENT)
+
     def deploy(self, hosts: Sequence[Host], options: RunOptions, nodes: Path) -> Deployed:
         """Install and start the node code of the folder ``nodes`` on ``hosts``.
 
@@ -210,8 +216,7 @@ class Kraft:
         )
         deployment = Deployment(hosts, settings)
         try:
-            deployment.install()
-            deployment.start_all()
+            deployment.install_and_start()
             return KraftDeployment(deployment)
         except BaseException:
             with contextlib.suppress(RemoteError):

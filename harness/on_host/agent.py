@@ -28,7 +28,7 @@ from typing import Any
 from harness.on_host import disk, squeeze
 from harness.on_host.clock import create_clock, read_clock, right_clock, set_clock
 from harness.on_host.daemon import DaemonError
-from harness.on_host.date import clock_means, right_date
+from harness.on_host.date import boot_id, clock_means, right_date
 from harness.on_host.files import disk_log_end, exchange, sums, told_log_end
 from harness.on_host.links import set_links
 from harness.on_host.names import set_names
@@ -387,6 +387,7 @@ def hello(request: Request) -> Evidence:
     return {
         "hostname": socket.gethostname(),
         "pid": os.getpid(),
+        "boot_id": boot_id(),
         "python": list(sys.version_info[:3]),
         "privileged": privileged(),
         "tools": {tool: shutil.which(tool) is not None for tool in ("nft", "tar")},

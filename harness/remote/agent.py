@@ -18,7 +18,7 @@ from harness import on_host
 from harness.patience import PATIENCE
 from harness.remote.session import Remote, RemoteError
 
-_BOOT = """\
+BOOT = """\
 import importlib.util, marshal, os, sys, types
 sent = b""
 while len(sent) < {size}:
@@ -34,7 +34,7 @@ module.main()
 They are sent compiled, which spares the host half of an agent's start, and as sources for other
 versions of Python. Standard library only: ``-S`` spares it the search for packages.
 """
-_PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
+PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 ANSWER_TIMEOUT_S = 30.0 * PATIENCE
 NETWORK = (
     *("daemon", "echo", "forward", "netem", "links", "names"),
@@ -52,7 +52,7 @@ AGENT = (
 
 @cache
 def modules(names: tuple[str, ...]) -> bytes:
-    """Return modules of :mod:`harness.on_host` as :data:`_BOOT` reads them."""
+    """Return modules of :mod:`harness.on_host` as :data:`BOOT` reads them."""
     here = Path(on_host.__file__).parent
     sources = {on_host.__name__: ""}
     sources |= {f"{on_host.__name__}.{name}": (here / f"{name}.py").read_text() for name in names}
@@ -71,8 +71,8 @@ def open_module(remote: Remote, *names: str) -> paramiko.Channel:
     Raises :class:`RemoteError`.
     """
     sent = modules(names)
-    boot = _BOOT.format(size=len(sent), magic=importlib.util.MAGIC_NUMBER)
-    channel = remote.open_channel([*_PYTHON, boot])
+    boot = BOOT.format(size=len(sent), magic=importlib.util.MAGIC_NUMBER)
+    channel = remote.open_channel([*PYTHON, boot])
     try:
         channel.sendall(sent)
     except OSError as failure:

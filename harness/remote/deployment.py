@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import tarfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,19 @@ class Deployment:
         ip, port = self.broker_address(name) if broker else self.address(name)
         return KafkaClient(ip, port, client_id, self.hosts[name].gateway)
 
-    def check_hosts(self) -> None:
-        """Make sure that every host has what is needed; raises with what is missing."""
-        on_all(self.nodes, self._check_host)
+    def check_hosts(self) -> int:
+        """Make sure that every host has what is needed; raises with what is missing.
 
-    def _check_host(self, name: str) -> None:
+        Returns how many hosts should be worked on at once. Hosts that share the processors of
+        this machine gain nothing from more of them: one after the other, the first are ready
+        earlier and the last no later.
+        """
+        kernels = on_all(self.nodes, self._check_host).values()
+        shared = set(kernels) == {self._control}
+        return os.cpu_count() or 1 if shared else len(self.nodes)
+
+    def _check_host(self, name: str) -> str:
+        """Raise with what is missing there; return the boot id of the host's kernel."""
         found = self.agents[name].ask("hello")
         if tuple(found["python"]) < (3, 11):
             version = ".".join(map(str, found["python"]))
@@ -117,14 +126,29 @@ class Deployment:
                 raise RemoteError(name, f"{tool} is missing there: apt-get install {package}")
         if self.settings.means:
             self.agents[name].check_network(self.settings.means)
+        return str(found["boot_id"])
 
     def install(self) -> None:
         """Put code and configuration on every host, with empty data and log directories.
 
         A node left running by an earlier run is ended first.
         """
-        self.check_hosts()
-        on_all(self.nodes, self._install)
+        self._install_all(self._install)
+
+    def install_and_start(self) -> None:
+        """Install, and start every node as soon as its own host is done.
+
+        The first election is waited for a second and more: the earlier nodes start, the better.
+        """
+        self._install_all(self._install_and_start)
+
+    def _install_and_start(self, name: str) -> None:
+        self._install(name)
+        # There are no faults yet that could have to wait for this agent.
+        self._start(self.agents[name], name)
+
+    def _install_all(self, install: Callable[[str], None]) -> None:
+        on_all(self.nodes, install, at_once=self.check_hosts())
         if self.settings.own_clocks:
             self._find_clock_means()
         if self.settings.dynamic:
@@ -221,8 +245,8 @@ class Deployment:
         )
 
     def start_all(self) -> dict[str, Evidence]:
-        """Start every node at once, before there are faults that could have to wait."""
-        return dict(on_all(self.nodes, lambda name: self._start(self.agents[name], name)))
+        """Start every node at once."""
+        return dict(on_all(self.nodes, self.start))
 
     def stop(self, name: str, wait_s: float = STOP_TIMEOUT_S) -> Evidence:
         """End the node: SIGTERM, after ``wait_s`` seconds SIGKILL."""

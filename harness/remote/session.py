@@ -351,15 +351,17 @@ def unpack(stream: IO[bytes], target: Path) -> int:
     return count
 
 
-def on_all(names: Sequence[str], function: Callable[[str], T]) -> Mapping[str, T]:
-    """Call ``function`` for every name at once; return the results by name, in order.
+def on_all(
+    names: Sequence[str], function: Callable[[str], T], at_once: int = 32
+) -> Mapping[str, T]:
+    """Call ``function`` for every name, ``at_once`` in parallel; return the results by name.
 
     Raises :class:`RemoteError` that names every host that failed, after all have ended;
     :class:`UnreachableError` if none of them could be reached.
     """
     if not names:
         return {}
-    with ThreadPoolExecutor(max_workers=min(32, len(names))) as pool:
+    with ThreadPoolExecutor(max_workers=min(at_once, len(names))) as pool:
         futures = {name: pool.submit(function, name) for name in names}
     errors = [error for future in futures.values() if (error := future.exception())]
     for error in errors:

@@ -12,6 +12,7 @@ Exit status: 0 stopped as asked, 1 the disk failed, 3 an illegal state was reach
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -49,9 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             meta = format_node(config, arguments)
             say(f"{config.log_dir} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
             return 0
+        gc.disable()  # Nothing that is being loaded is garbage.
         # Formatting needs little of this, and loading it takes most of a start.
         from nodes.server.serving import run
 
+        gc.freeze()
+        gc.enable()
         return run(config)
     except (ConfigError, FormatError) as mistake:
         say(f"kraftwreck-node: {mistake}")

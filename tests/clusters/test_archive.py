@@ -1,15 +1,19 @@
-"""The zip of the node code: the same bytes for the same sources, and it runs."""
+"""The zip of the node code: the same bytes for the same sources, and it runs, compiled or not."""
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import os
 import shutil
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from harness.archive import build_archive, digest
+from harness.archive import build_archive, digest, with_bytecode
 
 
 @pytest.fixture
@@ -22,13 +26,29 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
-def test_it_runs_on_a_bare_python(tree: Path, tmp_path: Path) -> None:
-    archive = tmp_path / "x.pyz"
-    archive.write_bytes(build_archive(tree))
-    output = subprocess.run(
-        ["/usr/bin/python3", "-I", archive, "--config", "f"],
+def output_of(archive: bytes, tmp_path: Path, python: str = sys.executable) -> str:
+    file = tmp_path / "x.pyz"
+    file.write_bytes(archive)
+    return subprocess.run(
+        [python, "-I", file, "--config", "f"],
         capture_output=True, text=True, check=True, cwd="/",
     ).stdout  # fmt: skip
+
+
+def with_other_sources(archive: bytes, magic: bytes) -> bytes:
+    """Let the sources print another word than the compiled forms, which begin with ``magic``."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as before, zipfile.ZipFile(changed, "w") as after:
+        for name in before.namelist():
+            content = before.read(name)
+            if name.endswith(".pyc"):
+                content = magic + content[len(magic) :]
+            after.writestr(name, content.replace(b"'from below'", b"'from source'"))
+    return changed.getvalue()
+
+
+def test_it_runs_on_a_bare_python(tree: Path, tmp_path: Path) -> None:
+    output = output_of(build_archive(tree), tmp_path, "/usr/bin/python3")
     assert output == "from below ['--config', 'f']\n"
 
 
@@ -53,3 +73,27 @@ def test_another_source_is_another_archive(tree: Path) -> None:
 def test_a_folder_without_node_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"it has no __main__\.py"):
         build_archive(tmp_path)
+
+
+def test_compiled_modules_run_instead_of_their_sources(tree: Path, tmp_path: Path) -> None:
+    both = with_bytecode(build_archive(tree))
+    changed = with_other_sources(both, importlib.util.MAGIC_NUMBER)
+    assert output_of(changed, tmp_path) == "from below ['--config', 'f']\n"
+
+
+def test_another_version_of_python_runs_the_sources(tree: Path, tmp_path: Path) -> None:
+    both = with_bytecode(build_archive(tree))
+    changed = with_other_sources(both, b"\0\0\r\n")
+    assert output_of(changed, tmp_path) == "from source ['--config', 'f']\n"
+
+
+def test_the_sources_stay_as_they_are_beside_the_compiled_modules(tree: Path) -> None:
+    archive = build_archive(tree)
+    with (
+        zipfile.ZipFile(io.BytesIO(archive)) as sources,
+        zipfile.ZipFile(io.BytesIO(with_bytecode(archive))) as both,
+    ):
+        names = sources.namelist()
+        assert [both.read(name) for name in names] == [sources.read(name) for name in names]
+        compiled = {name.removesuffix("c") for name in both.namelist() if name.endswith(".pyc")}
+        assert compiled == {name for name in names if name.endswith(".py")}
