@@ -104,13 +104,12 @@ class Deployment:
     def check_hosts(self) -> int:
         """Make sure that every host has what is needed; raises with what is missing.
 
-        Returns how many hosts should be worked on at once. Hosts that share the processors of
-        this machine gain nothing from more of them: one after the other, the first are ready
-        earlier and the last no later.
+        Returns how many hosts to install at once. Where hosts share the processors of this
+        machine, few at once let the first nodes start earlier and the last ones no later.
         """
         kernels = on_all(self.nodes, self._check_host).values()
         shared = set(kernels) == {self._control}
-        return os.cpu_count() or 1 if shared else len(self.nodes)
+        return 1 + (os.cpu_count() or 1) if shared else len(self.nodes)
 
     def _check_host(self, name: str) -> str:
         """Raise with what is missing there; return the boot id of the host's kernel."""
@@ -138,13 +137,13 @@ class Deployment:
     def install_and_start(self) -> None:
         """Install, and start every node as soon as its own host is done.
 
-        The first election is waited for a second and more: the earlier nodes start, the better.
+        An election begins a second or more after a node's start, so early starts save time.
         """
         self._install_all(self._install_and_start)
 
     def _install_and_start(self, name: str) -> None:
         self._install(name)
-        # There are no faults yet that could have to wait for this agent.
+        # No fault is there yet that would have to wait for this agent.
         self._start(self.agents[name], name)
 
     def _install_all(self, install: Callable[[str], None]) -> None:
