@@ -174,7 +174,10 @@ class TestRun:
         self._folder.write_json("test.json", self._test)
 
     def _bring_up(self) -> list[Host]:
-        """Bring the hosts up; meanwhile the system prepares to be deployed."""
+        """Bring the hosts up; meanwhile the system prepares to be deployed.
+
+        What goes wrong in preparing goes wrong in deploying as well, which reports it.
+        """
         with ThreadPoolExecutor(1, "prepare") as pool:
             if isinstance(self._system, Preparing):
                 pool.submit(self._system.prepare, self._tree)
