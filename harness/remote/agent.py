@@ -7,8 +7,8 @@ import json
 import marshal
 import threading
 import time
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +50,23 @@ AGENT = (
 """The modules an agent is made of, those that others import first."""
 
 
-@cache
-def modules(names: tuple[str, ...]) -> bytes:
-    """Return modules of :mod:`harness.on_host` as :data:`BOOT` reads them."""
+def sources(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the full names of modules of :mod:`harness.on_host`, and their text."""
     here = Path(on_host.__file__).parent
-    sources = {on_host.__name__: ""}
-    sources |= {f"{on_host.__name__}.{name}": (here / f"{name}.py").read_text() for name in names}
+    return [(f"{on_host.__name__}.{name}", (here / f"{name}.py").read_text()) for name in names]
+
+
+def modules(names: Sequence[str]) -> bytes:
+    """Return modules of :mod:`harness.on_host` as :data:`BOOT` reads them."""
+    return _packed(((on_host.__name__, ""), *sources(names)))
+
+
+@lru_cache(maxsize=4)
+def _packed(texts: tuple[tuple[str, str], ...]) -> bytes:
     return marshal.dumps(
         [
-            (name, source, marshal.dumps(compile(source, name, "exec", dont_inherit=True)))
-            for name, source in sources.items()
+            (name, text, marshal.dumps(compile(text, name, "exec", dont_inherit=True)))
+            for name, text in texts
         ]
     )
 
