@@ -1,4 +1,4 @@
-"""What clients that play brokers and operators were told must be explainable (T5 alone).
+"""Responses to clients that act as brokers and operators are explained by the history (T5).
 
 Judged by the histories of the workload ``partitions``, so it needs neither traces nor captured
 messages: C1 (broker epochs only grow, one process at a time has a broker id), C8 (an accepted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 
@@ -53,6 +54,19 @@ def find(name: str) -> Checker:
             return checker
     names = sorted({*CHECKERS, *(entry.name for entry in offered)})
     raise KeyError(f"no checker {name!r}; there are {', '.join(names)}")
+
+
+def abouts() -> dict[str, str]:
+    """Return every checker's name and what it checks: the first sentence of its module."""
+    offered = {entry.name: find(entry.name) for entry in entry_points(group="kraftwreck.checkers")}
+    return {name: _about(checker) for name, checker in {**CHECKERS, **offered}.items()}
+
+
+def _about(checker: Checker) -> str:
+    module = sys.modules.get(getattr(checker, "__module__", ""))
+    paragraph = ((module.__doc__ if module is not None else None) or "").strip().split("\n\n")[0]
+    sentence, stop, _ = " ".join(paragraph.split()).partition(". ")
+    return sentence.removesuffix(".") if stop else sentence.rstrip(".")
 
 
 def check(run: RunData, names: Iterable[str]) -> Verdict:

@@ -6,9 +6,9 @@ import json
 
 import click
 
-from checkers.registry import CHECKERS
+from checkers.registry import abouts
 from harness.clusters import providers
-from harness.patched_nodes import MUTANTS
+from mutants import catalogue
 from nemesis.registry import families
 from systems.registry import systems
 from workloads.registry import workloads
@@ -27,7 +27,7 @@ def everything() -> dict[str, list[Entry]]:
             _entry(name, f"{family.about} ({', '.join(family.shapes)})")
             for name, family in sorted(families().items())
         ],
-        "checkers": [_entry(name, _first_line(check)) for name, check in sorted(CHECKERS.items())],
+        "checkers": [_entry(name, about) for name, about in sorted(abouts().items())],
         "clusters": [
             _entry(name, about)
             for name, about in zip(
@@ -41,21 +41,12 @@ def everything() -> dict[str, list[Entry]]:
                 strict=True,
             )
         ],
-        "mutants": [_entry(path.stem, "") for path in sorted(MUTANTS.glob("*.patch"))],
+        "mutants": [_entry(bug.id, bug.title) for bug in catalogue().values()],
     }
 
 
 def _entry(name: str, about: str) -> Entry:
     return {"name": name, "about": about}
-
-
-def _first_line(thing: object) -> str:
-    """Return the first line of the module a checker lives in."""
-    import sys
-
-    module = sys.modules.get(getattr(thing, "__module__", ""))
-    text = (module.__doc__ if module is not None else None) or ""
-    return text.strip().splitlines()[0] if text.strip() else ""
 
 
 @click.command(name="list")
@@ -67,7 +58,7 @@ def cli(as_json: bool) -> None:
         click.echo(json.dumps(found))
         return
     for kind, entries in found.items():
-        click.echo(f"{kind}:", err=True)
+        click.echo(f"{kind}:")
         width = max((len(entry["name"]) for entry in entries), default=0)
         for entry in entries:
-            click.echo(f"  {entry['name']:<{width}}  {entry['about']}".rstrip(), err=True)
+            click.echo(f"  {entry['name']:<{width}}  {entry['about']}".rstrip())

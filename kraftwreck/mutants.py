@@ -142,8 +142,8 @@ def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
               help="Hunt the bug of this patch against nodes/; may be repeated.")  # fmt: skip
 @click.option("--repeats", type=click.IntRange(1, 100), default=1, show_default=True,
               help="Hunts for each bug, from other first seeds: median and worst.")  # fmt: skip
-@click.option("--nemesis", "style", type=click.Choice(get_args(Style)), default="swarm",
-              show_default=True, help="How faults are chosen.")  # fmt: skip
+@click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
+              show_default=True, help="How faults are chosen, as in kraftwreck sim.")  # fmt: skip
 @click.option("--shrink", is_flag=True,
               help="Make the test that finds a bug as small as may be.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 256), default=min(2, os.cpu_count() or 1),

@@ -28,6 +28,7 @@ TOOLS = Tools(
     environment=environment,
 )
 _SHOWN_CELLS = 40
+CONFIRM_OPTIONS = "--tree, --failure-rate, --confidence, --seed, --jobs and --json"
 
 
 def say(line: str) -> None:
@@ -45,7 +46,7 @@ def say(line: str) -> None:
 @click.option("--confirm", "confirm", metavar="NIGHT#N|CASE|RUN",
               help="After a fix: make the runs that show that this failure is gone.")  # fmt: skip
 @click.option("--tree", help="With --confirm: the build to test [default: that of the run].")
-@click.option("--rate", type=Number(1e-9, 1.0),
+@click.option("--failure-rate", "rate", type=Number(1e-9, 1.0),
               help="With --confirm: how often it failed [default: as in its night].")  # fmt: skip
 @click.option("--confidence", type=Number(0.01, 0.999_999),
               default=CONFIDENCE, show_default=True, help="With --confirm.")  # fmt: skip
@@ -75,13 +76,15 @@ def cli(
         raise NightError("give CONFIG.toml, or --confirm and what failed")
     if confirm is not None:
         if new or resume or only_plan:
-            raise NightError("--confirm goes with --tree, --rate, --confidence, --seed, --jobs")
+            raise NightError(
+                "--confirm goes with --tree, --failure-rate, --confidence, --seed, --jobs"
+            )
         sys.exit(_confirm(confirm, tree, rate, confidence, seed, jobs or 1, as_json))
     assert config is not None
     if new and resume:
         raise NightError("--new and --resume cannot be combined")
     if tree is not None or rate is not None or seed is not None:
-        raise NightError("--tree, --rate and --seed go with --confirm")
+        raise NightError("--tree, --failure-rate and --seed go with --confirm")
     asked = load(config)
     if jobs is not None:
         asked = msgspec.structs.replace(asked, jobs=jobs)
@@ -153,7 +156,7 @@ def _confirm(
         say(
             f"it was seen in {past.failed} of {past.runs} runs ({chance:.2%}): {runs} runs"
             f" without it show with {confidence:.0%} that it is gone ({rarest}, were it as rare"
-            f" as {past.least:.2%}: --rate)"
+            f" as {past.least:.2%}: --failure-rate)"
         )
     config, found, plan = confirming(target, runs, tree=tree, jobs=jobs, seed=seed)
     same = alike(record)

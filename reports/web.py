@@ -7,6 +7,7 @@ answered 404 in the same words, whatever the reason.
 from __future__ import annotations
 
 import contextlib
+import io
 import ipaddress
 import os
 import socket
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from reports.connections import Seats
 from reports.run_folder import RunFolderError
 from reports.store.compare import render_compare
 from reports.store.entries import StoreReader
@@ -45,12 +47,16 @@ PLAIN = frozenset(
 
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
 REPORT_POLICY = (
+    "sandbox allow-scripts; "
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; worker-src blob:; "
     "style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-"""For a run's own report: it may compute and draw, and cannot speak to the network."""
+"""For a run's own report: it may compute and draw. It has an origin of its own, opens no windows,
+and cannot speak to the network, so it reaches nothing else in the store."""
 CONNECTIONS = 64
+PIECE = 1 << 16
+"""Bytes of an answer that are sent at once; a client that takes one makes progress."""
 LONGEST_TARGET = 8192
 GONE = "There is no such page or file in this store.\n"
 
@@ -107,8 +113,9 @@ def servable(store: Path, path: Path) -> bool:
 def open_below(store: Path, path: Path) -> BinaryIO | None:
     """Open the regular file ``path``; None when it is none, or what was opened lies elsewhere.
 
-    Between a look at a path and its opening somebody may have put a link there, so what counts
-    is the file that was opened. A pipe is not waited for.
+    A link may replace a file between a look at its path and its opening, so what counts is the
+    file that was opened. A file with several hard links may lie elsewhere, too: nothing in a store
+    has any. A pipe is not waited for.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK
     try:
@@ -116,7 +123,8 @@ def open_below(store: Path, path: Path) -> BinaryIO | None:
     except OSError:
         return None
     file = os.fdopen(number, "rb")
-    if stat.S_ISREG(os.fstat(number).st_mode):
+    found = os.fstat(number)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
         try:
             place = Path(f"/proc/self/fd/{number}").readlink()
         except OSError:
@@ -131,13 +139,14 @@ class StoreServer(ThreadingHTTPServer):
     """Serves ``store`` on ``host``:``port`` (0: a free one). Raises OSError if it is taken."""
 
     daemon_threads = True
+    request_queue_size = 256
 
     def __init__(self, store: Path, host: str, port: int) -> None:
         self.store = store.resolve()
         self.reader = StoreReader(self.store)
         self.making = threading.Lock()
         self.local_only = _is_loopback(host)
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self.seats = Seats(CONNECTIONS)
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
@@ -149,18 +158,16 @@ class StoreServer(ThreadingHTTPServer):
             self.reader.index.runs()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; beyond so many at once the connection is closed."""
-        if self._free.acquire(timeout=1):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Answer in a thread; beyond so many at once the slowest client's connection is closed."""
+        self.seats.take(request)
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, then make room for another connection."""
+        """Answer, then give the seat to another connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self.seats.leave(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say what failed in one line; a client that went away is nothing to tell."""
@@ -197,7 +204,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer(body=False)
 
+    def setup(self) -> None:
+        """Find the seat of this connection."""
+        super().setup()
+        self._seat = self.server.seats.of(self.request)
+
     def _answer(self, *, body: bool) -> None:
+        self._seat.moved()
         # The body of a request is not read, so what follows it must not be taken for another.
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self.close_connection = True
@@ -267,7 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _made(self, make: Callable[[], Page | None], body: bool) -> None:
         """Send the page that ``make`` returns; one page is made at a time."""
         try:
-            with self.server.making:
+            with self.server.seats.work(self._seat), self.server.making:
                 page = make()
         except RunFolderError as error:
             self._plain(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error}\n", body)
@@ -300,7 +313,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         if body:
-            self.wfile.write(data)
+            self._write(io.BytesIO(data), len(data))
 
     def _file(self, path: Path, body: bool) -> None:
         file = open_below(self.server.store, path)
@@ -315,13 +328,18 @@ class _Handler(BaseHTTPRequestHandler):
             if policy is not None:
                 self.send_header("Content-Security-Policy", policy)
             self.end_headers()
-            # A file that grows while it is read must not outgrow its length.
-            left = size if body else 0
-            while left and (chunk := file.read(min(left, 1 << 16))):
-                self.wfile.write(chunk)
-                left -= len(chunk)
-            if left:
-                self.close_connection = True
+            if body:
+                self._write(file, size)
+
+    def _write(self, content: BinaryIO, size: int) -> None:
+        """Send ``size`` bytes of ``content``, which may have grown or shrunk since."""
+        left = size
+        while left and (chunk := content.read(min(left, PIECE))):
+            self.wfile.write(chunk)
+            self._seat.moved()
+            left -= len(chunk)
+        if left:
+            self.close_connection = True
 
     def _common_headers(self, kind: str, length: int) -> None:
         self.send_header("Content-Type", kind)

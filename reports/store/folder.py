@@ -21,6 +21,8 @@ def render_folder(store: Path, folder: Path) -> Page:
         for entry in found:
             if entry.name.startswith(".") or entry.is_symlink():
                 continue
+            if entry.is_file() and entry.stat().st_nlink > 1:
+                continue
             if len(entries) >= MAX_ENTRIES:
                 more += 1
             elif entry.is_dir():

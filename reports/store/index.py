@@ -217,12 +217,14 @@ FILES = ("results.json", "report.html", "coverage.json")
 
 
 def stamp(path: str) -> Stamp | None:
-    """Return modification time (ns) and size of a regular file that is no link, else None."""
+    """Return modification time (ns) and size of a regular file, None for links, hard ones too."""
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
         return None
-    return (found.st_mtime_ns, found.st_size) if stat.S_ISREG(found.st_mode) else None
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _summary(store: str, path: str, stamps: tuple[Stamp | None, ...]) -> RunSummary:

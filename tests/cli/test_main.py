@@ -108,8 +108,13 @@ def test_list_names_everything(kraftwreck: Any) -> None:
     assert {"stats", "epochs", "committed", "linearizable"} <= names["checkers"]
     assert {"netns", "vagrant", "sim"} <= names["clusters"]
     shown = kraftwreck("list")
-    assert (shown.code, shown.out) == (0, "")
-    assert re.search(r"register +topic configs as linearizable registers", shown.err)
+    assert (shown.code, shown.err) == (0, "")
+    assert re.search(r"register +topic configs as linearizable registers", shown.out)
+    for kind, entries in found.items():
+        for entry in entries:
+            assert entry["about"], f"{kind} {entry['name']} has no description"
+            assert re.search(rf"^  {re.escape(entry['name'])} +\S", shown.out, re.MULTILINE)
+    assert "  R01  high watermark exposed before the LeaderChange record" in shown.out
 
 
 def test_the_module_can_be_run(tmp_path: Path) -> None:

@@ -94,7 +94,16 @@ def test_a_fix_is_confirmed_and_a_bug_that_is_there_is_not(
     assert told["gone"] is False
     assert told["runs"] <= told["needed"] + 1
     fixed = kraftwreck(
-        "nightly", "--confirm", name, "--tree", "clean", "--rate", "0.7", "--seed", "1", "--json"
+        "nightly",
+        "--confirm",
+        name,
+        "--tree",
+        "clean",
+        "--failure-rate",
+        "0.7",
+        "--seed",
+        "1",
+        "--json",
     )
     assert fixed.code == 0, fixed.err
     told = json.loads(fixed.out)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from reports.run_report import write_report
-from reports.web import StoreServer, content_type, open_below, resolve
+from reports.store.index import StoreIndex, stamp
+from reports.web import CONNECTIONS, StoreServer, content_type, open_below, resolve
 from tests.reports.fake_run import HOSTILE
 from tests.reports.made_store import FIRST_DAY, make_night, write_json
 
@@ -34,6 +35,7 @@ def store(invalid_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(invalid_run, first)
     write_report(first)
     (first / "escape.txt").symlink_to("../../../secret.txt")
+    (first / "hard.txt").hardlink_to(tmp_path / "secret.txt")
     (first / ".hidden").write_text(SECRET)
     (first / "nodes" / "page.html").write_text("<script>alert(1)</script>")
     os.mkfifo(first / "pipe.log")
@@ -117,6 +119,7 @@ def test_a_report_is_served_also_through_latest(server: StoreServer) -> None:
     assert "<h1>INVALID</h1>" in body
     assert HOSTILE not in body
     assert "connect-src data: blob:" in headers["content-security-policy"]
+    assert headers["content-security-policy"].startswith("sandbox allow-scripts;")
 
 
 def test_any_other_markup_of_a_run_is_put_in_a_sandbox(server: StoreServer) -> None:
@@ -137,6 +140,7 @@ def test_any_other_markup_of_a_run_is_put_in_a_sandbox(server: StoreServer) -> N
         "//secret.txt/../../secret.txt",
         "/.%00./secret.txt",
         f"/{RUN}/escape.txt",
+        f"/{RUN}/hard.txt",
         f"/{RUN}/.hidden",
         f"/{RUN}/pipe.log",
         "/latest/../../secret.txt",
@@ -193,6 +197,48 @@ def test_a_link_put_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     assert open_below(root / "store", run / "test.json") is None
 
 
+def test_a_run_whose_files_are_hard_links_to_others_shows_nothing_of_them(tmp_path: Path) -> None:
+    secret, run = tmp_path / "secret.json", tmp_path / "store" / "kraft-x" / "run"
+    write_json(secret, {"name": SECRET, "seed": SECRET})
+    run.mkdir(parents=True)
+    (run / "test.json").hardlink_to(secret)
+    assert stamp(str(run / "test.json")) is None
+    assert not [each for each in StoreIndex(tmp_path / "store").runs() if SECRET in repr(each)]
+
+
+def slow_connections(server: StoreServer, count: int, sent: bytes) -> list[socket.socket]:
+    """Connect ``count`` clients that send ``sent`` and then neither send nor read anything."""
+    address = ("127.0.0.1", int(server.server_address[1]))
+    found = []
+    for _ in range(count):
+        connection = socket.create_connection(address, timeout=30)
+        connection.sendall(sent)
+        found.append(connection)
+    return found
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\nHost: loc", b"GET /%s/huge.bin HTTP/1.1\r\nHost: [::1]\r\n\r\n"],
+    ids=["silent", "half a request", "an answer that is not read"],
+)
+def test_slow_connections_keep_no_visitor_out(
+    store: Path, server: StoreServer, sent: bytes
+) -> None:
+    with (store / RUN / "huge.bin").open("wb") as file:
+        file.truncate(64 << 20)
+    before = server.seats.evicted
+    slow = slow_connections(server, 200, sent.replace(b"%s", RUN.encode()))
+    try:
+        for _ in range(3):
+            assert ask(server, "/latest/test.json")[0] == 200
+        assert server.seats.evicted - before >= 200 - CONNECTIONS, "only the slow ones paid"
+        assert len(server.seats.open) <= CONNECTIONS
+    finally:
+        for connection in slow:
+            connection.close()
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
 def test_it_only_reads(server: StoreServer, method: str) -> None:
     status, headers, body = ask(server, "/<b>", method)
@@ -239,6 +285,7 @@ def test_folders_of_runs_are_listed_with_their_names_escaped(server: StoreServer
     listing = ask(server, f"/{RUN}/")[2]
     assert "history.jsonl" in listing
     assert "escape.txt" not in listing
+    assert "hard.txt" not in listing
     assert ".hidden" not in listing
 
 
