@@ -12,9 +12,9 @@ import msgspec
 from histories.exit_codes import INVALID, VALID
 from kraftwreck.hunt import environment
 from kraftwreck.option_types import SEED, Number
-from nightly.cells import Cell, cells
+from nightly.cells import Cell, load
 from nightly.confidence import CONFIDENCE, alike, runs_needed, seen
-from nightly.config import Config, load
+from nightly.config import Config
 from nightly.confirm import confirming, find
 from nightly.folder import NightError, NightFolder
 from nightly.night import Work, make_plan, open_night, unfinished
@@ -85,10 +85,9 @@ def cli(
         raise NightError("--new and --resume cannot be combined")
     if tree is not None or rate is not None or seed is not None:
         raise NightError("--tree, --failure-rate and --seed go with --confirm")
-    asked = load(config)
+    asked, found = load(config)
     if jobs is not None:
         asked = msgspec.structs.replace(asked, jobs=jobs)
-    found = cells(asked)
     if only_plan:
         _show_plan(asked, found)
         sys.exit(VALID)

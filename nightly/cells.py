@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from harness.options import DYNAMIC, OptionError
 from harness.patched_nodes import patch_of
 from nemesis.registry import check_simulator, check_static
 from nemesis.registry import parse as parse_faults
-from nightly.config import ALL, CLEAN, SIM, Block, Config, ConfigError
+from nightly.config import ALL, CLEAN, SIM, Block, Config, ConfigError, Corpus, check, read
+from nightly.mistakes import key_lines, with_line
 from systems.registry import find as find_system
 from workloads.registry import find as find_workload
 
@@ -44,39 +47,81 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return self.cluster.partition(":")[0]
 
 
+def load(path: Path) -> tuple[Config, list[Cell]]:
+    """Return the configuration in ``path`` and its cells.
+
+    Raises :class:`ConfigError` with every mistake of the file, each with its line.
+    """
+    plain, text = read(path)
+    checked = check(plain)
+    found, wrong = _cells(checked.blocks, sound=checked.config is not None)
+    if checked.corpus is not None:
+        wrong += missing_cases(checked.corpus)
+    if checked.config is not None and not wrong:
+        return checked.config, found
+    lines = key_lines(text)
+    raise ConfigError(*(f"{path}: {with_line(each, lines)}" for each in [*checked.wrong, *wrong]))
+
+
 def cells(config: Config) -> list[Cell]:
     """Return the cells of ``config`` in order of its matrix.
 
     Raises :class:`ConfigError` naming each key whose value does not exist or cannot be had there.
     """
+    found, wrong = _cells(dict(enumerate(config.matrix, start=1)))
+    if wrong:
+        raise ConfigError(*wrong)
+    return found
+
+
+def missing_cases(corpus: Corpus) -> list[str]:
+    """Return a line for each entry of the corpus that holds no case."""
+    wrong = []
+    for number, name in enumerate(corpus.cases, start=1):
+        files = case_files(name)
+        if not files or not all(file.is_file() for file in files):
+            wrong.append(f"corpus.cases[{number}]: {name}: no case file is there")
+    return wrong
+
+
+def case_files(name: str) -> list[Path]:
+    """Return the files that an entry of the corpus names: one, or all cases of a folder."""
+    path = Path(name)
+    return sorted(path.glob("*.json")) if path.is_dir() else [path]
+
+
+def _cells(blocks: Mapping[int, Block], *, sound: bool = True) -> tuple[list[Cell], list[str]]:
+    """Return the cells of ``blocks``, which are given by their places, and what is wrong.
+
+    Only ``sound`` blocks are compared with each other: others have defaults for wrong values.
+    """
     wrong: list[str] = []
     found: dict[str, Cell] = {}
-    for index, block in enumerate(config.matrix):
-        where = f"matrix[{index + 1}]"
+    for place, block in blocks.items():
+        where = f"matrix[{place}]"
         wrong.extend(_unknown(where, block))
         lists = (block.systems, block.workloads, block.faults, block.clusters, block.trees)
+        if len(found) + math.prod(map(len, lists)) > _MOST_CELLS:
+            wrong.append(f"{where}: more than {_MOST_CELLS} cells; make it smaller")
+            break
         for values in product(*lists):
             system, workload, faults, cluster, tree = values
             key = " ".join([*_key(values), *_told(block)])
-            if key in found:
+            if key in found and sound:
                 before = found[key].block + 1
                 wrong.append(f"{where}: has the cell '{key}' that matrix[{before}] has")
                 break
             kinds = tuple(f.strip() for f in faults.split(",") if f.strip() not in ("", "none"))
             found[key] = Cell(
                 key=key,
-                block=index,
+                block=place - 1,
                 system=system,
                 workload=workload,
                 faults=tuple(dict.fromkeys(kinds)),
                 cluster=cluster,
                 tree=tree,
             )
-            if len(found) > _MOST_CELLS:
-                raise ConfigError(f"{where}: more than {_MOST_CELLS} cells; make it smaller")
-    if wrong:
-        raise ConfigError(*wrong)
-    return list(found.values())
+    return list(found.values()), wrong
 
 
 def _key(values: tuple[str, ...]) -> list[str]:

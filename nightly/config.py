@@ -1,6 +1,7 @@
 """What a night is asked to be: a TOML file, checked to the last key before anything runs.
 
-Every mistake is one line that names the key, such as ``matrix[2].faults[1]: unknown fault``.
+Every mistake is one line that names the key, such as ``matrix[2].faults[1]: unknown fault``; all
+mistakes of a file are found at once.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from harness.options import DEFAULT_FAULTS
 from histories.exit_codes import BadInputError
+from nightly.mistakes import convert
 
 SIM = "sim"
 ALL = "all"
@@ -23,12 +26,12 @@ CLEAN = "clean"
 NEW = "new"
 CONFIRM = "confirm"
 MOST_BROKERS = 200
+MOST_SEED = (1 << 63) - 1
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?B)")
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SEEDS = re.compile(r"(\d+)\.\.(\d+)")
-_AT = re.compile(r" - at `\$\.?(.*)`$")
 
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
@@ -120,7 +123,7 @@ class _Top(_Table, kw_only=True, frozen=True):
     name: str
     store: str = "store"
     jobs: Annotated[int, Meta(ge=1, le=256)] = 2
-    seed: Annotated[int, Meta(ge=0)] | None = None
+    seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] | None = None
     resume_hours: NotNegative = 20.0
     planted_fail: bool = True
 
@@ -160,87 +163,119 @@ _TABLES: dict[str, type[_Table]] = {
 }
 
 
-def load(path: Path) -> Config:
-    """Return the configuration in ``path``. Raises :class:`ConfigError` with every mistake.
+@dataclass
+class Checked:
+    """A parsed file and its mistakes.
 
-    Whether what it names exists is the matter of :func:`nightly.cells.cells`.
+    ``config`` is None after a mistake; ``blocks`` are all blocks by their place, from 1, whose
+    wrong keys have their defaults.
     """
+
+    wrong: list[str]
+    config: Config | None
+    blocks: dict[int, Block]
+    corpus: Corpus | None
+
+
+def read(path: Path) -> tuple[Mapping[str, Any], str]:
+    """Return the parsed TOML file and its text. Raises :class:`ConfigError`."""
     try:
-        plain = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        return tomllib.loads(text), text
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; give a configuration file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {' '.join(str(error).split())}") from error
-    try:
-        return parse(plain)
-    except ConfigError as error:
-        raise ConfigError(*(f"{path}: {line}" for line in error.lines)) from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deep to be read") from error
 
 
 def parse(plain: Mapping[str, Any]) -> Config:
     """Return the configuration of a parsed file. Raises :class:`ConfigError`."""
+    checked = check(plain)
+    if checked.config is None:
+        raise ConfigError(*checked.wrong)
+    return checked.config
+
+
+def check(plain: Mapping[str, Any]) -> Checked:
+    """Check every key of a parsed file; each mistake is one line that begins with its key.
+
+    :func:`nightly.cells.mistakes` checks whether what the blocks name exists.
+    """
     wrong: list[str] = []
     tables: dict[str, Any] = {}
     for name, kind in _TABLES.items():
-        tables[name] = _convert(plain.get(name, {}), kind, name, wrong)
-    blocks = plain.get("matrix")
-    if not isinstance(blocks, list) or not blocks:
+        tables[name] = _table(plain.get(name, {}), kind, name, wrong)
+    found = plain.get("matrix")
+    if not isinstance(found, list) or not found:
         wrong.append("matrix: give at least one block [[matrix]]")
-        blocks = []
-    matrix = tuple(
-        _convert(block, Block, f"matrix[{number}]", wrong)
-        for number, block in enumerate(blocks, start=1)
-    )
+        found = []
+    blocks = {
+        number: _table(block, Block, f"matrix[{number}]", wrong)
+        for number, block in enumerate(found, start=1)
+    }
     rest = {k: v for k, v in plain.items() if k not in _TABLES and k != "matrix"}
-    top = _convert(rest, _Top, "", wrong)
+    top = _table(rest, _Top, "", wrong)
+    config = None
     if not wrong:
         fields = {name: getattr(top, name) for name in _Top.__struct_fields__}
-        config = Config(**fields, **tables, matrix=matrix)
-        wrong.extend(_mistakes(config))
-        if not wrong:
-            return config
-    raise ConfigError(*wrong)
+        config = Config(**fields, **tables, matrix=tuple(blocks.values()))
+    sound = {number: block for number, block in blocks.items() if block is not None}
+    return Checked(wrong, config, sound, tables["corpus"])
 
 
-def _convert(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
-    try:
-        return msgspec.convert(plain, kind)
-    except msgspec.ValidationError as error:
-        text = " ".join(str(error).split())
-        found = _AT.search(text)
-        inner = found.group(1) if found else ""
-        said = _AT.sub("", text)
-        said = re.sub(r"^Object contains unknown field", "unknown key", said)
-        said = re.sub(r"^Object missing required field", "missing key", said)
-        key = ".".join(part for part in (where, inner) if part)
-        wrong.append(f"{key}: {said}" if key else said)
+def _table(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
+    """Return ``plain`` as a table whose wrong keys have their defaults, None where they have none.
+
+    Every mistake is appended to ``wrong``.
+    """
+    if not isinstance(plain, Mapping):
+        wrong.append(f"{where}: give a table")
         return None
+    hints = get_type_hints(kind, include_extras=True)
+    values = {}
+    for name, value in plain.items():
+        key = f"{where}.{name}" if where else name
+        if name not in hints:
+            wrong.append(f"{key}: unknown key; known are {', '.join(hints)}")
+            continue
+        before = len(wrong)
+        converted = convert(value, hints[name], key, wrong)
+        if len(wrong) == before and (text := _sensible(kind, name, converted)):
+            wrong.append(f"{key}: {text}")
+        if len(wrong) == before:
+            values[name] = converted
+    required = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    for name in required:
+        if name not in plain:
+            wrong.append(f"{where}.{name}: missing" if where else f"{name}: missing")
+    if kind is Budget and not plain:
+        wrong.append(f"{where}: give hours, runs, or both")
+    return kind(**values) if set(required) <= set(values) else None
 
 
-def _mistakes(config: Config) -> list[str]:
-    """Return what a table's types cannot say."""
-    wrong = []
-    if not _NAME.fullmatch(config.name):
-        wrong.append(f"name: {config.name!r}: use lower-case letters, digits and dashes")
-    if config.name == CONFIRM:
-        wrong.append(f"name: {CONFIRM!r} is the name of nights made by --confirm; choose another")
-    if config.budget.hours is None and config.budget.runs is None:
-        wrong.append("budget: give hours, runs, or both")
-    for key, value in (
-        ("limits.free_bytes", config.limits.free_bytes),
-        ("retention.bytes", config.retention.bytes),
-    ):
-        if value is not None:
-            try:
+def _sensible(kind: type[_Table], name: str, value: Any) -> str | None:
+    """Return what is wrong with the value of a key that its type cannot say, None if nothing."""
+    try:
+        if kind is _Top and name == "name":
+            _check_name(value)
+        elif (kind is Limits and name == "free_bytes") or (kind is Retention and name == "bytes"):
+            if value is not None:
                 size(value)
-            except ValueError as error:
-                wrong.append(f"{key}: {error}")
-    for number, block in enumerate(config.matrix, start=1):
-        try:
-            seed_range(block.seeds)
-        except ValueError as error:
-            wrong.append(f"matrix[{number}].seeds: {error}")
-    return wrong
+        elif kind is Block and name == "seeds":
+            seed_range(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _check_name(name: str) -> None:
+    """Raise ValueError, one line, for a name that a night cannot have."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r}: use lower-case letters, digits and dashes")
+    if name == CONFIRM:
+        raise ValueError(f"{CONFIRM!r} is the name of nights made by --confirm; choose another")
 
 
 def size(value: int | str) -> int:

@@ -14,7 +14,7 @@ from histories.exit_codes import INTERRUPTED
 from histories.store import StoreError, write_json
 from histories.undecodable import UNDECODABLE
 from histories.verdict import WORDS
-from nightly.cells import Cell
+from nightly.cells import Cell, case_files, missing_cases
 from nightly.config import Config
 from nightly.folder import NIGHT, TREES, NightError, NightFolder, night_folders
 from nightly.junit import junit
@@ -38,13 +38,9 @@ MOST_NIGHTS = 60
 
 def corpus_files(config: Config) -> list[str]:
     """Return the case files of the corpus, in order. Raises :class:`NightError`."""
-    found: list[str] = []
-    for number, name in enumerate(config.corpus.cases, start=1):
-        path = Path(name)
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not files or not all(file.is_file() for file in files):
-            raise NightError(f"corpus.cases[{number}]: {name}: no case file is there")
-        found += [str(file) for file in files]
+    if missing := missing_cases(config.corpus):
+        raise NightError(missing[0])
+    found = [str(file) for name in config.corpus.cases for file in case_files(name)]
     return list(dict.fromkeys(found))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from histories.exit_codes import VALID
 from nightly.record import Record
 from nightly.totals import Kind, Night
 
@@ -36,15 +37,26 @@ def headline(night: Night) -> str:
         return f"{_many(clean, 'run')} of the clean build failed, in {_many(ways, 'way')}"
     if not night.counts["runs"]:
         return "nothing was run"
-    found = sum(bool(bug.found) for bug in night.planted)
-    planted = f"; {found} of {len(night.planted)} planted bugs found" if night.planted else ""
+    missed = sum(not bug.found for bug in night.planted)
     ours = night.counts["harness"] + night.counts["environment"]
-    if ours:
-        return f"the clean build held; {_many(ours, 'run')} failed for reasons of our own{planted}"
     unsure = night.counts["unknown"] + night.counts["flake"]
-    if unsure:
-        return f"the clean build held; {_many(unsure, 'run')} proved nothing{planted}"
-    return f"all is well{planted}"
+    parts = []
+    if ours:
+        parts.append(f"{_many(ours, 'run')} failed for reasons of our own")
+    elif unsure:
+        parts.append(f"{_many(unsure, 'run')} proved nothing")
+    parts += [f"{cluster} was given up" for cluster in night.given_up]
+    if night.state == "interrupted":
+        reason = f" ({night.reason})" if night.reason not in (None, "interrupted") else ""
+        parts.append(f"it was interrupted{reason}")
+    if missed:
+        parts.append(f"{missed} of {_many(len(night.planted), 'planted bug')} missed")
+    well = not parts and night.exit_code in (None, VALID)
+    if night.planted and not missed:
+        parts.append(f"{_many(len(night.planted), 'planted bug')} found")
+    if not well and night.exit_code not in (None, VALID):
+        parts.append(f"exit code {night.exit_code}")
+    return "; ".join(["all is well" if well else "the clean build held", *parts])
 
 
 def _numbers(night: Night, records: Sequence[Record]) -> list[str]:

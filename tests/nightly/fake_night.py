@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from nightly.cells import cells
-from nightly.config import load
+from nightly.cells import load
 from nightly.night import Work, open_night
 from nightly.request import Tools
 
@@ -32,8 +31,7 @@ def tools(rules: Path) -> Tools:
 
 def make_night(path: Path, new: bool, say: Callable[[str], None]) -> int:
     """Begin the night of the configuration ``path``, or go on with it; return its exit code."""
-    config = load(path)
-    found = cells(config)
+    config, found = load(path)
     folder = open_night(config, found, new=new)
     try:
         return Work(config, found, folder, tools(path.with_name("rules.json")), say).go()

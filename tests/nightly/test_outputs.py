@@ -14,7 +14,7 @@ from nemesis.coverage import Coverage
 from nightly.junit import junit
 from nightly.metrics import metrics
 from nightly.record import Failure, Record
-from nightly.summary import summary
+from nightly.summary import headline, summary
 from nightly.totals import Night, exit_code, total
 
 families_of = cast(Callable[[str], Iterable[Any]], text_string_to_metric_families)
@@ -151,8 +151,36 @@ def test_the_summary_says_what_broke_and_acts_on_nothing_it_was_told(night: Nigh
 
 def test_a_good_night_says_so(night: Night) -> None:
     good = [run(0), run(1)]
+    night.exit_code = 0
     total(night, good, {})
     assert summary(night, good).startswith("# Night example: all is well\n")
+
+
+@pytest.mark.parametrize(
+    ("records", "changes", "said"),
+    [
+        ([run(0)], {"state": "interrupted", "reason": "interrupted", "exit_code": 130},
+         "the clean build held; it was interrupted; exit code 130"),
+        ([run(0)], {"state": "interrupted", "reason": "disk", "exit_code": 255},
+         "the clean build held; it was interrupted (disk); exit code 255"),
+        ([run(0), run(1, **PLANTED)], {"exit_code": 0},
+         "the clean build held; 1 of 1 planted bug missed"),
+        ([run(0), red(1, **PLANTED)], {"exit_code": 1},
+         "the clean build held; 1 planted bug found; exit code 1"),
+        ([run(0), red(1, **PLANTED)], {"exit_code": 0}, "all is well; 1 planted bug found"),
+        ([run(0)], {"given_up": {"netns": "no"}, "exit_code": 255},
+         "the clean build held; netns was given up; exit code 255"),
+        ([], {"exit_code": 0}, "nothing was run"),
+    ],
+)  # fmt: skip
+def test_a_night_is_only_well_if_it_ended_with_all_that_was_wanted(
+    night: Night, records: list[Record], changes: dict[str, Any], said: str
+) -> None:
+    night.exit_code = None
+    for name, value in changes.items():
+        setattr(night, name, value)
+    total(night, records, {})
+    assert headline(night) == said
 
 
 def test_metrics_are_openmetrics(night: Night) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nightly.cells import Cell, cells
-from nightly.config import Config, load, parse
+from nightly.cells import Cell, cells, load
+from nightly.config import Config, parse
 from nightly.known import Known, fault_pairs
 from nightly.plan import Order, Plan, Planned, Slot, deciding
 from nightly.record import Record
@@ -192,7 +192,7 @@ def test_a_night_whose_process_was_killed_has_the_order_of_its_plan_and_its_resu
     code, out = fake.run()
     assert code == 0, out
     assert fake.night.sessions == 2
-    config = load(fake.config)
+    config, _ = load(fake.config)
     whole = Night(config, cells(config), Known(), ROUND)
     whole.plan = msgspec.json.decode((fake.path / "plan.json").read_bytes(), type=Plan)
     whole.go(lambda planned: ({}, KILLS), until=40)
