@@ -145,7 +145,11 @@ def judge_searched(make: Callable[[Options], Model]) -> Any:
     return judge
 
 
-def _ordered(found: CheckerResult, witness: Callable[[], list[int]]) -> Report:
+def _ordered(
+    found: CheckerResult, witness: Callable[[], list[int]], options: Options | None = None
+) -> Report:
+    if options:
+        found.stats["options"] = dict(options)
     details = {"valid?": found.valid, **found.stats}
     return Report(result=found, details=details, witness=witness if found.valid is True else None)
 
@@ -167,7 +171,7 @@ def judge_register(name: str, cas: bool) -> Any:
         )
         found = merge(model, decision.verdicts, keys=decision.keys, operations=decision.operations)
         found.stats["keys_decided_by_sorting"] = decision.sorted_keys
-        return _ordered(found, decision.order)
+        return _ordered(found, decision.order, settings.options)
 
     return judge
 
@@ -184,7 +188,7 @@ def judge_machine(name: str) -> Any:
         def witness() -> list[int]:
             return [start for verdict in verdicts for start in verdict.outcome.order]
 
-        return _ordered(found, witness)
+        return _ordered(found, witness, settings.options)
 
     return judge
 

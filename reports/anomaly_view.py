@@ -99,6 +99,13 @@ class AnomalyView:
         """What went wrong, as its first rule says it."""
         return self.seen[0].explanation
 
+    def leave_times_out(self) -> None:
+        """Show no times: those of a history without times are only positions in it."""
+        self.start = self.end = None
+        self.when = ""
+        for operation in self.operations:
+            operation.time = operation.latency = ""
+
     def as_json(self) -> dict[str, Any]:
         """Return what the page needs to zoom to it and to mark its evidence."""
         return {

@@ -38,11 +38,15 @@ class Span:
 
 @dataclass
 class Order:
-    """An order of operations, by their positions in a scene, told in words as well."""
+    """An order of operations, by their positions in a scene, told in words as well.
+
+    ``refused`` are the operations that could not come next, ``blocked`` says why.
+    """
 
     spans: list[int]
     words: list[str]
     blocked: list[str]
+    refused: list[int]
 
 
 @dataclass

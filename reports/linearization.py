@@ -8,17 +8,17 @@ of the one that is known. What lies before them stays as the checker placed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from checkers.calls import Call, HistoryShapeError, by_key, pair
-from checkers.linearizability.models import MODELS, ModelError, actions, after, allowed, thaw
-from checkers.machines.models import MACHINES
+from checkers.linearizability.models import thaw
 from histories.operation import FAIL, OK, Op
 from histories.verdict import Anomaly, CheckerResult
+from reports.specification import IMPOSSIBLE, Specification, Step, specification
 
 TAIL = 6
 """Operations of the known order that are drawn and may be ordered otherwise."""
@@ -27,10 +27,6 @@ MAX_ORDERS = 4
 MAX_WINDOWS = 20
 """Keys of a checker whose windows are drawn."""
 MAX_STEPS = 20_000
-_IMPOSSIBLE = object()
-
-Step = Callable[[Any, Call], Any]
-"""Returns the state after a call, or ``_IMPOSSIBLE``."""
 
 
 @dataclass
@@ -82,9 +78,8 @@ def windows_of(
             position = _anomaly_of(result.anomalies, window)
             if position is None or position in found:
                 continue
-            made = _window(
-                str(result.stats.get("model")), key, group, window, prefixes.get(key) or []
-            )
+            spec = specification(result.stats, group)
+            made = _window(spec, key, group, window, prefixes.get(key) or [])
         except (AttributeError, KeyError, TypeError, ValueError):
             continue  # told in another way than this project's checkers tell it
         if made is not None:
@@ -101,7 +96,11 @@ def _anomaly_of(anomalies: Sequence[Anomaly], window: Mapping[str, Any]) -> int 
 
 
 def _window(
-    model: str, key: str, group: Sequence[Call], told: Mapping[str, Any], prefix: Sequence[int]
+    spec: Specification | None,
+    key: str,
+    group: Sequence[Call],
+    told: Mapping[str, Any],
+    prefix: Sequence[int],
 ) -> Window | None:
     known = {call.start: call for call in group}
     named = [o["index"] for o in told["operations"] if o["index"] in known]
@@ -111,21 +110,15 @@ def _window(
         return None
     cut = max(len(order) - TAIL, 0)
     whole = told.get("placed", len(order)) == len(order)
-    step, initial = _stepper(model, group) if whole else (None, None)
-    state = initial
-    if step is not None:
-        for start in order[:cut]:
-            state = step(state, known[start])
-            if state is _IMPOSSIBLE:
-                step = None
-                break
+    state = IMPOSSIBLE if spec is None else spec.before([known[s] for s in order[:cut]], whole)
+    step = None if spec is None or state is IMPOSSIBLE else spec.step
     shown = dict.fromkeys([*order[cut:], stuck, *named])
     if len(shown) > MAX_DRAWN:  # too many to try all orders, or to read
         step, shown = None, dict.fromkeys(list(shown)[:MAX_DRAWN])
-    if step is not None:
+    if spec is not None and step is not None:
         fixed = set(order[:cut])
         late = known[stuck].end
-        for call in reversed(_needed(model, group)):
+        for call in reversed(spec.needed):
             if len(shown) < MAX_CALLS and call.start not in fixed and call.start < late:
                 shown.setdefault(call.start)
     calls = sorted((known[start] for start in shown), key=lambda call: call.start)
@@ -147,9 +140,9 @@ def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:
 
     def written(call: Call) -> Any:
         if call.type == FAIL or call.f not in ("write", "cas"):
-            return _IMPOSSIBLE
+            return IMPOSSIBLE
         pair_of = call.argument if isinstance(call.argument, list) else [call.argument]
-        return pair_of[-1] if pair_of else _IMPOSSIBLE
+        return pair_of[-1] if pair_of else IMPOSSIBLE
 
     value = _short(stuck.value)
     writers = [call for call in group if written(call) == stuck.value]
@@ -162,47 +155,6 @@ def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:
         if call.f in ("write", "cas", "delete"):
             return f"{text} and overwritten by {name(call)}."
     return f"{text}."
-
-
-def _needed(model: str, group: Sequence[Call]) -> list[Call]:
-    """Return the calls that any order must hold, or may use."""
-    if model in MODELS:
-        try:
-            return [call for call, _ in actions(MODELS[model], group)]
-        except ModelError:
-            return []
-    return [call for call in group if call.type == OK]
-
-
-def _stepper(name: str, group: Iterable[Call]) -> tuple[Step | None, Hashable]:
-    """Return what steps through calls of model ``name``, and its initial state."""
-    model = MODELS.get(name)
-    if model is not None:
-
-        def step(state: Any, call: Call) -> Any:
-            action = model.action(call)
-            if action is None:
-                return state
-            return after(state, action) if allowed(state, action) else _IMPOSSIBLE
-
-        return step, model.initial
-    if name not in MACHINES:
-        return None, None
-    try:
-        machine = MACHINES[name]({})
-        for call in group:
-            machine.operation(call)
-    except (ModelError, KeyError, TypeError, ValueError):
-        return None, None
-
-    def move(state: Any, call: Call) -> Any:
-        operation = machine.operation(call)
-        if operation is None:
-            return state
-        result = machine.step(state, operation)
-        return _IMPOSSIBLE if result is None else result
-
-    return move, machine.initial
 
 
 def _orders(
@@ -228,7 +180,7 @@ def _orders(
         for i, call in enumerate(possible):
             if not mask >> i & 1 and _may_be_next(call, mask, possible):
                 result = step(state, call)
-                if result is not _IMPOSSIBLE:
+                if result is not IMPOSSIBLE:
                     todo.append((mask | 1 << i, result, (*order, call.start)))
     own = tuple(told)
     by_calls: dict[frozenset[int], tuple[int, ...]] = {}
@@ -248,7 +200,7 @@ def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[
     state, states, mask = initial, [], 0
     for start in order:
         state = step(state, known[start])
-        states.append("" if state is _IMPOSSIBLE else _text(state))
+        states.append("" if state is IMPOSSIBLE else _text(state))
     for i, call in enumerate(calls):
         mask |= (call.start in order) << i
     blocked = []
@@ -258,7 +210,7 @@ def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[
         first = [o for j, o in enumerate(calls) if not mask >> j & 1 and o.end < call.start]
         if first:
             why = f"began only after {name(first[0])} had ended, which is not in this order yet"
-        elif step(state, call) is _IMPOSSIBLE:
+        elif step(state, call) is IMPOSSIBLE:
             why = f"does not fit: the value is {_text(state)} here"
         else:
             continue

@@ -36,7 +36,8 @@ class Run:
 
     ``traces`` maps a node's name to its events, ordered by (incarnation, seq). ``verdict``
     is None when ``results.json`` is missing or unreadable. ``notes`` are plain sentences on
-    what was missing, cut off or skipped.
+    what was missing, cut off or skipped. ``bare`` is a history without a run: it has no folder,
+    nodes or faults, and no times where its file has none (``timed``).
     """
 
     folder: Path
@@ -46,6 +47,8 @@ class Run:
     traces: dict[str, list[TraceEvent]] = field(default_factory=dict)
     verdict: Verdict | None = None
     notes: list[str] = field(default_factory=list)
+    bare: bool = False
+    timed: bool = True
 
     @property
     def nodes(self) -> list[str]:

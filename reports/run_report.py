@@ -17,7 +17,7 @@ from reports.anomaly_view import EVENT_FIELDS, anomaly_views
 from reports.bands import Band, join_faults
 from reports.downloads import downloads, write_downloads
 from reports.facts import MAX_REPORTS
-from reports.messages import diagram, moments_of
+from reports.messages import Diagram, diagram, moments_of
 from reports.node_lanes import clocks, node_lane
 from reports.operations import TYPES, Operations, join_operations, seconds
 from reports.packing import pack_columns, pack_json, pack_text, script_json, smallest
@@ -28,7 +28,8 @@ from reports.tables import files, latency_words, leaders, numbers, type_counts
 
 SCRIPTS = (
     "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "messages.js",
-    "filter.js", "totals.js", "operations.js", "latency.js", "clock.js", "tooltip.js", "report.js",
+    "filter.js", "totals.js", "operations.js", "latency.js", "clock.js", "tooltip.js", "orders.js",
+    "report.js",
 )  # fmt: skip
 LISTED = 25
 """Anomalies listed at once; a button shows the others."""
@@ -66,10 +67,13 @@ def render_report(run: Run) -> str:
     anomalies = anomaly_views(
         run.verdict, run.ops, ops, clock, lambda at: circumstances(at, lanes, bands)
     )
+    if not run.timed:
+        for anomaly in anomalies:
+            anomaly.leave_times_out()
     per_second = seconds(ops)
     elections = [s.start for lane in lanes for s in lane.segments if s.state == "leader"]
     moments = moments_of(((a.start, a.end) for a in anomalies), elections)
-    messages = diagram(run, moments, clock)
+    messages = Diagram() if run.bare else diagram(run, moments, clock)
     if messages.note:
         notes.append(messages.note)
     fs = {int(i): ops.texts[int(i)] for i in np.unique(ops.f)}
@@ -84,21 +88,27 @@ def render_report(run: Run) -> str:
         "seconds": per_second,
         "messages": pack_json(messages.as_json()),
     }
-    beside, missing = downloads(run.folder)
+    beside, missing = ([], []) if run.bare else downloads(run.folder)
     css = style()
     script = _script()
     events = sum(len(rows) for rows in run.traces.values())
+    scope = words.run_scope(len(ops), events, len(bands))
+    if run.bare:
+        scope = words.plural(len(ops), "operation")
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            **_verdict_words(run, len(anomalies), len(ops), len(bands), events),
+            **_verdict_words(run, len(anomalies), scope),
+            bare=run.bare,
+            timed=run.timed,
+            lanes=lanes,
             name=words.run_name(run.test),
             seed=run.test.get("seed", "unknown"),
             started=words.started(run.test),
-            brief_facts=words.brief_facts(run.test),
+            brief_facts="" if run.bare else words.brief_facts(run.test),
             notes=notes,
-            facts=words.facts(run.test),
+            facts=run.test["facts"] if run.bare else words.facts(run.test),
             repeat=words.repeat_command(run.test),
             anomalies=anomalies,
             left_out=max(_anomaly_count(run) - MAX_REPORTS, 0),
@@ -113,7 +123,7 @@ def render_report(run: Run) -> str:
             messages=messages,
             any_clock=any(lane.ahead for lane in lanes),
             leaders=leaders(lanes),
-            files=files(run.folder),
+            files=[] if run.bare else files(run.folder),
             downloads=beside,
             missing_downloads=missing,
             test=run.test,
@@ -152,16 +162,14 @@ def _harness_notes(test: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _verdict_words(
-    run: Run, found: int, operations: int, faults: int, events: int
-) -> dict[str, Any]:
+def _verdict_words(run: Run, found: int, scope: str) -> dict[str, Any]:
     valid = None if run.verdict is None else run.verdict.valid
     checkers = {} if run.verdict is None else run.verdict.checkers
     return {
         "verdict_label": words.LABELS[valid],
         "verdict_class": words.CLASSES[valid],
         "verdict_sign": words.SIGNS[valid],
-        "sentence": words.verdict_sentence(run.verdict, found, operations, faults, events),
+        "sentence": words.verdict_sentence(run.verdict, found, scope),
         "checkers": [
             {
                 "name": name,

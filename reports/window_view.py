@@ -48,4 +48,5 @@ def _order(window: Window, order: LegalOrder, place: dict[int, int]) -> Order:
             for start, state in zip(order.calls, order.states, strict=True)
         ],
         blocked=[f"{name(known[start])} {why}." for start, why in order.blocked],
+        refused=[place[start] for start, _ in order.blocked],
     )

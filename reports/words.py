@@ -43,25 +43,28 @@ def span_text(microseconds: float) -> str:
     return f"{microseconds / 1e6:.3g} s" if microseconds < 1e9 else f"{microseconds / 1e6:.0f} s"
 
 
-def verdict_sentence(
-    verdict: Verdict | None, found: int, operations: int, faults: int, events: int
-) -> str:
+def verdict_sentence(verdict: Verdict | None, found: int, scope: str) -> str:
     """Say in a few sentences what was found, why that is the verdict, and what it rests on.
 
-    ``found`` counts anomalies, each once however many checkers report it.
+    ``found`` counts anomalies, each once however many checkers report it. ``scope`` names what was
+    judged.
     """
-    text = _found(verdict, found, operations, faults, events)
+    text = _found(verdict, found, scope)
     measured = verdict.checkers.get(strength.NAME) if verdict is not None else None
     if measured is None or not measured.stats:
         return text
     return f"{text} It rests on {strength.sentence(measured.stats)}."
 
 
-def _found(verdict: Verdict | None, found: int, operations: int, faults: int, events: int) -> str:
-    scope = (
+def run_scope(operations: int, events: int, faults: int) -> str:
+    """Name what the checkers of a run judged."""
+    return (
         f"{plural(operations, 'operation')}, {plural(events, 'trace event')} and "
         f"{plural(faults, 'fault')}"
     )
+
+
+def _found(verdict: Verdict | None, found: int, scope: str) -> str:
     if verdict is None:
         return f"No checker has judged this run of {scope}."
     checkers = verdict.checkers

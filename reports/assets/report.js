@@ -5,6 +5,7 @@ const PAUSE_AFTER_SCROLL = 250; // ms: a wheel that scrolls the page does not zo
 async function start() {
   const data = readJson("run-data");
   const area = document.getElementById("charts");
+  if (!area) return; // a history without times
   readColours();
   const ops = await loadOperations(data.end);
   const shared = { faults: data.faults, ticks: [], step: 1, selected: -1 };
@@ -17,7 +18,8 @@ async function start() {
   const view = new View(data.end, redraw);
   const charts = [
     new FaultChart(view, data.faults, data.anomalies),
-    new NodeChart(view, data.nodes, data.anomalies),
+    ...(document.getElementById("nodes-chart")
+      ? [new NodeChart(view, data.nodes, data.anomalies)] : []),
     ...(document.getElementById("messages-chart")
       ? [new MessageChart(view, await loadMessages(data.messages), data.nodes,
         data.anomalies)] : []),
@@ -227,13 +229,6 @@ async function start() {
   area.dataset.ready = "true";
   area.dataset.loaded = performance.now().toFixed(0);
 }
-
-// Which of several longest legal orders is drawn through the window of an anomaly.
-document.addEventListener("change", (event) => {
-  if (event.target.type !== "radio") return;
-  for (const order of event.target.closest(".window").querySelectorAll(".order"))
-    order.classList.toggle("shown", order.dataset.order === event.target.value);
-});
 
 document.getElementById("copy").addEventListener("click", async (event) => {
   const text = document.getElementById("repeat").textContent;
