@@ -23,7 +23,7 @@ from histories.source import HistoryFile
 from histories.tables import HistoryError
 from histories.verdict import WORDS, Validity, merge_valid
 from histories.without_pandas import leave_pandas_out
-from kraftwreck.history_verdict import report_of
+from kraftwreck.history_verdict import report_of, write_page
 
 BAD_INPUT = (
     HistoryError,
@@ -70,6 +70,13 @@ BAD_INPUT = (
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the order that proves a valid history here: one JSON line per history.",
 )
+@click.option(
+    "--report",
+    "page",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an HTML page of one history here, with a picture of what no order explains.",
+)
 @click.option("--format", "kind", type=click.Choice(FORMATS), help="[default: by file name]")
 @click.option(
     "--engine", type=click.Choice(["native", "elle"]), default="native", show_default=True,
@@ -98,6 +105,7 @@ def cli(
     consistency: tuple[str, ...],
     forbidden: tuple[str, ...],
     witness: Path | None,
+    page: Path | None,
     kind: str | None,
     engine: str,
     elle: str | None,
@@ -125,6 +133,13 @@ def cli(
     proofs: list[dict[str, Any]] | None = None if witness is None else []
     if master is not None and witness is not None:
         raise click.UsageError("--witness is for histories judged without --master")
+    if page is not None:
+        if len(histories) > 1:
+            raise click.UsageError(f"--report is for one history; got {len(histories)}")
+        if (histories[0] / "test.json").is_file():
+            raise click.UsageError(
+                f"--report is for histories; kraftwreck report {histories[0]} is for runs"
+            )
     if master is None:
         leave_pandas_out()
     spread: list[dict[str, Any]] | None = None
@@ -148,6 +163,8 @@ def cli(
             report = _unjudged(path, error)
         else:
             verdicts.append(report["valid"])
+            if page is not None and entry is not None:
+                write_page(page, path, entry, kind, settings, report)
             if not as_json:
                 _show(report)
         if as_json:

@@ -12,10 +12,9 @@ import click
 
 from histories.convert import FORMATS, guess_format, write
 from histories.events import Event, events_of, read_events, read_records, to_ops
+from histories.exit_codes import BAD_ARGUMENTS
 from histories.source import HistoryFile
 from histories.tables import HistoryError
-
-BAD_ARGUMENTS = 254
 
 
 @click.command(name="convert")

@@ -1,12 +1,18 @@
-"""What ``kraftwreck check`` reports of one history."""
+"""What ``kraftwreck check`` reports of one history, as JSON and as a page."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
-from checkers.catalogue import HistoryModel
+import msgspec
+
+from checkers.catalogue import HistoryModel, Settings
 from checkers.judging import cut_off
+from harness.command_line import command_words
+from histories.exit_codes import BadInputError
+from histories.source import HistoryFile
 from histories.verdict import CheckerResult
 
 
@@ -35,3 +41,48 @@ def report_of(
     if torn is not None:
         report["torn_line"] = torn
     return report
+
+
+def write_page(
+    page: Path,
+    path: Path,
+    entry: HistoryModel,
+    kind: str | None,
+    settings: Settings,
+    report: dict[str, Any],
+) -> None:
+    """Write ``report`` of the history ``path`` as a page.
+
+    Raises :class:`~histories.exit_codes.BadInputError` where it cannot be written.
+    """
+    from reports.history_report import write_history_report
+
+    named = {
+        "--model": entry.name,
+        "--format": kind,
+        "--engine": None if settings.engine == "native" else settings.engine,
+        "--elle": settings.elle,
+        "--independent": settings.independent,
+        "--report": page,
+    }
+    words = ["kraftwreck", *command_words("check", path, options=named)]
+    for name, value in settings.options.items():
+        words += ["--option", f"{name}={msgspec.json.encode(value).decode()}"]
+    try:
+        write_history_report(
+            page,
+            path,
+            list(HistoryFile(path, kind, independent=settings.independent).ops()),
+            CheckerResult(
+                valid=report["valid"],
+                anomalies=report["anomalies"],
+                stats=report["stats"],
+                error=report["error"],
+            ),
+            model=entry.name,
+            options=settings.options,
+            repeat=shlex.join(words),
+            torn=report.get("torn_line"),
+        )
+    except OSError as error:
+        raise BadInputError(f"{page}: {error.strerror}; pass another --report") from error

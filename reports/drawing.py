@@ -34,6 +34,8 @@ class Span:
     label: str
     title: str
     stuck: bool = False
+    earlier: bool = False
+    """It comes before every order that is drawn."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Bar:
     label_y: float
     title: str
     stuck: bool
+    earlier: bool
 
 
 @dataclass
@@ -198,8 +201,11 @@ def _wide(scene: _Scene) -> Drawing:
         width = round(edges[last + 1] - x - 6, 1)
         label = fitted(span.label, width - 8)
         bars.append(
-            Bar(x, y, width, row - 8, span.type, label, x + 5, y + 14, span.title, span.stuck)
-        )
+            Bar(
+                x, y, width, row - 8, span.type, label, x + 5, y + 14, span.title, span.stuck,
+                span.earlier,
+            )
+        )  # fmt: skip
     return Drawing(
         width=edges[-1] + 8,
         height=len(lanes) * row + 8,
@@ -221,7 +227,7 @@ def _narrow(scene: _Scene) -> Drawing:
         bars.append(
             Bar(
                 x, y, round(edges[last + 1] - x - 4, 1), 12, span.type, label, 2, y - 4, span.title,
-                span.stuck,
+                span.stuck, span.earlier,
             )
         )  # fmt: skip
     paths = scene.paths(bars, edges, step, above=6)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from histories.operation import Op
 from histories.verdict import CheckerResult, Verdict
+from reports.operations import value_text
 from reports.run_folder import Run
 from reports.run_report import render_report
 
@@ -26,26 +25,31 @@ def write_history_report(
     model: str,
     options: Mapping[str, Any],
     repeat: str,
-    notes: list[str],
+    torn: int | None = None,
 ) -> None:
     """Write what ``model`` found in ``ops`` of the file ``history`` to ``page``.
 
-    ``repeat`` is the command that checks it again. The file appears whole or not at all. Raises
-    OSError.
+    ``repeat`` is the command that checks it again, ``torn`` the number of a torn last line. The
+    file appears whole or not at all. Raises OSError.
     """
     facts = [
         ("History", str(history)),
         ("Model", model),
-        *((f"Option {name}", msgspec.json.encode(value).decode()) for name, value in options.items()),
+        *((f"Option {name}", value_text(value)) for name, value in options.items()),
         ("Events", f"{len(ops):,}"),
         ("Processes", f"{len({op.process for op in ops}):,}"),
     ]
+    without = "" if torn is None else f" without the last line, {torn}, which is torn"
     run = Run(
         folder=history.parent,
-        test={"name": f"{history.name} as {model}", "repeat": repeat, "facts": facts},
+        test={
+            "name": f"{history.name} as {model}",
+            "repeat": repeat,
+            "facts": facts,
+            "without": without,
+        },
         ops=ops,
         verdict=Verdict.of({model: result}),
-        notes=notes,
         bare=True,
         timed=max((op.time for op in ops), default=0) >= _SHORTEST,
     )

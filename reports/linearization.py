@@ -23,7 +23,7 @@ from reports.specification import IMPOSSIBLE, Specification, Step, specification
 TAIL = 6
 """Operations of the known order that are drawn and may be ordered otherwise."""
 MAX_CALLS, MAX_DRAWN = 18, 24
-MAX_ORDERS = 4
+MAX_ORDERS = 8
 MAX_WINDOWS = 20
 """Keys of a checker whose windows are drawn."""
 MAX_STEPS = 20_000
@@ -42,7 +42,8 @@ class LegalOrder:
 @dataclass
 class Window:
     """The calls around a contradiction, by invocation; ``stuck`` is the ``start`` of the one
-    that fits nowhere. ``placed`` calls come before those of every order."""
+    that fits nowhere. ``placed`` calls come before those of every order, ``earlier`` are those of
+    them that are drawn."""
 
     key: str
     calls: list[Call]
@@ -50,6 +51,7 @@ class Window:
     stuck: int
     placed: int
     before: str
+    earlier: frozenset[int] = frozenset()
     origin: str = ""
     """Where the value comes from that the stuck read saw."""
 
@@ -112,25 +114,34 @@ def _window(
     whole = told.get("placed", len(order)) == len(order)
     state = IMPOSSIBLE if spec is None else spec.before([known[s] for s in order[:cut]], whole)
     step = None if spec is None or state is IMPOSSIBLE else spec.step
-    shown = dict.fromkeys([*order[cut:], stuck, *named])
+    tail, end = order[cut:], known[stuck].end
+    fixed = set(order[:cut])
+    if not whole:  # the order holds all that had ended, and only its end is known
+        fixed = {c.start for c in group if c.type == OK and c.end < end and c.start not in tail}
+    shown = dict.fromkeys([*tail, stuck, *named])
     if len(shown) > MAX_DRAWN:  # too many to try all orders, or to read
         step, shown = None, dict.fromkeys(list(shown)[:MAX_DRAWN])
     if spec is not None and step is not None:
-        fixed = set(order[:cut])
-        late = known[stuck].end
         for call in reversed(spec.needed):
-            if len(shown) < MAX_CALLS and call.start not in fixed and call.start < late:
+            if len(shown) < MAX_CALLS and call.start not in fixed and call.start < end:
                 shown.setdefault(call.start)
     calls = sorted((known[start] for start in shown), key=lambda call: call.start)
     if step is None:
-        orders = [LegalOrder(order[cut:], [""] * len(order[cut:]))] if order else []
+        orders = [LegalOrder(tail, [""] * len(tail))] if order else []
         before = ""
     else:
-        orders = _orders(step, state, calls, order[cut:])
+        orders = _orders(step, state, [c for c in calls if c.start not in fixed], tail)
         before = _text(state)
-    before_placed = int(told.get("placed", len(order))) - len(order[cut:])
-    origin = _origin(known[stuck], group, [known[start] for start in order])
-    return Window(key, calls, orders, int(stuck), before_placed, before, origin)
+    return Window(
+        key=key,
+        calls=calls,
+        orders=orders,
+        stuck=int(stuck),
+        placed=int(told.get("placed", len(order))) - len(tail),
+        before=before,
+        earlier=frozenset(fixed & shown.keys()),
+        origin=_origin(known[stuck], group, [known[start] for start in order]),
+    )
 
 
 def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:

@@ -94,7 +94,7 @@ def render_report(run: Run) -> str:
     events = sum(len(rows) for rows in run.traces.values())
     scope = words.run_scope(len(ops), events, len(bands))
     if run.bare:
-        scope = words.plural(len(ops), "operation")
+        scope = words.plural(len(ops), "operation") + run.test["without"]
     return (
         environment()
         .get_template("report.html.j2")

@@ -16,7 +16,7 @@ def draw_window(window: Window) -> Picture:
     """Draw ``window`` with all its orders, the longest first."""
     place = {call.start: i for i, call in enumerate(window.calls)}
     return draw(
-        [_span(call, window.stuck) for call in window.calls],
+        [_span(call, window) for call in window.calls],
         [_order(window, order, place) for order in window.orders],
         _note(window),
     )
@@ -27,15 +27,17 @@ def _note(window: Window) -> str:
         return window.origin
     before = f", after which the value is {window.before}" if window.before else ""
     noun = "operation comes" if window.placed == 1 else "operations come"
-    return f"{window.placed:,} earlier {noun} before those drawn{before}. {window.origin}".strip()
+    pale = "; the pale ones are among them" if window.earlier else ""
+    text = f"{window.placed:,} earlier {noun} before these orders{before}{pale}."
+    return f"{text} {window.origin}".strip()
 
 
-def _span(call: Call, stuck: int) -> Span:
+def _span(call: Call, window: Window) -> Span:
     kind = "ok" if call.type == OK else "fail" if call.type == FAIL else "info"
     return Span(
         process=call.process, start=call.start, end=call.end, type=kind, label=label(call),
         title=f"{name(call)}, {'its outcome is unknown' if call.end == OPEN else kind}",
-        stuck=call.start == stuck,
+        stuck=call.start == window.stuck, earlier=call.start in window.earlier,
     )  # fmt: skip
 
 

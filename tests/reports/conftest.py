@@ -74,7 +74,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Open a file in a new page and wait until its charts are drawn."""
+    """Open a file in a new page and wait until its charts, where it has any, are drawn."""
     contexts = []
 
     def open_page(path: Path, address: str = "", **options: Any) -> Opened:
@@ -93,7 +93,9 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         result.page.on("request", lambda request: result.requests.append(request.url))
         result.page.goto(path.as_uri() + address)
         if options.get("java_script_enabled", True):
-            result.page.wait_for_selector("#charts[data-ready]", timeout=20_000)
+            result.page.wait_for_selector(
+                "#charts[data-ready], main:not(:has(#charts))", timeout=20_000
+            )
             result.settle()
         return result
 
