@@ -24,9 +24,12 @@ MAX_OPERATIONS = 100
 """More than these are counted, not listed; ``results.json`` has all."""
 
 MAX_VALUE = 2000
-EVENT_FIELDS = (
-    "node", "incarnation", "seq", "kind", "state", "epoch", "leader", "leo", "hw",
-)  # fmt: skip
+EVENT_FIELDS = {
+    "node": "node", "incarnation": "incarnation", "seq": "number", "kind": "event",
+    "state": "role", "epoch": "epoch", "leader": "leader", "leo": "log end",
+    "hw": "high watermark",
+}  # fmt: skip
+"""Fields of trace events that have a column, with its heading."""
 
 
 @dataclass

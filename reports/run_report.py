@@ -113,7 +113,7 @@ def render_report(run: Run) -> str:
             anomalies=anomalies,
             left_out=max(_anomaly_count(run) - MAX_REPORTS, 0),
             listed=LISTED,
-            event_fields=EVENT_FIELDS,
+            event_fields=list(EVENT_FIELDS.values()),
             bands=bands,
             operation_count=f"{len(ops):,}",
             type_counts=type_counts(ops),

@@ -28,7 +28,8 @@ class Controller:
         self.topics = TopicRules(self.report)
         self.eligible = EligibleRules(self.report)
         self.history = StateHistory()
-        self._rules = (self.brokers, self.partitions, self.topics)
+        self._batch: StoredBatch | None = None
+        self.report.proof = lambda: evidence.append_of(self._batch)
         self.replay: Replay = replay(evidence.log, self)
 
     @classmethod
@@ -40,6 +41,7 @@ class Controller:
 
     def begin(self, segment: Segment, model: MetadataModel) -> None:
         """A part of the log follows."""
+        self._batch = None
         self.history.begin(segment.start, segment.end)
         self.brokers.begin(model)
         self.partitions.begin(model)
@@ -47,10 +49,12 @@ class Controller:
 
     def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
         """A record is about to be applied."""
+        self._batch = None
         self.brokers.before(name, fields, offset, model)
 
     def step(self, step: Step) -> None:
         """A record was applied."""
+        self._batch = step.batch
         self.history.step(step)
         self.eligible.step(step)
         change = step.change
@@ -68,12 +72,14 @@ class Controller:
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
         """All records of a batch were applied."""
+        self._batch = batch
         self.brokers.batch_end(batch, count, model)
         self.partitions.batch_end(batch, count, model)
         self.eligible.batch_end(batch, count, model)
 
     def refused(self, offset: int, name: str, why: str, batch: StoredBatch) -> bool:
         """A record that contradicts the state; return whether a rule is about just that."""
+        self._batch = batch
         return self.brokers.refused(offset, name, why) or self.topics.refused(offset, name, why)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from checkers.recorded.clocks import after, node_clocks, pauses
 from checkers.recorded.committed_log import CommittedLog, committed_log
+from checkers.recorded.disk_log import StoredBatch
 from checkers.recorded.disk_pass import DiskPass, disk_pass
+from checkers.recorded.log_chain import BatchId
 from checkers.recorded.run_data import RunData
 from checkers.recorded.trace_pass import TracePass, trace_pass
 from histories.message import Message
@@ -39,6 +41,20 @@ class Evidence:
     @cached_property
     def pauses(self) -> dict[str, list[tuple[int, int]]]:
         return pauses(self.run.faults)
+
+    @cached_property
+    def _appends(self) -> dict[BatchId, TraceEvent]:
+        """Return the events in which leaders appended batches."""
+        return {
+            (event.detail["base"], event.epoch): event
+            for event in self.run.events
+            if event.kind == "append" and event.detail.get("by") == "leader"
+        }
+
+    def append_of(self, batch: StoredBatch | None) -> list[TraceEvent]:
+        """Return the event in which a leader appended ``batch``, if there is a trace of it."""
+        event = None if batch is None else self._appends.get((batch.base, batch.epoch))
+        return [] if event is None else [event]
 
     def setting(self, name: str, default: int, node: int = 0) -> int:
         """Return what the nodes of a simulated run, or that ``node``, were configured with,

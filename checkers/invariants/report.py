@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from checkers.findings import Findings
@@ -17,6 +18,8 @@ class Report:
         self.findings = Findings()
         self.facts: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
+        self.proof: Callable[[], list[TraceEvent]] = list
+        """Returns the trace events of an anomaly that is reported without any evidence."""
 
     def held(self, invariant: str, facts: int = 1) -> None:
         """``facts`` things were held against the invariant, whether they kept it or not."""
@@ -34,7 +37,9 @@ class Report:
         events: list[TraceEvent] | None = None,
         operations: list[int] | None = None,
     ) -> None:
-        """The invariant was broken, with the proof."""
+        """Report that the invariant was broken, with the proof."""
+        if not events and not operations:
+            events = self.proof()
         self.findings.add(invariant, explanation, events, operations)
 
     def take(self, findings: Findings) -> None:

@@ -1,10 +1,10 @@
-// Messages as arrows between the nodes' lines, time to the right, and what the nodes told:
-// a space-time diagram of the moments that matter. Far away only their number is shown.
+// Messages as arrows between the nodes' lines, time to the right, and trace events as dots: a
+// space-time diagram around anomalies. Zoomed out, only the number of messages is shown.
 
 const MESSAGE_LANE = 38, MOST_ARROWS = 700, LABELLED = 70;
 const MESSAGE_COLOURS = { Vote: "partition", BeginQuorumEpoch: "kill", EndQuorumEpoch: "kill",
   Fetch: "muted", "Fetch answer": "accent", "Vote answer": "partition" };
-const TOLD = { elected: "mark", state: "text", grant: "partition", hw: "ok", commit: "ok",
+const EVENT_COLOURS = { elected: "mark", state: "text", grant: "partition", hw: "ok", commit: "ok",
   truncate: "fail", fatal: "fail", resign: "info", start: "text", stop: "text" };
 
 async function loadMessages(packed) {
@@ -16,7 +16,7 @@ class MessageChart extends Chart {
     super("messages-chart", nodes.length * MESSAGE_LANE + 14, view);
     Object.assign(this, { messages, nodes, anomalies });
     this.arrived = Float64Array.from(messages.arrows, (a) => a[1]);
-    this.told = Float64Array.from(messages.events, (e) => e[0]);
+    this.times = Float64Array.from(messages.events, (e) => e[0]);
     this.slowest = messages.arrows.reduce(
       (most, [sent, arrived]) => Math.max(most, sent < 0 ? 0 : arrived - sent), 0);
   }
@@ -41,7 +41,7 @@ class MessageChart extends Chart {
     this.first = lowerBound(this.arrived, view.from);
     this.last = lowerBound(this.arrived, view.to + this.slowest);
     const shown = this.last - this.first;
-    const events = [lowerBound(this.told, view.from), lowerBound(this.told, view.to)];
+    const events = [lowerBound(this.times, view.from), lowerBound(this.times, view.to)];
     this.dense = shown > MOST_ARROWS;
     this.clipped((c) => {
       if (this.dense) { this.sketch(c); return; }
@@ -52,7 +52,7 @@ class MessageChart extends Chart {
       if (shown <= LABELLED)
         for (let i = this.first; i < this.last; i++) this.label(c, messages.arrows[i]);
       if (events[1] - events[0] <= LABELLED) {
-        const ends = new Map(); // a name is left out where it would cover its neighbour's
+        const ends = new Map(); // no name covers its neighbour's
         for (let i = events[0]; i < events[1]; i++) {
           const [at, lane, kind] = messages.events[i], x = this.x(at) + 4;
           const text = messages.texts[kind];
@@ -117,7 +117,7 @@ class MessageChart extends Chart {
   }
 
   dot(c, [at, lane, kind]) {
-    const colour = colours[TOLD[this.messages.texts[kind]]] ?? colours.muted;
+    const colour = colours[EVENT_COLOURS[this.messages.texts[kind]]] ?? colours.muted;
     c.fillStyle = colour;
     c.beginPath();
     c.arc(this.x(at), this.y(lane), 3.2, 0, 7);
@@ -144,18 +144,18 @@ class MessageChart extends Chart {
     const lane = Math.round((y - 20) / MESSAGE_LANE);
     if (Math.abs(y - this.y(lane)) < 7) {
       const found = [];
-      for (let i = lowerBound(this.told, t - slack); i < lowerBound(this.told, t + slack); i++)
+      for (let i = lowerBound(this.times, t - slack); i < lowerBound(this.times, t + slack); i++)
         if (messages.events[i][1] === lane) found.push(messages.events[i]);
       if (found.length)
-        return { title: `${this.nodes[lane].node} told`, rows: found.slice(0, 6).map(
-          ([at, , kind, told]) => [messages.texts[kind], `${timeText(at, 1)}: ${messages.texts[told]}`]) };
+        return { title: `Trace of ${this.nodes[lane].node}`, rows: found.slice(0, 6).map(
+          ([at, , kind, detail]) => [messages.texts[kind], `${timeText(at, 1)}: ${messages.texts[detail]}`]) };
     }
     if (!best) return null;
-    const [sent, arrived, from, to, api, label, told] = best;
+    const [sent, arrived, from, to, api, label, contents] = best;
     return { title: `${messages.texts[api]} · ${this.nodes[from].node} → ${this.nodes[to].node}`,
-      rows: [["says", messages.texts[label]],
+      rows: [["summary", messages.texts[label]],
         ["sent", sent < 0 ? "not recorded" : timeText(sent, 1)],
         [messages.texts[api].endsWith("answer") ? "arrived" : "handled", timeText(arrived, 1)],
-        ["contents", messages.texts[told]]] };
+        ["contents", messages.texts[contents]]] };
   }
 }

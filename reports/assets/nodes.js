@@ -1,5 +1,5 @@
-// One lane per node: what it was (height and label), in which epoch (colour), when it was
-// down or paused (hatched), how far its log (dashed) and its high watermark (line) had come.
+// One lane per node: role (height and label), epoch (colour), down or paused (hatched), log end
+// offset (dashed) and high watermark (line).
 
 const NODE_LANE = 34;
 const SHORT = { leader: "leader", follower: "follower", candidate: "candidate",
@@ -24,7 +24,7 @@ class NodeChart extends Chart {
         this.steps(c, node.leo, y, [2, 2]);
         this.steps(c, node.hw, y, []);
         for (const [a, b] of node.down) this.absent(c, a, b, y, "down", true);
-        for (const [a, b] of node.paused) this.absent(c, a, b, y, "paused", false);
+        for (const [a, b] of node.paused) this.absent(c, a, b, y, this.hasRoom(node, a, b) ? "paused" : "", false);
         for (const write of labels) write();
         c.fillStyle = colours.line;
         c.fillRect(LEFT, y + NODE_LANE - 1, this.plot, 1);
@@ -78,6 +78,12 @@ class NodeChart extends Chart {
     return labels;
   }
 
+  // Only the names of followers and observers leave the upper half of the lane free.
+  hasRoom(node, from, to) {
+    return this.x(to) - this.x(from) >= 110 || node.segments.every(([a, b, state]) =>
+      b <= from || a >= to || state === "follower" || state === "observer");
+  }
+
   absent(c, from, to, y, word, down) {
     const x0 = Math.max(this.x(from), LEFT), x1 = Math.min(this.x(to), LEFT + this.plot);
     if (x1 < LEFT || x0 > LEFT + this.plot) return;
@@ -88,7 +94,7 @@ class NodeChart extends Chart {
     c.globalAlpha = 1;
     hatch(c, x0, y + 2, w, h, down ? colours.down : colours.pause, down ? 4 : 7, down);
     c.font = "600 " + FONT;
-    // The state stands at the left of a pause, so that it is named at the right.
+    // The state is written at the left of a pause, so the word goes to the right.
     const left = down || w < 110 ? x0 + 4 : x1 - 54;
     haloText(c, word, left, y + 2 + h * (down ? 0.5 : 0.27), x1 - left - 2);
     c.font = FONT;

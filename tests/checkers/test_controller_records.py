@@ -54,8 +54,11 @@ def test_without_brokers_their_invariants_are_not_checked(
 def test_c1_an_epoch_that_is_not_its_offset(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
-    cluster.write(records.register(4, cluster._end("n1") + 7))
-    assert broken(make_run(None, cluster)) == {"C1"}
+    offset = cluster.write(records.register(4, cluster._end("n1") + 7))
+    run = make_run(None, cluster)
+    assert broken(run) == {"C1"}
+    [event] = check(run).anomalies[0].events
+    assert (event["node"], event["kind"], event["detail"]["base"]) == ("n1", "append", offset)
 
 
 def test_c1_an_epoch_that_goes_back(
