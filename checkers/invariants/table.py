@@ -35,7 +35,7 @@ SAFETY = (
     Invariant(
         "I2",
         "VoteOnce",
-        "A node, with one disk, votes for one candidate in an epoch, restarts included.",
+        "A node with one disk votes for one candidate in an epoch, also across restarts.",
         "T1 T4",
         (votes.check,),
         True,
@@ -43,7 +43,7 @@ SAFETY = (
     Invariant(
         "I3",
         "VotePersisted",
-        "A granted vote is on the voter's disk, or a newer epoch or the epoch's leader is.",
+        "A granted vote is on the voter's disk, or a newer epoch is, or the leader of that epoch.",
         "T2 T4",
         (votes.check,),
         True,
@@ -59,7 +59,7 @@ SAFETY = (
     Invariant(
         "I5",
         "LeaderHasMajority",
-        "A leader has the votes of a majority of the voters, and they gave them.",
+        "A leader has the votes of a majority of the voters, and these voters granted them.",
         "T4",
         (votes.check,),
         True,
@@ -75,7 +75,7 @@ SAFETY = (
     Invariant(
         "I7",
         "EpochInLog",
-        "Epochs never fall along a log, and each begins with its leader's LeaderChange record.",
+        "Epochs never decrease along a log, and each begins with its leader's LeaderChange record.",
         "T2 T4",
         (logs.check,),
         True,
@@ -83,7 +83,7 @@ SAFETY = (
     Invariant(
         "I8",
         "LogMatching",
-        "Two logs with the same batch (offset, epoch) are the same up to and with it.",
+        "Two logs with the same batch (offset, epoch) are identical up to that batch.",
         "T2 T4",
         (logs.check,),
         True,
@@ -91,7 +91,7 @@ SAFETY = (
     Invariant(
         "I9",
         "LeaderCompleteness",
-        "A leader's log holds all that was committed in older epochs.",
+        "A leader's log holds every batch that was committed in older epochs.",
         "T4",
         (logs.check,),
         True,
@@ -99,7 +99,7 @@ SAFETY = (
     Invariant(
         "I10",
         "CommittedStable",
-        "What was committed at an offset stays, the same on every node.",
+        "A committed batch stays at its offset and is the same on every node.",
         "T2 T4",
         (logs.check,),
         True,
@@ -107,7 +107,7 @@ SAFETY = (
     Invariant(
         "I11",
         "CommittedOnMajority",
-        "What lies below a high watermark is held by a majority of the voters in force.",
+        "A majority of the voters in force holds every record below a high watermark.",
         "T2 T4",
         (logs.check,),
         True,
@@ -115,7 +115,7 @@ SAFETY = (
     Invariant(
         "I12",
         "CurrentEpochCommit",
-        "A leader tells no high watermark before its epoch's first record is committed.",
+        "A leader exposes no high watermark before the first record of its epoch is committed.",
         "T1 T4",
         (logs.check,),
         True,
@@ -131,7 +131,7 @@ SAFETY = (
     Invariant(
         "I14",
         "NoTruncateBelowHW",
-        "No log is cut below its high watermark, nor ends below it.",
+        "No log is truncated below its high watermark, and none ends below it.",
         "T2 T4",
         (logs.check,),
         True,
@@ -139,7 +139,7 @@ SAFETY = (
     Invariant(
         "I15",
         "RestartNotLeader",
-        "Nobody starts as leader; a leader was a candidate just before.",
+        "No node starts as leader; a leader was a candidate immediately before.",
         "T4",
         (leadership.check,),
         True,
@@ -147,7 +147,7 @@ SAFETY = (
     Invariant(
         "I16",
         "PrevoteHarmless",
-        "Asking for pre-votes raises no epoch.",
+        "A request for pre-votes raises no epoch.",
         "T1 T4",
         (votes.check,),
         True,
@@ -155,7 +155,7 @@ SAFETY = (
     Invariant(
         "I17",
         "LeaderStickiness",
-        "A follower that has fetched from its leader of late grants no pre-vote of that epoch.",
+        "A follower that has recently fetched from its leader grants no pre-vote of that epoch.",
         "T1 T4",
         (votes.check,),
         True,
@@ -163,8 +163,8 @@ SAFETY = (
     Invariant(
         "I18",
         "CheckQuorum",
-        "A leader that no majority fetches from, or that was deposed, stops within 1.5 fetch "
-        "time-outs.",
+        "A leader without a majority of fetching voters, or with a successor, stops within "
+        "1.5 fetch timeouts.",
         "T1 T4",
         (leadership.check,),
         True,
@@ -172,7 +172,7 @@ SAFETY = (
     Invariant(
         "I19",
         "SnapshotConsistency",
-        "A snapshot holds the state that the log before its end gives, on every node.",
+        "A snapshot holds the state that the log before its end produces, on every node.",
         "T2 T4 T6",
         (snapshots.check, state_machine.check),
         True,
@@ -180,8 +180,8 @@ SAFETY = (
     Invariant(
         "I20",
         "SnapshotValidId",
-        "A snapshot is whole, named by the end of a committed batch and its epoch, and names the "
-        "voters in force there.",
+        "A snapshot is complete, is named by the end and epoch of a committed batch, and "
+        "contains the voters in force there.",
         "T2 T4",
         (snapshots.check,),
         True,
@@ -189,7 +189,7 @@ SAFETY = (
     Invariant(
         "I21",
         "SnapshotAtLogStart",
-        "A log that does not begin at 0 has a snapshot that reaches its beginning.",
+        "A log that does not begin at 0 has a snapshot that reaches its first offset.",
         "T2",
         (snapshots.check,),
         True,
@@ -213,16 +213,16 @@ SAFETY = (
     Invariant(
         "I24",
         "AppliedMonotonic",
-        "The metadata offset a broker tells never goes back, is committed, and was applied by it, "
-        "and no more long before.",
+        "A broker's reported metadata offset is committed, applied, recent, and never decreases.",
         "T1 T4",
         (state_machine.check, broker_life.check),
     ),
     Invariant(
         "I25",
         "ListenerOrder",
-        "Committed batches are delivered once, in order, below the high watermark, from 0 or the "
-        "end of a snapshot on; a controller claims only after the start of its epoch.",
+        "Committed batches are delivered once, in order, below the high watermark, from 0 or "
+        "from the end of a snapshot. A controller becomes active only after the start of its "
+        "epoch.",
         "T4",
         (state_machine.check,),
         True,
@@ -230,8 +230,8 @@ SAFETY = (
     Invariant(
         "I26",
         "VoterChangeOneAtATime",
-        "Voters change one at a time, after the change before is committed, and in an epoch of "
-        "which something is.",
+        "Voters change one at a time, after the previous change is committed, and in an epoch"
+        " that has committed a record.",
         "T4 T6",
         (membership.check,),
         True,
@@ -239,7 +239,7 @@ SAFETY = (
     Invariant(
         "I27",
         "ObserverNotCounted",
-        "Only voters, with the disk they are known by, count for elections and commits.",
+        "Only voters, with their registered disks, count for elections and commits.",
         "T4",
         (votes.check,),
         True,
@@ -247,14 +247,14 @@ SAFETY = (
     Invariant(
         "I28",
         "FetchValidity",
-        "An answer to Fetch is the one the leader's log calls for.",
+        "A Fetch response matches the leader's log.",
         "T1 T4",
         (fetches.check,),
     ),
     Invariant(
         "I29",
         "NoIllegalState",
-        "No node dies of an illegal state.",
+        "No node ends because of an illegal state.",
         "T4",
         (state_machine.check,),
         True,
@@ -262,7 +262,7 @@ SAFETY = (
     Invariant(
         "D7",
         "LeaderEpochCache",
-        "leader-epoch-checkpoint says of the batches in the log what they say.",
+        "leader-epoch-checkpoint lists the epochs of the batches in the log.",
         "T2",
         (logs.check,),
     ),

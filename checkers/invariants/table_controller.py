@@ -9,7 +9,7 @@ LIVENESS = (
     Invariant(
         "L1",
         "LeaderFollowed",
-        "Within 30 s after the last fault all follow one leader.",
+        "Within 30 s after the last fault all nodes follow one leader.",
         "T4",
         (liveness.check,),
         True,
@@ -31,21 +31,21 @@ LIVENESS = (
     Invariant(
         "L4",
         "NoEndlessCandidacy",
-        "Nobody stays prospective or candidate.",
+        "No node stays prospective or candidate.",
         "T4",
         (liveness.check,),
     ),
     Invariant(
         "L5",
         "OperationsEnd",
-        "What clients begin after the last fault ends.",
+        "Operations that begin after the last fault end.",
         "T5",
         (liveness.check,),
     ),
     Invariant(
         "L6",
         "ReconfigurationEnds",
-        "A change of voters is committed in the end.",
+        "A change of voters is eventually committed.",
         "T4",
         (liveness.check,),
     ),
@@ -59,7 +59,7 @@ LIVENESS = (
     Invariant(
         "L8",
         "NoBusyLoop",
-        "Nobody sends more than 20,000 requests a second to one node.",
+        "No node sends more than 20,000 requests a second to one peer.",
         "T1",
         (liveness.check,),
     ),
@@ -68,38 +68,38 @@ CONTROLLER = (
     Invariant(
         "C1",
         "BrokerEpochUnique",
-        "A new incarnation's broker epoch is the offset it registered at, above all before; the "
-        "same incarnation keeps its own.",
+        "The broker epoch of a new incarnation is the offset of its registration and above "
+        "all earlier ones. The same incarnation keeps its epoch.",
         "T6",
         (controller.check,),
     ),
     Invariant(
         "C2",
         "BrokerEpochFencing",
-        "A request of a stale broker epoch is refused and leaves no record.",
+        "A request with a stale broker epoch is refused and leaves no record.",
         "T1 T6",
         (controller.check, requests.check),
     ),
     Invariant(
         "C3",
         "FencedNotInIsr",
-        "A broker that is fenced or shutting down leads nothing, is in no ISR but as the last "
-        "member, and joins none.",
+        "A broker that is fenced or shutting down leads no partition, is in no ISR except as "
+        "its last member, and joins none.",
         "T6",
         (controller.check,),
     ),
     Invariant(
         "C4",
         "LeaderInIsr",
-        "A leader is active and in the ISR, which is part of the replicas; there is none only "
-        "where nobody could lead.",
+        "A partition's leader is active and in the ISR, the ISR is a subset of the replicas, "
+        "and only a partition without a possible leader has none.",
         "T6",
         (controller.check,),
     ),
     Invariant(
         "C5",
         "LeaderEpochRule",
-        "Leader epochs go up with every choice of a leader and every removed replica, and for no "
+        "Leader epochs increase with every election and every removed replica, and for no "
         "other reason.",
         "T6",
         (controller.check,),
@@ -107,31 +107,33 @@ CONTROLLER = (
     Invariant(
         "C6",
         "UncleanOnlyIfAllowed",
-        "A leader from outside of ISR and ELR needs leave, and marks the partition as recovering.",
+        "A leader from outside ISR and ELR needs permission, and marks the partition as "
+        "recovering.",
         "T6",
         (controller.check,),
     ),
     Invariant(
         "C7",
         "ElrDisjoint",
-        "ISR and ELR do not meet, and a large enough ISR, or another least number, empties the "
-        "ELR, which is a part of the replicas, and of the registered brokers; who leaves an ISR "
-        "that gets too small is in it, and who led last is remembered until somebody leads.",
+        "ISR and ELR are disjoint. The ELR contains only registered replicas, and an ISR of "
+        "at least min.insync.replicas, or a change of that setting, empties it. Replicas "
+        "removed below min.insync.replicas enter it. The last known leader is kept until a "
+        "leader is elected.",
         "T6",
         (controller.check,),
     ),
     Invariant(
         "C8",
         "AlterPartitionCAS",
-        "An accepted ISR was proposed by the leader of just the state it replaced.",
+        "An accepted ISR was proposed by the leader of exactly the state that it replaced.",
         "T1 T6",
         (controller.check, requests.check),
     ),
     Invariant(
         "C9",
         "AckedIsCommitted",
-        "What a client was told is done is in the committed log (and in every later read: "
-        "checker committed).",
+        "Every acknowledged change is in the committed log (and in every later read: checker "
+        "committed).",
         "T5 T6",
         (controller.check, admin.check),
     ),
@@ -146,30 +148,30 @@ CONTROLLER = (
     Invariant(
         "C11",
         "IdUnique",
-        "Topic ids and producer ids are given once.",
+        "No topic id and no producer id is given twice.",
         "T1 T6",
         (controller.check, requests.check),
     ),
     Invariant(
         "C12",
         "TransactionAtomic",
-        "Metadata transactions begin and end in turn, and no snapshot shows a part of one.",
+        "Metadata transactions begin and end alternately, and no snapshot contains a part of one.",
         "T2 T6",
         (state_machine.check,),
     ),
     Invariant(
         "C14",
         "ReassignmentSane",
-        "Replicas come by way of adding and go by way of removing, and a reassignment ends once "
-        "those added are in sync, and those that stay where more go than come.",
+        "Replicas come through adding and go through removing. A reassignment ends once the "
+        "added replicas are in sync, and also the remaining ones where more go than come.",
         "T6",
         (controller.check,),
     ),
     Invariant(
         "C16",
         "SessionFencing",
-        "A silent broker is fenced within its session time-out and some periods, after a failover "
-        "too.",
+        "A silent broker is fenced within its session timeout and some periods, also after a "
+        "failover.",
         "T1 T4 T6",
         (controller.check, sessions.check),
     ),
