@@ -1,0 +1,223 @@
+"""Run the clean build on hosts, over everything that can be asked for: it must never be INVALID.
+
+    sudo .venv/bin/python -m bench.hosts_matrix STORE [--runs 300] [--first 0] [--jobs 2]
+        [--cluster netns] [--busy 0] [--slice]
+
+A cell of the matrix is a workload, the fault families, a time limit, the kind of quorum and the
+brokers; cell ``k`` is drawn from ``k``, so equal numbers are equal tests. Every pair of a workload
+and a family comes before one comes twice. Each cell is one ``kraftwreck run``; its outcome is a
+line of ``STORE/matrix.jsonl``, and cells that are there are not run again. ``--slice`` runs the
+ten cells of continuous integration; ``--busy N`` keeps N processes busy beside the runs.
+
+Exits with 1 if a run was invalid, 2 if one was unknown, 255 if one failed otherwise. The page
+docs/hosts-matrix.md is made of such stores by :mod:`bench.hosts_matrix_page`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nemesis.registry import families, needs_brokers
+from nodes.draw import draw_below
+from workloads.registry import workloads
+
+NONE, ALL = "none", "all"
+WITHOUT, BROKERS, COMBINED = "without", "brokers", "combined"
+STATIC, DYNAMIC = "static", "dynamic"
+_SECONDS = (*(20,) * 14, *(60,) * 5, 300)
+"""Most runs are short."""
+LIMIT_S = 900.0
+"""A run that takes longer is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One test of the matrix. ``faults`` are a family, ``none`` or ``all``."""
+
+    workload: str
+    faults: str
+    seconds: int
+    quorum: str
+    nodes: str
+    seed: int
+
+    def arguments(self, cluster: str, store: Path) -> list[str]:
+        """Return the words that follow ``kraftwreck``."""
+        chosen = self.faults
+        if chosen == ALL:
+            chosen = ",".join(n for n in families() if possible(n, self.quorum, self.nodes))
+        words = ["run", "-w", self.workload, "-n", chosen, "-t", str(self.seconds)]
+        words += ["-c", cluster, "--quorum", self.quorum, "--seed", str(self.seed)]
+        words += {WITHOUT: [], BROKERS: ["--brokers", "2"], COMBINED: ["--combined"]}[self.nodes]
+        return [*words, "--store", str(store), "--no-tables", "--json"]
+
+
+SLICE = (
+    Cell("metadata", NONE, 20, STATIC, WITHOUT, 1),
+    Cell("register", NONE, 120, STATIC, WITHOUT, 2),
+    Cell("partitions", NONE, 20, DYNAMIC, BROKERS, 3),
+    Cell("requests", NONE, 20, STATIC, COMBINED, 4),
+    Cell("leader", "partition", 20, STATIC, WITHOUT, 5),
+    Cell("metadata", "kill", 20, DYNAMIC, WITHOUT, 6),
+    Cell("register", "network", 20, STATIC, BROKERS, 7),
+    Cell("partitions", "power", 20, STATIC, BROKERS, 8),
+    Cell("requests", ALL, 20, DYNAMIC, BROKERS, 9),
+    Cell("register", "clock", 20, STATIC, COMBINED, 10),
+)
+"""What continuous integration runs: runs without faults first, one of them long."""
+
+
+def possible(family: str, quorum: str, nodes: str) -> bool:
+    """Return whether ``family`` can be asked for with this quorum and these brokers."""
+    known = families()[family]
+    if known.action == "members" and quorum != DYNAMIC:
+        return False
+    return nodes == BROKERS or not all(needs_brokers(s) for s in known.shapes.values())
+
+
+def cell(number: int) -> Cell:
+    """Return the cell with this number."""
+    pairs = [(w, f) for f in (NONE, *families(), ALL) for w in sorted(workloads())]
+    turn, place = divmod(number, len(pairs))
+    # A prime step spreads the families of one turn.
+    workload, faults = pairs[(place * 37 + turn) % len(pairs)]
+
+    def one(values: tuple[Any, ...], purpose: str) -> Any:
+        return values[draw_below(len(values), 7, "matrix", purpose, number)]
+
+    quorum = one((STATIC, DYNAMIC), "quorum")
+    nodes = one((WITHOUT, BROKERS, COMBINED), "nodes")
+    if faults in families():
+        if families()[faults].action == "members":
+            quorum = DYNAMIC
+        if not possible(faults, quorum, nodes):
+            nodes = BROKERS
+    return Cell(workload, faults, one(_SECONDS, "seconds"), quorum, nodes, 1000 + number)
+
+
+def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
+    """Run one cell; return its record."""
+    arguments = each.arguments(cluster, store)
+    command = [str(Path(sys.executable).with_name("kraftwreck")), *arguments]
+    begun, load = time.monotonic(), os.getloadavg()[0]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        code, printed, said = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired:
+        code, printed, said = 255, "", f"not over after {LIMIT_S:.0f} s"
+    try:
+        result = json.loads(printed)
+    except json.JSONDecodeError:
+        result = {}
+    found = result.get("checkers") or {}
+    return {
+        "number": number,
+        "cell": asdict(each),
+        "cluster": cluster,
+        "command": shlex.join(["kraftwreck", *arguments]),
+        "exit": code,
+        "valid": result.get("valid"),
+        "strength": result.get("strength"),
+        "anomalies": [
+            f"{name}: {anomaly['type']}: {anomaly['explanation']}"
+            for name, checked in found.items()
+            for anomaly in checked.get("anomalies", ())
+        ],
+        "errors": [f"{name}: {c['error']}" for name, c in found.items() if c.get("error")],
+        "said": said.strip().splitlines()[-3:] if not result else [],
+        "run": result.get("run"),
+        "wall_s": round(time.monotonic() - begun, 1),
+        "load": round(load, 1),
+    }
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep ``processes`` processes busy meanwhile."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def records(store: Path) -> list[dict[str, Any]]:
+    """Return what is known of the runs in ``store``, a torn last line left out."""
+    path = store / "matrix.jsonl"
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def run_all(cells: Iterable[tuple[int, Cell]], cluster: str, store: Path, jobs: int) -> int:
+    """Run ``cells`` that are not in ``store`` yet; return the worst exit code."""
+    store.mkdir(parents=True, exist_ok=True)
+    known = {record["number"]: record["exit"] for record in records(store)}
+    codes = list(known.values())
+    guard = threading.Lock()
+
+    def one(number: int, each: Cell) -> None:
+        record = run(number, each, cluster, store / "runs")
+        with guard, (store / "matrix.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
+            codes.append(record["exit"])
+            words = record["anomalies"] or record["errors"] or record["said"]
+            verdict = {0: "valid", 1: "INVALID", 2: "unknown"}.get(record["exit"], "failed")
+            print(f"{number:4} {record['wall_s']:6.1f} s  {verdict:8}{record['command']}")
+            for line in words[:3]:
+                print(f"       {line}", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in [pool.submit(one, n, each) for n, each in cells if n not in known]:
+            future.result()
+    for code in (255, 254, 1, 2):
+        if code in codes:
+            return code
+    return 0
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--cluster", default="netns")
+    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--slice", action="store_true")
+    asked = parser.parse_args()
+    cells = (
+        list(enumerate(SLICE))
+        if asked.slice
+        else [(n, cell(n)) for n in range(asked.first, asked.first + asked.runs)]
+    )
+    with busy(asked.busy):
+        code = run_all(cells, asked.cluster, asked.store, asked.jobs)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{len(cells)} cells, {used.ru_utime + used.ru_stime:.0f} CPU s")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
