@@ -123,7 +123,7 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
         result = json.loads(printed)
     except json.JSONDecodeError:
         result = {}
-    found = result.get("checkers") or {}
+    found = _checkers(result.get("run"))
     return {
         "number": number,
         "cell": asdict(each),
@@ -143,6 +143,16 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
         "wall_s": round(time.monotonic() - begun, 1),
         "load": round(load, 1),
     }
+
+
+def _checkers(folder: str | None) -> dict[str, Any]:
+    """Return what each checker said of the run in ``folder``; nothing of one that left none."""
+    try:
+        results = json.loads((Path(folder or "") / "results.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    checkers: dict[str, Any] = results["checkers"]
+    return checkers
 
 
 @contextmanager
@@ -185,7 +195,8 @@ def run_all(cells: Iterable[tuple[int, Cell]], cluster: str, store: Path, jobs: 
             verdict = {0: "valid", 1: "INVALID", 2: "unknown"}.get(record["exit"], "failed")
             print(f"{number:4} {record['wall_s']:6.1f} s  {verdict:8}{record['command']}")
             for line in words[:3]:
-                print(f"       {line}", flush=True)
+                print(f"       {line}")
+            sys.stdout.flush()
 
     with ThreadPoolExecutor(jobs) as pool:
         for future in [pool.submit(one, n, each) for n, each in cells if n not in known]:
