@@ -5,7 +5,7 @@ PROVIDER ?= docker
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
 	reports nightly kraftwreck mutants examples oracle
 
-.PHONY: setup run test compiled test-compiled oracle test-oracle test-campaign vagrant-test lint lock clean
+.PHONY: setup run test compiled test-compiled oracle test-oracle test-campaign test-hosts vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -37,6 +37,12 @@ test-oracle: oracle
 # Hunts every planted bug one by one: long.
 test-campaign: setup
 	.venv/bin/pytest -m campaign -n 2 $(ARGS)
+
+# The clean build on hosts, over workloads, faults, lengths, quorums and brokers: hours. Runs that
+# are in STORE already are not repeated. ARGS="--slice" is what continuous integration runs.
+STORE ?= build/hosts-matrix
+test-hosts: setup
+	.venv/bin/python -m bench.hosts_matrix $(STORE) $(ARGS)
 
 # Vagrant for real, from up to destroy, with a box made of Debian's packages: containers (docker,
 # lxc), or, for a quarter of an hour and more, emulated machines with kernels of their own (libvirt).

@@ -1,0 +1,85 @@
+"""The matrix of runs on hosts: which tests it has, and the page that is made of their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bench.hosts_matrix import ALL, DYNAMIC, NONE, SLICE, Cell, cell, possible
+from bench.hosts_matrix_page import page
+from nemesis.registry import families
+from workloads.registry import workloads
+
+CELLS = [cell(number) for number in range(300)]
+
+
+def test_every_workload_meets_every_family_none_and_all() -> None:
+    pairs = {(each.workload, each.faults) for each in CELLS}
+    assert pairs == {(w, f) for w in workloads() for f in (*families(), NONE, ALL)}
+
+
+@pytest.mark.parametrize("name", ["seconds", "quorum", "nodes"])
+def test_every_value_comes_often(name: str) -> None:
+    values = [getattr(each, name) for each in CELLS]
+    assert len(set(values)) >= 2
+    assert min(values.count(value) for value in set(values)) >= 10
+
+
+def test_equal_numbers_are_equal_cells_of_their_own_seed() -> None:
+    assert [cell(number) for number in range(300)] == CELLS
+    assert len({each.seed for each in CELLS}) == 300
+
+
+@pytest.mark.parametrize("each", [*SLICE, *CELLS[:40]])
+def test_every_cell_can_be_asked_for(each: Cell) -> None:
+    from kraftwreck.run import cli
+
+    assert each.faults in (NONE, ALL) or possible(each.faults, each.quorum, each.nodes)
+    assert each.faults != "membership" or each.quorum == DYNAMIC
+    words = each.arguments("hosts:nosuch.toml", Path("store"))
+    result = CliRunner().invoke(cli, words[1:])
+    assert "nosuch.toml" in result.output + str(result.exception), "only the hosts are refused"
+
+
+def test_the_slice_begins_without_faults_and_has_a_long_run() -> None:
+    assert len(SLICE) == 10
+    assert sum(each.faults == NONE for each in SLICE) >= 3
+    assert max(each.seconds for each in SLICE) == 120
+    assert sum(each.seconds for each in SLICE) <= 360
+
+
+def record(exit_code: int, **more: Any) -> dict[str, Any]:
+    each = {
+        "number": 0,
+        "cell": {
+            "workload": "register",
+            "faults": "kill",
+            "seconds": 20,
+            "quorum": "static",
+            "nodes": "without",
+            "seed": 1,
+        },
+        "cluster": "netns",
+        "command": "kraftwreck run -w register",
+        "exit": exit_code,
+        "strength": {"share": 0.75, "led": 0.9},
+        "anomalies": [],
+        "errors": [],
+        "said": [],
+        "load": 2.0,
+    }
+    return {**each, **more}
+
+
+def test_the_page_counts_verdicts_and_names_the_cause_of_each_alarm() -> None:
+    alarm = record(1, anomalies=["invariants: I31: n1 counts by | another set"])
+    causes = [{"finding": "I31: n1", "cause": "a rule that was too strict"}]
+    text = page([("hosts", [record(0), alarm])], causes)
+    assert "2 runs on netns" in text
+    assert "1 valid, 1 invalid, 0 unknown, 0 failed" in text
+    assert "| kill | 2 | 1 | 1 | 0 | 75% | 90% |" in text
+    assert "n1 counts by \\| another set | a rule that was too strict |" in text
+    assert "not known yet" in page([("hosts", [alarm])], [])
