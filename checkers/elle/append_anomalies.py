@@ -26,6 +26,18 @@ UNKNOWN_PREFIX = "..."
 class AppendAnomalies:
     """Looks for each anomaly in turn; :meth:`all` returns those there are."""
 
+    LOOKS = (
+        "G1a",
+        "G1b",
+        "internal",
+        "future-read",
+        "duplicate-elements",
+        "garbage-read",
+        "incompatible-order",
+        "dirty-update",
+        "lost-update",
+    )
+
     def __init__(self, transactions: Transactions, orders: Orders) -> None:
         self._transactions = transactions
         self._mops = transactions.mops
@@ -36,18 +48,18 @@ class AppendAnomalies:
 
     def all(self) -> Found:
         """Return the maps of every anomaly found, by its name."""
-        looks: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
-            "G1a": self.aborted_reads,
-            "G1b": self.intermediate_reads,
-            "internal": self.internal,
-            "future-read": self.future_reads,
-            "duplicate-elements": self.duplicates,
-            "garbage-read": self.garbage,
-            "incompatible-order": self.incompatible_orders,
-            "dirty-update": self.dirty_updates,
-            "lost-update": self.lost_updates,
-        }
-        found = {name: list(look()) for name, look in looks.items()}
+        looks: tuple[Callable[[], Iterable[dict[str, Any]]], ...] = (
+            self.aborted_reads,
+            self.intermediate_reads,
+            self.internal,
+            self.future_reads,
+            self.duplicates,
+            self.garbage,
+            self.incompatible_orders,
+            self.dirty_updates,
+            self.lost_updates,
+        )
+        found = {name: list(look()) for name, look in zip(self.LOOKS, looks, strict=True)}
         return {name: maps for name, maps in found.items() if maps}
 
     def _op(self, mop: int) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def check_all_with_elle(
     One process checks them all, within ``limits``. After a history that ends it, another
     process goes on with the next. Raises as :func:`check_with_elle` does for the options.
     """
-    options.forbidden()
+    options.forbidden(model)
     assumed = options.sequential_keys or options.linearizable_keys or options.wfr_keys
     if assumed or options.transaction_order:
         raise ElleError("elle-cli has no option for assumptions about keys; use --engine native")

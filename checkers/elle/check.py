@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.elle import models, predicates
+from checkers.elle import models, predicates, supported
 from checkers.elle.append_anomalies import append_anomalies
 from checkers.elle.append_graph import AppendGraph
 from checkers.elle.commitment import doubtful_reads
@@ -64,9 +64,12 @@ class Options:
     indeterminate_reads: bool = False
     cycle_search_seconds: float = SEARCH_SECONDS
 
-    def forbidden(self) -> frozenset[str]:
-        """Return every anomaly that must not be. Raises :class:`models.UnknownModelError`."""
-        return models.forbidden(self.consistency_models, self.anomalies)
+    def forbidden(self, model: str) -> frozenset[str]:
+        """Return every forbidden anomaly in histories of ``model``.
+
+        Raises :class:`models.UnknownModelError` for a name that cannot be decided in them.
+        """
+        return supported.forbidden(model, self.consistency_models, self.anomalies)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def check_transactions(
     result is Elle's result map (``valid?``, ``anomaly-types``, ``anomalies``, ``not``,
     ``also-not``). Raises :class:`~checkers.elle.transactions.TransactionError` for what is no
     history of the model, :class:`~checkers.elle.models.UnknownModelError` for a name of a
-    consistency model or anomaly that means nothing.
+    consistency model or anomaly that does not exist or cannot be decided.
     """
     options = Options(
         consistency_models=consistency_models,
@@ -117,7 +120,7 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
     """Return Elle's result map for a history; see :func:`check_transactions`."""
     if model not in MODELS:
         raise TransactionError(f"no model {model!r}; there are {', '.join(MODELS)}")
-    options.forbidden()
+    options.forbidden(model)
     if model == predicates.NAME:
         ops = from_table(history, Op) if isinstance(history, pa.Table) else history
         universe = predicates.Universe(ops)
@@ -207,7 +210,7 @@ def _judged(
     options: Options,
 ) -> Analysis:
     """Look for cycles among ``parts`` and judge what was ``found`` and those together."""
-    wanted = options.forbidden()
+    wanted = options.forbidden(model)
     graph = _with_orders(transactions, parts, wanted)
     if graph.empty:
         found["empty-transaction-graph"] = True

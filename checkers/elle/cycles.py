@@ -61,13 +61,21 @@ _MODELS = {
 a time, with those of objects, and with any."""
 
 
+_ORDERS = {"": 0, "-process": PROCESS, "-realtime": REALTIME}
+CYCLES = tuple(
+    name + suffix
+    for name in ("G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
+    for suffix in _ORDERS
+)
+"""The cycles of histories without predicate reads; with them also those without ``-item``."""
+
+
 def search(component: Component) -> Search:
     """Return what cycles there are in ``component``."""
     result = Search()
     known: set[str] = set()
     kinds = component.kinds()
-    suffixes = {"": 0, "-process": PROCESS, "-realtime": REALTIME}
-    for suffix, order in suffixes.items():
+    for suffix, order in _ORDERS.items():
         if suffix and not kinds & order:
             continue
         looks: list[tuple[str, Callable[[], Cycle | None]]] = [
@@ -101,7 +109,7 @@ def _existing(component: Component, kinds: int) -> dict[str, set[int]]:
     """Return every ``-cycle-exists`` anomaly that strong components alone show."""
     found: dict[str, set[int]] = {}
     for suffix, names in _MODELS.items():
-        order = {"": 0, "-process": PROCESS, "-realtime": REALTIME}[suffix]
+        order = _ORDERS[suffix]
         if order and not kinds & order:
             continue
         groups = (

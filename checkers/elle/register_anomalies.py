@@ -19,6 +19,8 @@ Found = dict[str, list[dict[str, Any]]]
 class RegisterAnomalies:
     """Looks for each anomaly in turn; :meth:`all` returns those there are."""
 
+    LOOKS = ("G1a", "G1b", "garbage-read", "future-read", "internal", "lost-update")
+
     def __init__(self, registers: Registers) -> None:
         self._own = registers
         self._mops = registers.mops
@@ -30,14 +32,15 @@ class RegisterAnomalies:
         kind = self._transactions.events.kind[self._mops.event]
         failed = np.flatnonzero((self._mops.f == WRITE) & (kind == FAIL))
         passing = np.flatnonzero(self._own.groups.followed(self._mops.f == WRITE))
-        found = {
-            "G1a": list(self._reads_of(failed)),
-            "G1b": list(self._reads_of(passing)),
-            "garbage-read": list(self._garbage()),
-            "future-read": list(self._future_reads()),
-            "internal": list(self._internal()),
-            "lost-update": list(self._lost_updates()),
-        }
+        looks = (
+            self._reads_of(failed),
+            self._reads_of(passing),
+            self._garbage(),
+            self._future_reads(),
+            self._internal(),
+            self._lost_updates(),
+        )
+        found = {name: list(maps) for name, maps in zip(self.LOOKS, looks, strict=True)}
         return {name: maps for name, maps in found.items() if maps}
 
     def _reads_of(self, writes: Ints) -> Iterable[dict[str, Any]]:

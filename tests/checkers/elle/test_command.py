@@ -55,7 +55,7 @@ def test_json_holds_elles_result(skew: Path) -> None:
 def test_an_unknown_name_is_one_line(skew: Path) -> None:
     found = run(skew, "-m", "list-append", "-c", "serialisable")
     assert found.exit_code == 254
-    assert "no consistency model 'serialisable'; there are 1SR, " in found.stderr
+    assert "no consistency model 'serialisable'; there are PL-1, " in found.stderr
     assert found.stderr.count("\n") == 1
 
 
@@ -90,3 +90,14 @@ def test_elle_judges_only_transactions(skew: Path) -> None:
     found = run(skew, "-m", "set", "--engine", "elle")
     assert found.exit_code == 2
     assert "--engine elle needs --model list-append or rw-register" in found.stderr
+
+
+def test_a_model_that_cannot_be_decided_is_refused_with_the_nearest_one(skew: Path) -> None:
+    for engine in ("native", "elle"):
+        found = run(skew, "-m", "list-append", "-c", "causal", "--engine", engine)
+        assert found.exit_code == 254
+        assert "'causal' cannot be decided; the nearest one that is: strong-ses" in found.stderr
+        assert found.stderr.count("\n") == 1
+    asked = run(skew, "-m", "list-append", "-o", "consistency-models=[]", "-a", "G-monotonic")
+    assert asked.exit_code == 254
+    assert "'G-monotonic' is not detected; the nearest one that is: G-single" in asked.stderr

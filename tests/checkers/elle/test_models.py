@@ -90,8 +90,6 @@ def test_only_models_of_sessions_and_time_forbid_their_cycles() -> None:
     assert "G2-item-realtime" not in models.forbidden(["strong-session-serializable"])
 
 
-def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+def test_an_unknown_model_is_refused_with_those_there_are() -> None:
     with pytest.raises(models.UnknownModelError, match="no consistency model 'serialisable'"):
         models.forbidden(["serialisable"])
-    with pytest.raises(models.UnknownModelError, match="no anomaly 'G9'; there are G-MSR, "):
-        models.forbidden((), ["G9"])
