@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from harness.command_line import command_line
 from histories.exit_codes import BadInputError
@@ -15,6 +17,12 @@ CONTROLLER_AND_BROKER = "controller,broker"
 STATIC = "static"
 DYNAMIC = "dynamic"
 DEFAULT_FAULTS = ("partition", "kill", "pause")
+
+LONGEST_S = 10_000_000.0
+"""Seconds: 115 days."""
+MOST_NODES, MOST_CLIENTS = 200, 1000
+MOST_RATE = 1_000_000.0
+MOST_SEED = (1 << 63) - 1
 
 
 class OptionError(BadInputError):
@@ -45,16 +53,16 @@ class RunOptions:
     system: str = "kraft"
     workload: str = "metadata"
     faults: tuple[str, ...] = DEFAULT_FAULTS
-    time_limit_s: float = 60.0
+    time_limit_s: Annotated[float, Meta(gt=0, le=LONGEST_S)] = 60.0
     cluster: str = "netns"
-    nodes: int = 5
-    brokers: int = 0
+    nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = 5
+    brokers: Annotated[int, Meta(ge=0, le=MOST_NODES)] = 0
     combined: bool = False
     quorum: str = STATIC
     snapshots: bool = False
-    seed: int = 0
-    rate: float = 20.0
-    concurrency: int = 5
+    seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
+    rate: Annotated[float, Meta(gt=0, le=MOST_RATE)] = 20.0
+    concurrency: Annotated[int, Meta(ge=1, le=MOST_CLIENTS)] = 5
     mutant: str | None = None
     patch: Path | None = None
     other: Path | None = None

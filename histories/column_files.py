@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from histories.parquet_size import sized
 from histories.tables import HISTORY_SCHEMA, HistoryError
 
 _REQUIRED = ("process", "type", "f", "value")
@@ -31,7 +32,9 @@ def read_columns(path: Path, kind: str, *, every: bool = False) -> pa.Table:
             files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
             if not files:
                 raise HistoryError(f"{path}: no *.parquet file in this folder")
-            table = pa.concat_tables([_selected(pq.ParquetFile(file), every) for file in files])
+            table = pa.concat_tables(
+                [_selected(sized(pq.ParquetFile(file), file), every) for file in files]
+            )
         else:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         missing = [name for name in _REQUIRED if name not in table.column_names]

@@ -22,6 +22,7 @@ from histories import edn
 from histories.column_files import read_columns
 from histories.json_lines import MAX_LINE, UNREADABLE, lines, reason
 from histories.operation import INVOKE, Op, OpType
+from histories.parquet_size import sized
 from histories.tables import HISTORY_SCHEMA, HistoryError, from_table
 
 FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")
@@ -178,7 +179,7 @@ def _from_columns(path: Path, kind: str) -> Iterator[Event]:
     """Read batch by batch where the file has our columns in order, else as a whole."""
     if kind == "parquet" and not path.is_dir():
         try:
-            file = pq.ParquetFile(path)
+            file = sized(pq.ParquetFile(path), path)
             if file.schema_arrow.equals(HISTORY_SCHEMA):
                 yield from _batches(path, file)
                 return

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from histories.parquet_size import sized
 from histories.tables import HISTORY_SCHEMA, HistoryError
 
 SHARDS = 8
@@ -67,7 +68,7 @@ def read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
     if not files:
         raise HistoryError(f"{path}: no *.parquet file in this folder")
     try:
-        tables = [pq.read_table(file) for file in files]
+        tables = [sized(pq.ParquetFile(file), file).read() for file in files]
         return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
     except (OSError, pa.ArrowException, KeyError) as error:
         raise HistoryError(f"{path}: {' '.join(str(error).split())}") from error

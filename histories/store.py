@@ -87,6 +87,14 @@ def whole_lines(data: bytes) -> int:
     return data.rfind(b"\n") + 1
 
 
+def make_store(store: Path) -> None:
+    """Make the folder of a store, if there is none. Raises :class:`StoreError`."""
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{store}: {error.strerror}; choose another --store") from error
+
+
 class RunFolder:
     """One run on disk. ``path`` changes once, when :meth:`complete` renames it."""
 

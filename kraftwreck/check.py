@@ -24,6 +24,7 @@ from histories.tables import HistoryError
 from histories.verdict import WORDS, Validity, merge_valid
 from histories.without_pandas import leave_pandas_out
 from kraftwreck.history_verdict import report_of, write_page
+from kraftwreck.option_types import SECONDS
 
 BAD_INPUT = (
     HistoryError,
@@ -89,8 +90,9 @@ BAD_INPUT = (
 )
 @click.option("--independent", is_flag=True, help="Values are [key, value], as Jepsen's.")
 @click.option(
-    "--time-limit", type=click.FloatRange(min=0, min_open=True), default=TIME_LIMIT_S,
-    show_default=True, metavar="SECONDS", help="Of the processor, per history; then it is unknown.",
+    "--time-limit", type=SECONDS, default=TIME_LIMIT_S,
+    show_default=True, metavar="SECONDS",
+    help="CPU seconds per history; beyond them the verdict is unknown.",
 )  # fmt: skip
 @click.option(
     "--master",

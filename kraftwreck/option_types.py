@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-LONGEST_S = 10_000_000.0
-"""Seconds: 115 days."""
+from harness.options import LONGEST_S, MOST_RATE, MOST_SEED
 
 
 class Number(click.FloatRange):
@@ -39,10 +38,10 @@ SECONDS = Number(0.001, LONGEST_S)
 """A duration, or a budget of CPU time."""
 
 HOURS = Number(0.000_001, LONGEST_S / 3600)
-RATE = Number(0.001, 1_000_000.0)
+RATE = Number(0.001, MOST_RATE)
 """Operations a second."""
 
-RATE_OR_SEED = Number(0.001, 1_000_000.0, or_zero=True)
+RATE_OR_SEED = Number(0.001, MOST_RATE, or_zero=True)
 """Operations a second, or 0: drawn from the seed."""
 
-SEED = click.IntRange(0, (1 << 63) - 1)
+SEED = click.IntRange(0, MOST_SEED)

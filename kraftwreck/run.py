@@ -23,7 +23,7 @@ from harness.remote.preloads import library
 from harness.run import Outcome, TestRun
 from harness.workload import floor as least
 from histories.exit_codes import INTERRUPTED, INVALID, of_verdict
-from histories.store import link_latest
+from histories.store import link_latest, make_store
 from histories.verdict import CheckerResult, Verdict
 from kraftwreck.campaign import plan_faults
 from kraftwreck.judge import judge, measured_strength, show_verdict
@@ -91,8 +91,8 @@ def say(line: str) -> None:
     help="The least for a valid run: acknowledged, share, led, elections, faults "
     "[default: the workload's own].",
 )  # fmt: skip
-@click.option("--store", type=click.Path(path_type=Path), default=Path("store"), show_default=True,
-              help="Where the run folder is written.")  # fmt: skip
+@click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
+              show_default=True, help="Where the run folder is written.")  # fmt: skip
 @click.option("--tables/--no-tables", "with_tables", default=True, show_default=True,
               help="Compute the run's tables by Spark, on hosts.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
@@ -157,6 +157,7 @@ def cli(
     else:
         faults_registry.check_simulator(chosen.faults)
     with _tree(options) as tree:
+        make_store(options.store)
         sys.exit(_test(options, where, tree, as_json, instead))
 
 
@@ -212,7 +213,7 @@ def _place(
             raise OptionError(f"{len(listed)} hosts leave no controller beside the brokers")
         options = replace(options, nodes=len(listed) - options.brokers)
     if isinstance(cluster, VagrantCluster):
-        cluster.check_tools()
+        cluster.check()
     return options, cluster, None
 
 

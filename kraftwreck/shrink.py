@@ -13,13 +13,13 @@ import click
 import msgspec
 
 from harness.command_line import command_line
-from harness.options import DYNAMIC, OptionError
+from harness.options import DYNAMIC, LONGEST_S, OptionError
 from harness.simulated.store import load, options_of, read_test
 from histories.exit_codes import FAILED, VALID
 from histories.fault import Fault
 from kraftwreck.campaign import EVERYTHING
 from kraftwreck.case_run import run_case
-from kraftwreck.option_types import LONGEST_S, SEED, Number
+from kraftwreck.option_types import SEED, Number
 from kraftwreck.shrinking import PassesError, patch_for, run_anywhere, shrink_anywhere
 from nemesis.case import Case
 from nemesis.case_file import SavedCase, read_case, write_case
@@ -55,7 +55,7 @@ def case_of_seed(seed: int) -> SavedCase:
 
 
 def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
-    """Yield simulated cases with the schedule of the run on real hosts in ``folder``.
+    """Return simulated cases with the schedule of the run on real hosts in ``folder``.
 
     Raises :class:`OptionError`, one line, for what is no run folder.
     """
@@ -71,11 +71,13 @@ def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
         msgspec.structs.replace(fault, targets=tuple(names.get(t, t) for t in fault.targets))
         for fault in schedule
     ]
-    for number in range(SEEDS):
-        seed = options.seed + number
+
+    def saved(seed: int) -> SavedCase:
         knobs = draw_knobs(seed, options.nodes, quorum=quorum, brokers=options.brokers)
         case = Case.of(replace(options, seed=seed), knobs, renamed)
-        yield SavedCase(case=case, mutant=options.mutant, patch=patch)
+        return SavedCase(case=case, mutant=options.mutant, patch=patch)
+
+    return map(saved, range(options.seed, options.seed + SEEDS))
 
 
 @click.command(name="shrink")
@@ -143,9 +145,10 @@ def _given(
     test = read_test(run)
     if test.get("simulated"):
         return msgspec.structs.replace(case_of_run(run), **planted)
+    cases = cases_like(run, test)
     say(f"{run} is of real hosts: trying its schedule in the simulator, {SEEDS} seeds")
     checker, _, kind = (failure or "").partition(":")
-    for saved in cases_like(run, test):
+    for saved in cases:
         candidate = msgspec.structs.replace(saved, **planted)
         for found in run_anywhere(candidate):
             if not checker or (found.checker, found.type) == (checker, kind or found.type):

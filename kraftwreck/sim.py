@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 import click
 
 from harness.command_line import command_line
-from harness.options import OptionError
+from harness.options import LONGEST_S, OptionError
 from harness.workload import floor as least
 from histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck import compiled_tree
@@ -28,7 +29,7 @@ from kraftwreck.campaign import (
     as_json,
     combined_digest,
 )
-from kraftwreck.option_types import HOURS, LONGEST_S, RATE_OR_SEED, Number
+from kraftwreck.option_types import HOURS, RATE_OR_SEED, Number
 from kraftwreck.sim_runs import BySeed, Progress, Source, Steered, run_all
 from nemesis.registry import check_simulator
 from nemesis.registry import parse as parse_faults
@@ -37,6 +38,7 @@ from systems.registry import find as find_system
 from workloads.registry import find as find_workload
 
 _ARGUMENTS = "kraftwreck.sim.arguments"
+_SEED = re.compile("[0-9]{1,18}")
 
 
 def parse_seeds(text: str) -> Iterable[int]:
@@ -45,8 +47,8 @@ def parse_seeds(text: str) -> Iterable[int]:
     Raises :class:`OptionError`.
     """
     first, dots, last = text.partition("..")
-    if not first.isdigit() or (last and not last.isdigit()):
-        raise OptionError(f"--seeds {text!r}: give A..B, such as 0..999")
+    if not _SEED.fullmatch(first) or (last and not _SEED.fullmatch(last)):
+        raise OptionError(f"--seeds {_shown(text)}: give A..B, such as 0..999")
     if not dots:
         return range(int(first), int(first) + 1)
     if not last:
@@ -60,9 +62,14 @@ def parse_brokers(text: str) -> int | None:
     """Return the number of brokers in ``text``, None for ``seed``. Raises OptionError."""
     if text == BY_SEED:
         return None
-    if not text.isdigit() or int(text) > MOST_BROKERS:
-        raise OptionError(f"--brokers {text!r}: give 0 to {MOST_BROKERS}, or {BY_SEED}")
+    if not _SEED.fullmatch(text) or int(text) > MOST_BROKERS:
+        raise OptionError(f"--brokers {_shown(text)}: give 0 to {MOST_BROKERS}, or {BY_SEED}")
     return int(text)
+
+
+def _shown(text: str) -> str:
+    """Return ``text`` in quotes, shortened to what fits on a line."""
+    return repr(text if len(text) <= 60 else f"{text[:60]}...")
 
 
 class _Sim(click.Command):

@@ -19,6 +19,7 @@ from harness.options import RunOptions, repeat_command
 from harness.run import Outcome
 from harness.simulated.run import simulate
 from harness.simulated.store import options_of, save
+from histories.exit_codes import CommandError
 from kraftwreck.campaign import plan_faults
 from nemesis.inject import Injector
 from workloads.registry import find
@@ -33,12 +34,13 @@ def simulated_run(options: RunOptions, tree: Path) -> Outcome:
     child = subprocess.run(
         [sys.executable, "-P", "-m", "kraftwreck.simulated"],
         input=request,
-        stdout=subprocess.PIPE,
+        capture_output=True,
         env={**os.environ, "PYTHONPATH": str(tree.parent)},
         check=False,
     )
+    said = child.stderr.decode(errors="replace").strip().splitlines()
     if child.returncode != 0:
-        raise RuntimeError(f"the simulator ended with exit code {child.returncode}")
+        raise CommandError(f"the patched nodes: {said[-1] if said else 'no reason given'}")
     return Outcome(Path(child.stdout.decode().strip()))
 
 
@@ -56,7 +58,10 @@ def _child() -> None:
     wanted, found = Path(request["tree"]), Path(str(nodes.__file__)).parent
     if found.resolve() != wanted.resolve():
         sys.exit(f"kraftwreck run: the node code of {found} was imported instead of {wanted}")
-    sys.stdout.write(f"{_simulate(options_of(request['options']))}\n")
+    try:
+        sys.stdout.write(f"{_simulate(options_of(request['options']))}\n")
+    except CommandError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

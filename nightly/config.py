@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from harness.options import DEFAULT_FAULTS
+from harness.options import DEFAULT_FAULTS, MOST_SEED
 from histories.exit_codes import BadInputError
 from nightly.mistakes import convert
 
@@ -26,7 +26,6 @@ CLEAN = "clean"
 NEW = "new"
 CONFIRM = "confirm"
 MOST_BROKERS = 200
-MOST_SEED = (1 << 63) - 1
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?B)")

@@ -30,7 +30,7 @@ from nightly.plan import Plan, deciding
 from nightly.record import Record, read_records
 from nightly.steering import SEEDS
 
-_RUN_OF_NIGHT = re.compile(r"(.+)#(\d+)")
+_RUN_OF_NIGHT = re.compile(r"(.+)#([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)

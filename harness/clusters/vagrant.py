@@ -50,13 +50,15 @@ class VagrantCluster:
         self.names = list(node_names(nodes))
         self.hosts: list[Host] = []
         self._started: list[str] = []
+        self._checked: dict[str, str] = {}
 
     def up(self) -> list[Host]:
         """Start the machines if needed and return them as hosts.
 
         Raises :class:`ClusterUnavailable` when there is no vagrant, else ClusterError.
         """
-        states = self.status()
+        states = self._checked or self.status()
+        self._checked = {}
         unknown = [name for name in self.names if name not in states]
         if unknown:
             raise ClusterError(
@@ -88,8 +90,11 @@ class VagrantCluster:
         """Where Vagrant keeps what it knows of the machines, and we their host keys."""
         return self.directory / (os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant")
 
-    def check_tools(self) -> None:
-        """Raise ClusterUnavailable without vagrant, ClusterError (254) without a Vagrantfile."""
+    def check(self) -> None:
+        """Raise as :meth:`up` does where vagrant, its provider or the Vagrantfile is missing."""
+        self._checked = self.status()
+
+    def _check_tools(self) -> None:
         if shutil.which("vagrant") is None:
             raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
         if not (self.directory / "Vagrantfile").is_file():
@@ -102,7 +107,7 @@ class VagrantCluster:
 
         Raises as :meth:`up` does.
         """
-        self.check_tools()
+        self._check_tools()
         output = self._vagrant(["status", "--machine-readable"], _QUERY_TIMEOUT_S)
         rows = [line.split(",") for line in output.splitlines()]
         return {row[1]: row[3] for row in rows if len(row) > 3 and row[2] == "state"}

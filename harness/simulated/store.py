@@ -19,7 +19,7 @@ from harness.simulated.schedule import InjectorFactory
 from harness.workload import Workload, owed
 from histories.fault import Fault
 from histories.reading import convert_run
-from histories.store import RunFolder, link_latest, write_json
+from histories.store import RunFolder, StoreError, link_latest, write_json
 from histories.undecodable import UNDECODABLE
 from histories.verdict import Verdict
 from nodes.log.layout import (
@@ -63,6 +63,20 @@ def save(
     ``verdict`` becomes ``results.json``; ``repeat`` is the command that repeats the run.
     """
     folder = RunFolder(options.store, options.name, options.seed)
+    try:
+        _write(folder, workload, result, repeat)
+        if verdict is None:
+            return folder.complete()
+        write_json(folder.path / "results.json", verdict)
+        link_latest(folder.complete())
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        raise StoreError(f"{folder.path}: {reason}; choose another --store") from error
+    return folder.path
+
+
+def _write(folder: RunFolder, workload: Workload, result: SimResult, repeat: str | None) -> None:
+    """Write the files of a simulated run. Raises OSError and StoreError."""
     test: dict[str, Any] = {
         **result.test,
         "digest": result.digest,
@@ -100,11 +114,6 @@ def save(
         if image.quorum_state is not None:
             (log / QUORUM_STATE).write_bytes(msgspec.json.encode(image.quorum_state))
     convert_run(folder.path)
-    if verdict is None:
-        return folder.complete()
-    write_json(folder.path / "results.json", verdict)
-    link_latest(folder.complete())
-    return folder.path
 
 
 def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
@@ -143,15 +152,20 @@ def read_test(folder: Path) -> dict[str, Any]:
 
 
 def options_of(plain: dict[str, Any]) -> RunOptions:
-    """Return the options that :meth:`RunOptions.as_json` was given. Unknown ones are ignored."""
+    """Return the options that :meth:`RunOptions.as_json` was given. Unknown ones are ignored.
+
+    Raises :class:`msgspec.ValidationError` for values of other types.
+    """
     known = {field.name for field in fields(RunOptions)}
     values = {name: value for name, value in plain.items() if name in known}
-    values["faults"] = tuple(values.get("faults", ()))
-    values["lacking"] = tuple(values.get("lacking", ()))
-    values["store"] = Path(values.get("store", "store"))
-    if values.get("patch") is not None:
-        values["patch"] = Path(values["patch"])
-    return RunOptions(**values)
+    return msgspec.convert(values, RunOptions, dec_hook=_path)
+
+
+def _path(kind: type, value: object) -> Path:
+    """Return a field of :class:`RunOptions` that JSON has no type for."""
+    if kind is not Path or not isinstance(value, str):
+        raise msgspec.ValidationError("Expected `str` for a path")
+    return Path(value)
 
 
 def _write_lines(path: Path, records: Sequence[object]) -> None:

@@ -1,0 +1,295 @@
+"""Bad input to every command and option: one line on standard error, 254 or 255, no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from histories import parquet_size
+from kraftwreck.main import COMMANDS, cli
+
+Command = Callable[..., Any]
+NO_NUMBERS = ["nan", "inf", "-inf", "-1", "1e999", "ten", "", "9" * 400]
+"""No option takes any of these as a number."""
+POSITIONAL = {
+    "check": ["history.jsonl"],
+    "replay": ["run"],
+    "report": ["run"],
+    "analyze": ["store"],
+}
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its words, subcommands too."""
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            for below, each in command.commands.items():
+                yield (name, below), each
+        else:
+            yield (name,), command
+
+
+NUMERIC = [
+    (words, option.opts[-1])
+    for words, command in commands()
+    for option in command.params
+    if isinstance(option, click.Option)
+    and isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
+]
+
+
+def test_every_numeric_option_has_bounds() -> None:
+    """A type without bounds accepts ``inf``, or a number that no machine can serve."""
+    for words, command in commands():
+        for option in command.params:
+            kind = option.type
+            if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
+                bounds = getattr(kind, "min", None), getattr(kind, "max", None)
+                assert None not in bounds, f"{' '.join(words)} {option.name}"
+    assert len(NUMERIC) >= 20
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), NUMERIC, ids=[f"{' '.join(words)} {name}" for words, name in NUMERIC]
+)
+def test_a_value_that_is_no_sensible_number_is_one_line(
+    kraftwreck: Command, words: tuple[str, ...], option: str
+) -> None:
+    for value in NO_NUMBERS:
+        ended = kraftwreck(*words, f"{option}={value}", *POSITIONAL.get(words[0], []))
+        assert ended.code == 254, value
+        assert ended.err.count("\n") == 1, ended.err
+        assert option in ended.err
+        assert ended.out == ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: files and folders that are not what commands expect."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("not what you want\n")
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "deep.toml").write_text("name = " + "[" * 100_000)
+    for name, text in {
+        "torn": '{"simulated": tr',
+        "deep": "[" * 100_000,
+        "list": "[]",
+        "words": '{"simulated": true, "options": {"nodes": "many"}, "schedule": 1, "knobs": []}',
+        "huge": '{"simulated": true, "digest": 1, "schedule": [], "knobs": {}, "options": {"seed": '
+        + "9" * 400 + "}}",
+        "crowd": '{"simulated": true, "digest": 1, "schedule": [], "knobs": {}, "options":'
+        ' {"nodes": 1000000000}}',
+        "unstarted": '{"simulated": false, "errors": ["set-up: n1: refused"], "options": {}}',
+    }.items():  # fmt: skip
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "test.json").write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "Missing command"),
+        ("frob", "No such command"),
+        ("run -t", "requires an argument"),
+        ("run zab", "known systems"),
+        ("run -w nosuch", "known workloads"),
+        ("run -n kill,nosuch", "known faults"),
+        ("run -c nosuch", "use netns, vagrant"),
+        ("run -c hosts:", "use netns, vagrant"),
+        ("run -c hosts:nosuch", "nosuch: cannot be read"),
+        ("run -c hosts:file", "file line 1"),
+        ("run -c hosts:binary", "binary"),
+        ("run -c hosts:empty", "empty: cannot be read"),
+        ("run --quorum mixed", "'--quorum'"),
+        ("run --mutant ../R01", "unknown mutant"),
+        ("run --mutant R01 --patch file", "cannot be combined"),
+        ("run --combined --brokers 1", "cannot be combined"),
+        ("run -c sim --combined", "--combined"),
+        ("run -c sim --snapshots", "--snapshots"),
+        ("run -c sim -n host", "host"),
+        ("run -c sim --patch nosuch", "nosuch: No such file"),
+        ("run -c sim --patch file", "file: not a unified diff"),
+        ("run -c sim --patch binary", "binary: not a text file"),
+        ("run -c sim --patch empty", "empty: Is a directory"),
+        ("run --other nosuch", "'nosuch' does not exist"),
+        ("run -c sim --store file", "'--store'"),
+        ("run -c sim --floor nosuch=1", "floor"),
+        ("run -c sim --floor led=nan", "floor"),
+        ("sim zab", "known systems"),
+        ("sim -w nosuch", "known workloads"),
+        ("sim -n nosuch", "known faults"),
+        ("sim -n host", "host"),
+        ("sim --seeds x", "give A..B"),
+        ("sim --seeds 3..1", "1 is before 3"),
+        ("sim --seeds ²..³", "give A..B"),
+        ("sim --seeds 0..", "needs --hours"),
+        (f"sim --seeds 0..{10**30}", "give A..B"),
+        (f"sim --seeds {'9' * 5000}", "give A..B"),
+        ("sim --brokers ²", "give 0 to"),
+        (f"sim --brokers {'9' * 5000}", "give 0 to"),
+        ("sim --quorum none", "'--quorum'"),
+        ("sim --style nosuch", "'--style'"),
+        ("sim --style timed --steer new", "cannot be combined"),
+        ("sim --store file", "'--store'"),
+        ("sim --coverage empty", "'--coverage'"),
+        ("sim --coverage file --seeds 0", "file"),
+        ("sim --coverage deep.json --seeds 0", "deep.json"),
+        ("sim --steer file", "'--steer'"),
+        ("replay nosuch", "nosuch/test.json: No such file"),
+        ("replay file", "file: not a case"),
+        ("replay binary", "binary: not a case"),
+        ("replay deep.json", "deep.json: not a case"),
+        ("replay empty", "empty/test.json: No such file"),
+        ("replay torn", "torn/test.json"),
+        ("replay deep", "deep/test.json"),
+        ("replay list", "list/test.json"),
+        ("replay words", "words/test.json"),
+        ("replay huge", "huge/test.json"),
+        ("replay crowd", "crowd/test.json"),
+        ("replay unstarted", "the run did not start: set-up: n1: refused"),
+        ("replay unstarted --node n1", "the run did not start"),
+        ("shrink", "give the folder of a run, or --seed"),
+        ("shrink nosuch", "'nosuch' does not exist"),
+        ("shrink file", "file: not a case"),
+        ("shrink deep.json", "deep.json: not a case"),
+        ("shrink empty", "empty/test.json: No such file"),
+        ("shrink torn", "torn/test.json"),
+        ("shrink words", "words/test.json"),
+        ("shrink huge", "huge/test.json"),
+        ("shrink unstarted", "unstarted/test.json"),
+        ("shrink --seed 1 --mutant R01 --patch file", "cannot be combined"),
+        ("shrink --seed 1 --mutant nosuch", "unknown mutant"),
+        ("shrink --seed 1 --save file", "'--save'"),
+        ("mutants nosuch", "unknown mutant"),
+        ("mutants --patch nosuch", "'--patch'"),
+        ("mutants --patch file", "file: not a unified diff"),
+        ("mutants --style nosuch", "'--style'"),
+        ("report nosuch", "nosuch"),
+        ("report file", "file"),
+        ("report empty", "empty"),
+        ("report torn", "torn"),
+        ("report deep", "deep"),
+        ("analyze nosuch", "nosuch"),
+        ("analyze file", "file"),
+        ("serve nosuch", "nosuch: not a directory"),
+        ("serve file", "file: not a directory"),
+        ("serve torn", "torn: a single run"),
+        ("serve empty --bind nosuch.invalid", "cannot listen on nosuch.invalid"),
+        ("serve empty --export empty/site", "lies in the store"),
+        ("serve empty --export file", "file: is no folder"),
+        ("serve empty --reports nosuch", "'--reports'"),
+        ("nightly", "give CONFIG.toml, or --confirm"),
+        ("nightly nosuch", "nosuch: No such file"),
+        ("nightly empty", "empty: Is a directory"),
+        ("nightly file", "file: not TOML"),
+        ("nightly binary", "binary: not TOML"),
+        ("nightly deep.toml", "deep.toml: "),
+        ("nightly file --new --resume", "cannot be combined"),
+        ("nightly file --tree clean", "go with --confirm"),
+        ("nightly --confirm nosuch", "NIGHT#N"),
+        ("nightly --confirm empty#1", "empty"),
+        (f"nightly --confirm empty#{'9' * 30}", "NIGHT#N"),
+        ("nightly --confirm empty#1 --plan", "--confirm goes with"),
+        ("cluster frob", "No such command"),
+        ("cluster up -c nosuch", "use netns, vagrant"),
+        ("cluster up -c hosts:nosuch", "nosuch: cannot be read"),
+        ("cluster status -c nosuch", "use netns, vagrant"),
+        ("cluster heal nosuch", "'nosuch' is unknown here"),
+        ("cluster heal -c hosts:file", "file line 1"),
+        ("cluster doctor nosuch", "'nosuch' is unknown here"),
+        ("cluster doctor -c nosuch", "use netns, vagrant"),
+        ("cluster down nosuch", "'nosuch' is unknown here"),
+        ("cluster down -c nosuch", "use netns, vagrant"),
+        ("check nosuch --model nosuch", "'nosuch' is not there"),
+        ("check file --model register --format nosuch", "'--format'"),
+        ("check file --model register --engine nosuch", "'--engine'"),
+        ("check file --model register --engine elle", "--engine elle needs"),
+        ("check file --model register -o x", "NAME=JSON"),
+        ("list nosuch", "extra argument"),
+    ],
+)
+def test_bad_input_is_one_line_and_254(
+    kraftwreck: Command, folder: Path, line: str, said: str
+) -> None:
+    ended = kraftwreck(*line.split())
+    assert ended.code == 254, ended.err
+    assert ended.err.count("\n") == 1, ended.err
+    assert said in ended.err
+    assert ended.err.startswith("kraftwreck")
+    assert ended.out == ""
+    assert not (folder / "store").exists()
+
+
+def test_a_store_below_a_file_is_one_line_and_255(kraftwreck: Command, folder: Path) -> None:
+    ended = kraftwreck("run", "-c", "sim", "--store", "file/store")
+    assert ended.code == 255
+    assert ended.err == "kraftwreck run: file/store: Not a directory; choose another --store\n"
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
+    kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = pa.chunked_array([pa.array(np.zeros(1_000_000, np.int64))] * 150)
+    table = pa.table({"index": zeros, "time": zeros})
+    pq.write_table(table, "bomb.parquet", compression="zstd", row_group_size=len(table))
+    assert Path("bomb.parquet").stat().st_size < 2_000_000
+    monkeypatch.setattr(parquet_size, "most_bytes", lambda: 1 << 30)
+    ended = kraftwreck("check", "bomb.parquet", "--model", "register")
+    assert ended.code == 254
+    assert ended.err == (
+        "kraftwreck check: bomb.parquet: unpacks to at least 2.4 GB, more than the 1.1 GB that are"
+        " allowed here (half of the memory); split it, or use a larger machine\n"
+    )
+
+
+ON_A_SMALL_DISK = """
+mount -t tmpfs -o size=$1 tmpfs "$2" || exit 9
+cd "$2"; shift 2
+"$@"
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("size", ["64k", "512k"])
+def test_a_full_disk_in_the_simulator_is_one_line_and_255(
+    tmp_path: Path, netns_possible: None, size: str
+) -> None:
+    command = [sys.executable, "-m", "kraftwreck", "run", "-c", "sim", "-t", "30", "--seed", "1"]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", ON_A_SMALL_DISK, "sh", size, str(tmp_path), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    assert done.returncode == 255, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "this is a bug" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("kraftwreck run: ")]
+    assert "No space left on device" in line
+    assert "store/kraft-metadata/" in line
+
+
+def test_output_that_cannot_be_written_is_one_line_and_255() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kraftwreck", "list"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 255
+    assert done.stderr == "kraftwreck list: No space left on device\n"
