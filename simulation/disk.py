@@ -9,7 +9,6 @@ looks at instead of the files; each start compares the two.
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -321,8 +320,7 @@ class Disk(DiskIndex):
 
         The file is a segment, a finished snapshot, quorum-state or leader-epoch-checkpoint. Where
         a write was torn it is none of the log: of two faults at once in its end one can hide the
-        other. In quorum-state, which like Kafka's has no checksum, it is a bit without which the
-        file cannot be read: that another number stands there nobody could notice.
+        other.
         """
         if self._damage is not None or not self.files.exists(LOG):
             return {"flipped": False}
@@ -335,26 +333,19 @@ class Disk(DiskIndex):
             "checkpoint": [name for name in names if name == EPOCH_CHECKPOINT],
         }
         usable = [
-            (kind, name)
+            name
             for kind in _LOG_AND_MORE
             for name in kinds[kind]
             if self.files.inode(LOG / name).data
         ]
-        for attempt in range(16):
-            if not usable:
-                break
-            kind, name = usable[draw_below(len(usable), draw, "file", attempt)]
-            inode = self.files.inode(LOG / name)
-            position = draw_below(len(inode.data), draw, "byte", attempt)
-            damage = Damage(name, inode, position, draw_below(8, draw, "bit", attempt))
-            before = bytes(inode.data)
-            damage.flip()
-            if kind == "quorum-state" and _reads_as_another(before, bytes(inode.data)):
-                damage.flip()
-                continue
-            self._damage = damage
-            return {"flipped": True, "file": name, "byte": position, "bit": damage.bit}
-        return {"flipped": False}
+        if not usable:
+            return {"flipped": False}
+        name = usable[draw_below(len(usable), draw, "file")]
+        inode = self.files.inode(LOG / name)
+        position = draw_below(len(inode.data), draw, "byte")
+        self._damage = Damage(name, inode, position, draw_below(8, draw, "bit"))
+        self._damage.flip()
+        return {"flipped": True, "file": name, "byte": position, "bit": self._damage.bit}
 
     def tear(self, draw: int) -> dict[str, Any]:
         """Add the beginning of a batch to the log, as a write does that a loss of power cuts
@@ -393,12 +384,3 @@ class Disk(DiskIndex):
             return False
         damage.flip()
         return True
-
-
-def _reads_as_another(before: bytes, after: bytes) -> bool:
-    """Whether a changed quorum-state is well-formed and has the same fields."""
-    try:
-        old, new = json.loads(before), json.loads(after)
-    except ValueError:
-        return False
-    return isinstance(new, dict) and set(new) == set(old)

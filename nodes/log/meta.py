@@ -1,13 +1,23 @@
-"""``meta.properties``: which node of which cluster owns a data directory."""
+"""``meta.properties``: which node of which cluster owns a data directory.
+
+The last line is a comment with the checksum of all bytes before it, ``#crc32c=`` and eight hex
+digits; Apache Kafka ignores comments. Kafka writes comments only before the first property and no
+properties but the four, so a file that breaks one of these rules is a damaged one of ours.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from nodes.log.checksum import Checksum
 from nodes.log.layout import META_PROPERTIES
 from nodes.log.media import PLAIN, Media
 from nodes.log.uuids import from_text, to_text
+
+_KEYS: Final = ("version", "cluster.id", "node.id", "directory.id")
+_CHECKSUM: Final = Checksum(b"#crc32c=", b"\n")
 
 
 class FormatError(Exception):
@@ -24,10 +34,11 @@ class Meta:
 
     def encode(self) -> bytes:
         """Return the file's content."""
-        return (
+        body = (
             f"version=1\ncluster.id={self.cluster_id}\nnode.id={self.node_id}\n"
             f"directory.id={to_text(self.directory_id)}\n"
         ).encode()
+        return _CHECKSUM.add(body)
 
 
 def load_meta(
@@ -42,12 +53,16 @@ def load_meta(
     """
     path = directory / META_PROPERTIES
     try:
-        text = media.read(path).decode()
+        data = media.read(path)
     except FileNotFoundError:
         raise FormatError(f"{directory} is not formatted: it has no {META_PROPERTIES}") from None
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8") from error
-    meta = _parse(path, text)
+    try:
+        meta = _parse(data)
+    except ValueError as error:
+        text = f"{path}: {error}"
+        if not _CHECKSUM.fits(data):
+            text += f" ({_CHECKSUM.place_of_damage(data)})"
+        raise FormatError(text) from error
     if cluster_id is not None and meta.cluster_id != cluster_id:
         raise FormatError(f"{directory} belongs to cluster {meta.cluster_id}, not {cluster_id}")
     if node_id is not None and meta.node_id != node_id:
@@ -55,22 +70,31 @@ def load_meta(
     return meta
 
 
-def _parse(path: Path, text: str) -> Meta:
-    properties = {}
-    for line in text.splitlines():
+def _parse(data: bytes) -> Meta:
+    """Raises ValueError for a file that is damaged or not of this format."""
+    checked = _CHECKSUM.fits(data)
+    if not checked and _CHECKSUM.is_at_end_of(data):
+        raise ValueError("the checksum does not fit")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    properties: dict[str, str] = {}
+    # Not splitlines(), which has more line ends than Java's properties.
+    for line in text.removesuffix("\n").split("\n"):
         line = line.strip()
         if line and line[0] not in "#!":
             key, _, value = line.partition("=")
+            if key.strip() not in _KEYS:
+                raise ValueError(f"unknown property {key.strip()!r}")
             properties[key.strip()] = value.strip()
+        elif line and properties and not checked:
+            raise ValueError("a comment after the properties, which is not a checksum")
     if properties.get("version") != "1":
-        raise FormatError(f"{path}: version is {properties.get('version')!r}, not 1")
-    try:
-        return Meta(
-            properties["cluster.id"],
-            int(properties["node.id"]),
-            from_text(properties["directory.id"]),
-        )
-    except KeyError as missing:
-        raise FormatError(f"{path}: {missing.args[0]} is missing") from missing
-    except ValueError as error:
-        raise FormatError(f"{path}: {error}") from error
+        raise ValueError(f"version is {properties.get('version')!r}, not 1")
+    for key in _KEYS:
+        if key not in properties:
+            raise ValueError(f"{key} is missing")
+    return Meta(
+        properties["cluster.id"], int(properties["node.id"]), from_text(properties["directory.id"])
+    )

@@ -3,6 +3,10 @@
 One line of JSON, in version 0 (``kraft.version`` 0: the voters, no directory of the vote) or
 version 1 (the directory of the vote, no voters). Written before anything is promised: write,
 fsync, rename, fsync.
+
+The last member, ``"crc32c"``, is the checksum of all bytes before it, in eight hex digits; Apache
+Kafka ignores members it does not know. A file without a checksum may hold Kafka's own members
+only, so no changed bit can turn the checksum into something that is ignored here, too.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nodes.consensus.effects import WriteQuorumState
+from nodes.log.checksum import Checksum
 from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE, inside
 from nodes.log.media import PLAIN, Media
 from nodes.log.uuids import ZERO, from_text, to_text
@@ -21,6 +26,23 @@ QuorumState = WriteQuorumState
 directory of the vote (16 zero bytes)."""
 
 UNKNOWN: Final = -1
+MAX_EPOCH: Final = 2**31 - 1
+"""Kafka's epochs are int32."""
+
+_MEMBERS: Final = (
+    {
+        "clusterId",
+        "leaderId",
+        "leaderEpoch",
+        "votedId",
+        "appliedOffset",
+        "currentVoters",
+        "data_version",
+    },
+    {"leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "data_version"},
+)
+"""Kafka's members, by ``data_version``."""
+_CHECKSUM: Final = Checksum(b',"crc32c":"', b'"}')
 
 
 class QuorumStateError(Exception):
@@ -50,8 +72,8 @@ def write(directory: Path, state: WriteQuorumState, media: Media = PLAIN) -> Non
         }
     metadata = inside(directory, METADATA_DIRECTORY)
     media.make_directory(metadata)
-    text = json.dumps(content, separators=(",", ":"))
-    media.replace(inside(metadata, QUORUM_STATE), text.encode())
+    text = json.dumps(content, separators=(",", ":")).encode()
+    media.replace(inside(metadata, QUORUM_STATE), _CHECKSUM.add(text.removesuffix(b"}")))
 
 
 def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
@@ -61,16 +83,22 @@ def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
     """
     path = directory / METADATA_DIRECTORY / QUORUM_STATE
     try:
-        content = json.loads(media.read(path))
+        data = media.read(path)
     except FileNotFoundError:
         return None
+    checked = _CHECKSUM.fits(data)
+    if not checked and _CHECKSUM.is_at_end_of(data):
+        raise QuorumStateError(
+            f"{path}: the checksum does not fit: {_CHECKSUM.place_of_damage(data)}"
+        )
+    try:
+        content = _members(data, checked)
     except ValueError as reason:
-        raise QuorumStateError(f"{path}: not JSON: {reason}") from reason
-    if not isinstance(content, dict):
-        raise QuorumStateError(f"{path}: not a JSON object")
-    version = content.get("data_version")
-    if type(version) is not int or version not in (0, 1):
-        raise QuorumStateError(f"{path}: unknown data_version {version!r}; known are 0 and 1")
+        text = f"{path}: {reason}"
+        if not checked:
+            text += f" ({_CHECKSUM.place_of_damage(data)})"
+        raise QuorumStateError(text) from reason
+    version = content["data_version"]
     directory_id, voters = ZERO, tuple[int, ...]()
     try:
         if version == 0:
@@ -89,7 +117,29 @@ def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
         raise QuorumStateError(f"{path}: {type(error).__name__}: {error}") from error
     if state.epoch < 0 or state.leader_id < UNKNOWN or state.voted_id < UNKNOWN:
         raise QuorumStateError(f"{path}: a number is below its least value")
+    if state.epoch > MAX_EPOCH:
+        raise QuorumStateError(f"{path}: leaderEpoch {state.epoch} is above {MAX_EPOCH}")
     return state
+
+
+def _members(data: bytes, checked: bool) -> dict[str, Any]:
+    """Return the members of the JSON object. Raises ValueError for an object of another form.
+
+    ``checked`` files may hold members that are not known here.
+    """
+    try:
+        content = json.loads(data)
+    except ValueError as reason:
+        raise ValueError(f"not JSON: {reason}") from reason
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    version = content.get("data_version")
+    if type(version) is not int or version not in (0, 1):
+        raise ValueError(f"unknown data_version {version!r}; known are 0 and 1")
+    unknown = sorted(content.keys() - _MEMBERS[version])
+    if unknown and not checked:
+        raise ValueError(f"unknown member {unknown[0]!r}, and no checksum")
+    return content
 
 
 def _number(content: Any, key: str) -> int:

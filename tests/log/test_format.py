@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodes.consensus.endpoint import Endpoint
+from nodes.log.crc import crc32c
 from nodes.log.format import (
     DEFAULT_METADATA_VERSION,
     FormatError,
@@ -30,9 +31,22 @@ def test_formatting_writes_what_loading_reads(tmp_path: Path) -> None:
     directory = tmp_path / "new" / "data"
     meta = format_directory(directory, CLUSTER, 3, DIRECTORY_ID)
     assert meta == Meta(CLUSTER, 3, DIRECTORY_ID) == load_meta(directory, CLUSTER, 3)
-    assert (directory / META_PROPERTIES).read_text() == (
-        f"version=1\ncluster.id={CLUSTER}\nnode.id=3\ndirectory.id=AAABAAAAAAAAAAAAAAAACA\n"
-    )
+    body = f"version=1\ncluster.id={CLUSTER}\nnode.id=3\ndirectory.id=AAABAAAAAAAAAAAAAAAACA\n"
+    checksum = f"#crc32c={crc32c(body.encode()):08x}\n"
+    assert (directory / META_PROPERTIES).read_text() == body + checksum
+
+
+def test_every_changed_bit_is_found_with_its_byte(tmp_path: Path) -> None:
+    format_directory(tmp_path, CLUSTER, 3, DIRECTORY_ID)
+    path = tmp_path / META_PROPERTIES
+    sound = path.read_bytes()
+    for place in range(len(sound)):
+        for bit in range(8):
+            damaged = bytearray(sound)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            with pytest.raises(FormatError, match=rf"meta.properties: .*\bbyte {place} is 0x"):
+                load_meta(tmp_path)
 
 
 def test_a_directory_id_is_made_once(tmp_path: Path) -> None:

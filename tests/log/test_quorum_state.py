@@ -1,14 +1,16 @@
-"""quorum-state: byte for byte Kafka's, never half-written, never misread."""
+"""quorum-state: Kafka's members and a checksum, never half-written, never misread."""
 
 from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nodes.log import quorum_state
+from nodes.log.crc import crc32c
 from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
 from nodes.log.quorum_state import QuorumState, QuorumStateError
 from nodes.log.uuids import ZERO, from_halves
@@ -22,6 +24,12 @@ GOLDEN_1 = (
     '"votedDirectoryId":"AAAAAAAAAAcAAAAAAAAACA","data_version":1}'
 )
 STATE_0 = QuorumState(epoch=2, leader_id=1, voted_id=-1, voted_directory=ZERO, voters=(1, 2, 3))
+STATE_1 = QuorumState(3, -1, 2, from_halves(7, 8), (), 1)
+
+
+def checked(golden: str) -> str:
+    body = golden.removesuffix("}")
+    return f'{body},"crc32c":"{crc32c(body.encode()):08x}"}}'
 
 
 def file(directory: Path) -> Path:
@@ -32,19 +40,19 @@ def file(directory: Path) -> Path:
 
 def test_version_0_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
     quorum_state.write(tmp_path, STATE_0)
-    assert file(tmp_path).read_text() == GOLDEN_0
+    assert file(tmp_path).read_text() == checked(GOLDEN_0)
     assert quorum_state.read(tmp_path) == STATE_0
 
 
 def test_version_1_is_written_as_kafka_writes_it(tmp_path: Path) -> None:
     # The voters of a dynamic quorum stand in the log, not here.
-    quorum_state.write(tmp_path, QuorumState(3, -1, 2, from_halves(7, 8), (1, 2), 1))
-    assert file(tmp_path).read_text() == GOLDEN_1
-    assert quorum_state.read(tmp_path) == QuorumState(3, -1, 2, from_halves(7, 8), (), 1)
+    quorum_state.write(tmp_path, replace(STATE_1, voters=(1, 2)))
+    assert file(tmp_path).read_text() == checked(GOLDEN_1)
+    assert quorum_state.read(tmp_path) == STATE_1
 
 
 def test_the_version_follows_kraft_version_both_ways(tmp_path: Path) -> None:
-    for state in (STATE_0, QuorumState(3, -1, 2, from_halves(7, 8), (), 1), STATE_0):
+    for state in (STATE_0, STATE_1, STATE_0):
         quorum_state.write(tmp_path, state)
         assert quorum_state.read(tmp_path) == state
 
@@ -74,13 +82,34 @@ def test_no_file_is_no_state(tmp_path: Path) -> None:
         (GOLDEN_0.replace('"votedId":-1,', ""), "KeyError: 'votedId'"),
         (GOLDEN_0.replace("[{", "[7,{"), "TypeError"),
         (GOLDEN_1.replace("AAAAAAAAAAcAAAAAAAAACA", "AAA"), "not a uuid"),
-        (GOLDEN_1.replace("votedDirectoryId", "wotedDirectoryId"), "KeyError: 'votedDirectoryId'"),
+        (GOLDEN_1.replace('"votedDir', '"wotedDir'), "unknown member 'wotedDirectoryId'"),
+        (GOLDEN_1.replace('"votedDirectoryId":"AAAAAAAAAAcAAAAAAAAACA",', ""), "KeyError: 'voted"),
+        (GOLDEN_0.replace('"leaderEpoch":2', '"leaderEpoch":2147483648'), "above 2147483647"),
     ],
 )
 def test_damage_is_an_error_and_no_fresh_start(tmp_path: Path, text: str, reason: str) -> None:
     file(tmp_path).write_text(text)
     with pytest.raises(QuorumStateError, match=reason):
         quorum_state.read(tmp_path)
+
+
+def test_kafkas_own_file_is_read(tmp_path: Path) -> None:
+    for golden, state in ((GOLDEN_0, STATE_0), (GOLDEN_1, STATE_1)):
+        file(tmp_path).write_text(golden)
+        assert quorum_state.read(tmp_path) == state
+
+
+@pytest.mark.parametrize("state", [STATE_0, STATE_1])
+def test_every_changed_bit_is_found_with_its_byte(tmp_path: Path, state: QuorumState) -> None:
+    quorum_state.write(tmp_path, state)
+    sound = file(tmp_path).read_bytes()
+    for place in range(len(sound)):
+        for bit in range(8):
+            damaged = bytearray(sound)
+            damaged[place] ^= 1 << bit
+            file(tmp_path).write_bytes(damaged)
+            with pytest.raises(QuorumStateError, match=rf"quorum-state: .*\bbyte {place} is 0x"):
+                quorum_state.read(tmp_path)
 
 
 def test_what_a_crash_left_beside_the_file_is_ignored(tmp_path: Path) -> None:
