@@ -145,6 +145,13 @@ def metadata(state: State, request: Body, answer: Body, listener: str | None) ->
         if wrong is not None:
             return wrong
     asked = request["topics"]
+    if asked is not None:
+        # A topic that is named twice is answered once.
+        keys = [
+            (t["name"], None if t["name"] is not None else bytes(t.get("topic_id") or NO_ID))
+            for t in asked
+        ]
+        asked = [topic for place, topic in enumerate(asked) if keys[place] not in keys[:place]]
     if asked is None:
         names = [topic["name"] for topic in answer["topics"]]
         if sorted(names) != state.topics():

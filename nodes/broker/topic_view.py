@@ -11,6 +11,7 @@ from nodes.broker.cluster_view import (
     alive_brokers,
     described_brokers,
 )
+from nodes.metadata.describe import wanted_topics
 from nodes.metadata.eligibility import LOST_DIRECTORY
 from nodes.metadata.failure import ApiError
 from nodes.metadata.image_values import ImageView, Partition, Topic
@@ -30,8 +31,6 @@ INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_s
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """What anybody may do while nobody is refused anything: read, write, create, ..."""
 NOT_ASKED: Final = -(1 << 31)
-FIRST_WITH_ID_ONLY: Final = 12
-"""First Metadata version in which a topic may be named by its id alone."""
 MAX_PARTITIONS: Final = 2000
 """Partitions in one answer to DescribeTopicPartitions (max.request.partition.size.limit)."""
 
@@ -108,10 +107,7 @@ class MetadataAnswer:
             for _, topic in sorted(self._image.topics.items()):
                 yield self._topic(topic)
             return
-        for each in wanted:
-            name, topic_id = each["name"], bytes(each.get("topic_id") or NO_ID)
-            if name is None and version < FIRST_WITH_ID_ONLY:
-                name = ""  # there was no way to mean an id: refused as an invalid name
+        for name, topic_id in wanted_topics(version, wanted):
             yield self._wanted(name, topic_id)
 
     def _wanted(self, name: str | None, topic_id: bytes) -> Body:

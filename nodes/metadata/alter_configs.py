@@ -9,9 +9,9 @@ from typing import Final
 
 from nodes.metadata.configs import altered, check_value, keys_of
 from nodes.metadata.eligibility import MIN_INSYNC_REPLICAS, elr_enabled
-from nodes.metadata.failure import INVALID_CONFIG, POLICY_VIOLATION, ApiError
+from nodes.metadata.failure import INVALID_CONFIG, ApiError
 from nodes.metadata.image import BROKER, TOPIC, ImageView
-from nodes.metadata.operation import MAX_RECORDS_PER_BATCH, Body, Context, Outcome, Record
+from nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
 from nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
     INVALID_REQUEST,
@@ -130,8 +130,7 @@ def _altered(
                 "resource_name": name,
             }
         )
-    if len(records) > MAX_RECORDS_PER_BATCH:
-        raise ApiError(POLICY_VIOLATION, f"More than {MAX_RECORDS_PER_BATCH} changes at once.")
+        check_batch(records)
     if body["validate_only"]:
         records = []
     return Outcome(records, {"throttle_time_ms": 0, "responses": responses})

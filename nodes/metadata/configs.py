@@ -128,7 +128,8 @@ def _spliced(resource_type: int, name: str, operation: int, value: str, current:
     parts = split_list(key.default if current is None else current)
     operands: Sequence[str] = split_list(value)
     if operation == APPEND:
-        parts.extend(part for part in dict.fromkeys(operands) if part not in parts)
+        parts = list(dict.fromkeys((*parts, *operands)))
     else:
-        parts = [part for part in parts if part not in operands]
+        taken = set(operands)
+        parts = [part for part in parts if part not in taken]
     return ",".join(parts)

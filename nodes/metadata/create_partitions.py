@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from nodes.metadata.assignment import check_assignment, initial_isr, partition_record
 from nodes.metadata.failure import POLICY_VIOLATION, ApiError
-from nodes.metadata.operation import MAX_RECORDS_PER_BATCH, Body, Context, Outcome, Record
+from nodes.metadata.operation import (
+    MAX_RECORDS_PER_BATCH,
+    Body,
+    Context,
+    Outcome,
+    Record,
+    check_batch,
+)
 from nodes.metadata.placement import StripedPlacer
 from nodes.protocol.errors import (
     INVALID_PARTITIONS,
@@ -82,12 +89,7 @@ def create_partitions(context: Context, version: int, body: Body) -> Outcome:
         except ApiError as error:
             result |= {"error_code": error.code, "error_message": error.message}
         results.append(result)
-    if len(records) > MAX_RECORDS_PER_BATCH:
-        raise ApiError(
-            POLICY_VIOLATION,
-            f"The request needs {len(records)} records, the limit of one atomic batch is "
-            f"{MAX_RECORDS_PER_BATCH}: add fewer partitions at once.",
-        )
+        check_batch(records)
     return Outcome(
         [] if body["validate_only"] else records, {"throttle_time_ms": 0, "results": results}
     )

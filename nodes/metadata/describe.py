@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from nodes.consensus.endpoint import Endpoint
@@ -23,6 +23,8 @@ from nodes.protocol.errors import (
 )
 
 LISTENER: Final = "CONTROLLER"
+FIRST_WITH_ID_ONLY: Final = 12
+"""First Metadata version in which a topic may be named by its id alone."""
 ENDPOINT_BROKERS: Final = 1
 ENDPOINT_CONTROLLERS: Final = 2
 
@@ -122,6 +124,22 @@ def _wanted_topic(image: ImageView, name: str | None, topic_id: bytes) -> Body:
     return failed | {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def wanted_topics(version: int, topics: Sequence[Body]) -> Iterator[tuple[str | None, bytes]]:
+    """Yield name and id of each topic that a Metadata request names, once, as Apache Kafka does.
+
+    The name counts if both are given.
+    """
+    seen: set[str | bytes] = set()
+    for wanted in topics:
+        name, topic_id = wanted["name"], bytes(wanted.get("topic_id") or NO_ID)
+        if name is None and version < FIRST_WITH_ID_ONLY:
+            name = ""  # there was no way to mean an id: refused as an invalid name
+        key = topic_id if name is None else name
+        if key not in seen:
+            seen.add(key)
+            yield name, topic_id
+
+
 def wants_all_topics(version: int, body: Body) -> bool:
     """Tell whether a Metadata request means every topic (null; in version 0: none named)."""
     return body["topics"] is None or (version == 0 and not body["topics"])
@@ -145,10 +163,7 @@ def metadata(
         topics = [_topic(image, topic) for _, topic in sorted(image.topics.items())]
     else:
         topics = []
-        for wanted in body["topics"]:
-            name, topic_id = wanted["name"], bytes(wanted.get("topic_id") or NO_ID)
-            if name is None and version < 12:
-                name = ""  # no way to say an id was meant: refused as an invalid name
+        for name, topic_id in wanted_topics(version, body["topics"]):
             topics.append(_wanted_topic(image, name, topic_id))
     return {
         "throttle_time_ms": 0,

@@ -7,9 +7,9 @@ from typing import Final
 
 from nodes.metadata.change_builder import Election, merged
 from nodes.metadata.changes import Changes
-from nodes.metadata.failure import POLICY_VIOLATION, ApiError
+from nodes.metadata.failure import ApiError
 from nodes.metadata.image_values import NO_LEADER, PartitionKey
-from nodes.metadata.operation import MAX_RECORDS_PER_BATCH, Body, Context, Outcome, Record
+from nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
 from nodes.protocol.errors import (
     ELECTION_NOT_NEEDED,
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -76,10 +76,9 @@ def elect_leaders(context: Context, version: int, body: Body) -> Outcome:
             if not (everything and error == ELECTION_NOT_NEEDED):
                 part = {"partition_id": number, "error_code": error, "error_message": message}
                 parts.append(part)
+            check_batch(changes.records)
         if parts or not everything:
             results.append({"topic": name, "partition_result": parts})
-    if len(changes.records) > MAX_RECORDS_PER_BATCH:
-        raise ApiError(POLICY_VIOLATION, f"More than {MAX_RECORDS_PER_BATCH} elections at once.")
     answer: Body = {"throttle_time_ms": 0, "replica_election_results": results}
     if version >= 1:
         answer["error_code"] = NONE

@@ -22,6 +22,7 @@ from nodes.protocol.errors import (
     PRINCIPAL_DESERIALIZATION_FAILURE,
     UNSUPPORTED_VERSION,
 )
+from nodes.protocol.limits import limit_of
 from nodes.protocol.versioned import decode_versioned
 
 VOTER_CHANGES: Final = ("AddRaftVoter", "RemoveRaftVoter")
@@ -93,7 +94,10 @@ def unwrap(envelope: Body) -> Forwarded:
             raise ApiError(
                 UNSUPPORTED_VERSION, f"{api} is served from version {low} to {high}, not {version}."
             )
-        body, _ = decode(f"{api}Request", version, data, offset)
+        limit = limit_of(api)
+        if len(data) > limit.size:
+            raise ProtocolError(f"a {api} request of {len(data)} bytes is too long")
+        body, _ = decode(f"{api}Request", version, data, offset, limit.items)
     except ProtocolError as error:
         raise ApiError(INVALID_REQUEST, f"Failed to read the forwarded request: {error}") from error
     return Forwarded(api, version, correlation_id, client_id, body, principal, host)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from nodes.consensus.endpoint import Endpoint
 from nodes.draw import draw, draw_below
+from nodes.metadata.failure import POLICY_VIOLATION, ApiError
 from nodes.metadata.image import MetadataImage
 from nodes.metadata.image_values import Broker
 from nodes.metadata.placement import Candidate
@@ -102,6 +103,19 @@ class Context:
 def _is_cordoned(broker: Broker) -> bool:
     cordoned = broker.cordoned_log_dirs or ()
     return bool(broker.log_dirs) and set(broker.log_dirs) <= set(cordoned)
+
+
+def check_batch(records: Sequence[Record]) -> None:
+    """Raise ApiError (POLICY_VIOLATION) for more records than an atomic batch can hold.
+
+    Operations call this as they go: what a request of a few bytes asks for can be millions.
+    """
+    if len(records) > MAX_RECORDS_PER_BATCH:
+        raise ApiError(
+            POLICY_VIOLATION,
+            f"The request needs more than {MAX_RECORDS_PER_BATCH} records, the limit of one "
+            "atomic batch: ask for less at once.",
+        )
 
 
 @dataclass(slots=True)

@@ -14,9 +14,9 @@ from nodes.metadata.assignment import check_assignment
 from nodes.metadata.change_builder import RECOVERING, Election, without
 from nodes.metadata.changes import Changes
 from nodes.metadata.eligibility import elr_enabled, is_active
-from nodes.metadata.failure import POLICY_VIOLATION, ApiError
+from nodes.metadata.failure import ApiError
 from nodes.metadata.image_values import ImageView, Partition, PartitionKey
-from nodes.metadata.operation import MAX_RECORDS_PER_BATCH, Body, Context, Outcome
+from nodes.metadata.operation import Body, Context, Outcome, check_batch
 from nodes.protocol.errors import (
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,
@@ -102,11 +102,8 @@ def alter_partition_reassignments(context: Context, version: int, body: Body) ->
                 error, message = refused.code, refused.message
             part = {"partition_index": number, "error_code": error, "error_message": message}
             parts.append(part)
+            check_batch(changes.records)
         responses.append({"name": topic["name"], "partitions": parts})
-    if len(changes.records) > MAX_RECORDS_PER_BATCH:
-        raise ApiError(
-            POLICY_VIOLATION, f"More than {MAX_RECORDS_PER_BATCH} reassignments at once."
-        )
     answer = {
         "throttle_time_ms": 0,
         "allow_replication_factor_change": may_resize,

@@ -25,6 +25,7 @@ from nodes.metadata.operation import (
     Context,
     Outcome,
     Record,
+    check_batch,
 )
 from nodes.metadata.placement import StripedPlacer
 from nodes.protocol.errors import (
@@ -215,13 +216,10 @@ def create_topics(context: Context, version: int, body: Body) -> Outcome:
     Raises ApiError (POLICY_VIOLATION) for a request too large for one batch.
     """
     creation = _Creation(context, body)
-    results = [creation.result(index, topic) for index, topic in enumerate(creation.topics)]
-    if len(creation.records) > MAX_RECORDS_PER_BATCH:
-        raise ApiError(
-            POLICY_VIOLATION,
-            f"The request needs {len(creation.records)} records, the limit of one atomic "
-            f"batch is {MAX_RECORDS_PER_BATCH}: create fewer topics or partitions at once.",
-        )
+    results = []
+    for index, topic in enumerate(creation.topics):
+        results.append(creation.result(index, topic))
+        check_batch(creation.records)
     if body["validate_only"]:
         for result in results:
             result["topic_id"] = NO_ID

@@ -9,7 +9,7 @@ import struct
 from typing import Any, Final
 
 from nodes.protocol import errors
-from nodes.protocol.codec import ProtocolError, decode, encode
+from nodes.protocol.codec import MOST_ITEMS, ProtocolError, decode, encode
 from nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
 from nodes.protocol.schema import Message
 from nodes.protocol.schemas import MESSAGES, RECORDS
@@ -67,6 +67,7 @@ advertised from version 0 on though 3 is the first served: old clients switch co
 otherwise.
 """
 
+MOST_HEADER_TAGS: Final = 100
 _FIXED = struct.Struct(">hhi")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -127,6 +128,8 @@ def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]
         name = NAMES.get(key)
         if name is not None and request_header_version(name, version) == 2:
             count, offset = get_uvarint(data, offset)
+            if count > MOST_HEADER_TAGS:
+                raise MalformedError(f"it has {count} tags")
             offset = skip_tags(data, offset, len(data), count)
     except (struct.error, IndexError):
         raise ProtocolError("cannot decode a request header: it ends too early") from None
@@ -145,8 +148,12 @@ def encode_response(api: str, version: int, correlation_id: int, body: dict[str,
     return head + encode(f"{api}Response", version, body)
 
 
-def decode_response(api: str, version: int, data: Buffer) -> tuple[int, dict[str, Any]]:
+def decode_response(
+    api: str, version: int, data: Buffer, items: int = MOST_ITEMS
+) -> tuple[int, dict[str, Any]]:
     """Return correlation id and body of a response to a request at ``version``.
+
+    The body may have ``items`` in all its arrays.
 
     An ApiVersions answer that says UNSUPPORTED_VERSION is read at version 0, the only one its
     sender and receiver surely share. Raises :class:`ProtocolError`.
@@ -156,5 +163,5 @@ def decode_response(api: str, version: int, data: Buffer) -> tuple[int, dict[str
         (error,) = _SHORT.unpack_from(data, 4)
         if error == errors.UNSUPPORTED_VERSION:
             version = 0
-    body, _ = decode(f"{api}Response", version, data, offset)
+    body, _ = decode(f"{api}Response", version, data, offset, items)
     return header["correlation_id"], body

@@ -8,11 +8,14 @@ alone: real clients send both.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Final
 
 from nodes.protocol.compiler import Decoder, Encoder, compile_message
 from nodes.protocol.primitives import Buffer, MalformedError
 from nodes.protocol.schemas import MESSAGES
+
+MOST_ITEMS: Final = 1 << 62
+"""No limit of items: that of the bytes is all there is."""
 
 
 class ProtocolError(Exception):
@@ -44,15 +47,18 @@ def encode(message: str, version: int, body: dict[str, Any]) -> bytes:
     return bytes(out)
 
 
-def decode(message: str, version: int, data: Buffer, offset: int = 0) -> tuple[dict[str, Any], int]:
+def decode(
+    message: str, version: int, data: Buffer, offset: int = 0, items: int = MOST_ITEMS
+) -> tuple[dict[str, Any], int]:
     """Read ``message`` at ``version`` from ``data``; return its body and the offset after it.
 
-    The body holds every field of the schema, with defaults for those the version does not
-    have. Raises :class:`ProtocolError` for anything that is not such a message.
+    All its arrays together may have ``items``, which is checked before they are created. The body
+    holds every field of the schema, with defaults for those the version does not have. Raises
+    :class:`ProtocolError` for anything that is not such a message.
     """
     _, decoder = _COMPILED.get((message, version)) or _compiled(message, version)
     try:
-        return decoder(data, offset, len(data))
+        return decoder(data, offset, len(data), [items])
     except (IndexError, struct.error):
         reason = "it ends too early"
     except UnicodeDecodeError as text:

@@ -1,7 +1,8 @@
 """Turn one (message, version) into a pair of Python functions, once.
 
 Each struct becomes two functions: ``encode(out, body)`` appends to a bytearray, ``decode(data,
-position, end)`` returns a dict and the position after it. Neighbouring fields of fixed size
+position, end, room)`` returns a dict and the position after it; ``room[0]`` is how many items all
+arrays and tag sections may still have. Neighbouring fields of fixed size
 share one ``struct.Struct``. Generated text holds nothing but names and numbers of our own
 schemas; values reach it as objects of its namespace.
 """
@@ -17,7 +18,7 @@ from nodes.protocol.primitives import Buffer
 from nodes.protocol.schema import Field, Message
 
 Encoder = Callable[[bytearray, dict[str, Any]], None]
-Decoder = Callable[[Buffer, int, int], tuple[dict[str, Any], int]]
+Decoder = Callable[[Buffer, int, int, list[int]], tuple[dict[str, Any], int]]
 
 _FIXED: Final = {
     "bool": "?",
@@ -37,6 +38,9 @@ _ARRAYS: Final[dict[str, Any]] = {
     for kind in set(_FIXED.values()) - {"16s"}
     for name, does in (("PACK", "pack"), ("UNPACK", "unpack_from"))
 }
+_CROWDED: Final = "refuse('it has too many items')"
+_LONGEST_STRING: Final = 0x7FFF
+"""Apache Kafka refuses longer ones, in compact form, too."""
 _NULL: Final = "refuse('null is not allowed for {}')"
 
 
@@ -111,7 +115,7 @@ class _Compiler:
                 self.encode(1, run[0], "out", inner.get(run[0].name), self.get(run[0]))
         if self.flexible:
             self.encode_tags(tagged, inner)
-        self.emit(0, f"def d{number}(data, pos, end):")
+        self.emit(0, f"def d{number}(data, pos, end, room):")
         for run in _runs(plain):
             if _is_fixed(run[0]):
                 self.decode_fixed(run)
@@ -286,9 +290,9 @@ class _Compiler:
             if nullable:
                 self.emit(depth, "pos += 1")
                 self.emit(depth, f"if data[pos - 1] > 127: {target} = None")
-                self.emit(depth, f"else: {target}, pos = d{inner}(data, pos, end)")
+                self.emit(depth, f"else: {target}, pos = d{inner}(data, pos, end, room)")
             else:
-                self.emit(depth, f"{target}, pos = d{inner}(data, pos, end)")
+                self.emit(depth, f"{target}, pos = d{inner}(data, pos, end, room)")
             return
         narrow = not field.array and field.kind == "string"
         self.decode_length(depth, "I2" if narrow else "I4", 2 if narrow else 4)
@@ -296,7 +300,10 @@ class _Compiler:
         self.emit(depth + 1, f"{target} = None" if nullable else _NULL.format(field.name))
         self.emit(depth, "else:")
         if field.array:
-            self.emit(depth + 1, f"if n > end - pos: {_OUTSIDE}")
+            least = self.least(field.kind, field.fields)
+            self.emit(depth + 1, f"if n > (end - pos) // {least}: {_OUTSIDE}")
+            self.emit(depth + 1, "room[0] -= n")
+            self.emit(depth + 1, f"if room[0] < 0: {_CROWDED}")
             self.decode_items(depth + 1, field, inner, target)
         else:
             self.decode_text(depth + 1, field, target)
@@ -311,9 +318,24 @@ class _Compiler:
         self.emit(depth, f"n, = {narrow}.unpack_from(data, pos); pos += {size}")
         self.emit(depth, "if n < -1: refuse(f'{n} is not a length')")
 
+    def least(self, kind: str, fields: tuple[Field, ...] | None) -> int:
+        """Return the fewest bytes that a value (not null, not an array) can have; at least 1."""
+        if fields is None:
+            return Struct(">" + _FIXED[kind]).size if kind in _FIXED else 1
+        size = int(self.flexible)
+        for field in fields:
+            if self.version not in field.versions or self.version in field.tagged:
+                continue
+            alone = not field.array and self.version not in field.nullable
+            size += self.least(field.kind, field.fields) if alone else 1
+        return max(1, size)
+
     def decode_text(self, depth: int, field: Field, target: str) -> None:
         self.emit(depth, "to = pos + n")
         self.emit(depth, f"if to > end: {_OUTSIDE}")
+        if field.kind == "string" and self.flexible:
+            long = f"if n > {_LONGEST_STRING}: refuse(f'a string has {{n}} bytes')"
+            self.emit(depth, long)
         text = "str(data[pos:to], 'utf-8')" if field.kind == "string" else "bytes(data[pos:to])"
         self.emit(depth, f"{target} = {text}; pos = to")
 
@@ -321,7 +343,7 @@ class _Compiler:
         if inner is not None:
             self.emit(depth, f"{target} = []")
             self.emit(depth, "for _ in range(n):")
-            self.emit(depth + 1, f"x, pos = d{inner}(data, pos, end); {target}.append(x)")
+            self.emit(depth + 1, f"x, pos = d{inner}(data, pos, end, room); {target}.append(x)")
         elif field.kind == "string":
             self.emit(depth, f"{target} = []")
             self.emit(depth, "for _ in range(n):")
@@ -349,6 +371,8 @@ class _Compiler:
         self.emit(1, "count = data[pos]; pos += 1")
         self.emit(1, "if count:")
         self.emit(2, "if count > 127: count, pos = more_uvarint(data, pos, count)")
+        self.emit(2, "room[0] -= count")
+        self.emit(2, f"if room[0] < 0: {_CROWDED}")
         if not tagged:
             self.emit(2, "pos = skip_tags(data, pos, end, count)")
             return
