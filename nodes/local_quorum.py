@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodes.consensus.effects import Effect, Reply
+from nodes.consensus.effects import Abandon, Effect, Reply
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import membership
 from nodes.consensus.kraft.leader import Leader, Progress
@@ -14,7 +14,8 @@ from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
 from nodes.consensus.kraft.voters import VoterSet
 from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
-from nodes.server.wire import request_from_body, response_to_body
+from nodes.protocol import errors
+from nodes.server.wire import ShapeError, request_from_body, response_to_body
 
 Body = dict[str, Any]
 
@@ -93,7 +94,13 @@ class LocalQuorum:
     ) -> None:
         self._tokens -= 1
         self._asked[self._tokens] = (version, answer)
-        handle_request(self._replica, self._tokens, request_from_body(api, version, body))
+        try:
+            request = request_from_body(api, version, body)
+        except ShapeError as error:
+            del self._asked[self._tokens]
+            answer(_refusal(errors.INVALID_REQUEST, f"The request is invalid: {error}."))
+            return
+        handle_request(self._replica, self._tokens, request)
 
     def take_answers(self, effects: list[Effect]) -> list[Effect]:
         """Give answers to :meth:`change_voters` to whoever asked; return the other effects."""
@@ -101,9 +108,12 @@ class LocalQuorum:
             return effects
         others: list[Effect] = []
         for effect in effects:
-            if isinstance(effect, Reply) and effect.token in self._asked:
+            if isinstance(effect, Reply | Abandon) and effect.token in self._asked:
                 version, answer = self._asked.pop(effect.token)
-                answer(response_to_body(effect.message, version, {}))
+                if isinstance(effect, Abandon):
+                    answer(_refusal(errors.UNKNOWN_SERVER_ERROR, "The controller failed."))
+                else:
+                    answer(response_to_body(effect.message, version, {}))
             else:
                 others.append(effect)
         return others
@@ -137,3 +147,7 @@ class LocalQuorum:
             [progress(i, disk(i, p), p) for i, p in sorted(leader.voters.items())],
             [progress(i, d, p) for (i, d), p in sorted(leader.observers.items())],
         )
+
+
+def _refusal(code: int, text: str) -> Body:
+    return {"throttle_time_ms": 0, "error_code": code, "error_message": text}

@@ -9,11 +9,13 @@ for the next step at once: it votes, replicates and answers meanwhile.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Final
 
 from nodes.broker.broker import FIRST_CORRELATION, Broker
 from nodes.broker.leadership import controller_of
 from nodes.consensus.effects import (
+    Abandon,
     ApiRequest,
     ApiResponseReceived,
     DropSnapshot,
@@ -27,6 +29,7 @@ from nodes.consensus.effects import (
     Tick,
 )
 from nodes.consensus.kraft import poll, snapshots
+from nodes.consensus.kraft.containment import contained
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.requests import handle_request
@@ -119,15 +122,12 @@ class Node:
         elif isinstance(event, ResponseReceived):
             handle_response(replica, event.source, event.correlation, event.message)
         elif isinstance(event, ApiRequest):
-            if self.broker is not None and event.listener != CONTROLLER_LISTENER:
-                self.broker.handle(event, now, wall_ms)
-            else:
-                self.controller.handle(event, now, wall_ms)
+            refused = contained(replica, event.api, partial(self._ask, event, now, wall_ms))
+            if refused is not None:
+                replica.effects.append(Abandon(event.token))
         elif isinstance(event, ApiResponseReceived):
-            if event.correlation < FIRST_CORRELATION:
-                self.controller.registration_answered(event.body, now)
-            elif self.broker is not None:
-                self.broker.response(event, now)
+            what = f"an answer of node {event.source}"
+            contained(replica, what, partial(self._answered, event, now))
         elif isinstance(event, Shutdown):
             if self.broker is not None:
                 self.broker.stop(now)
@@ -138,6 +138,18 @@ class Node:
         return self._settle(now, wall_ms)
 
     # --- inside -----------------------------------------------------------------------------
+
+    def _ask(self, event: ApiRequest, now: int, wall_ms: int) -> None:
+        if self.broker is not None and event.listener != CONTROLLER_LISTENER:
+            self.broker.handle(event, now, wall_ms)
+        else:
+            self.controller.handle(event, now, wall_ms)
+
+    def _answered(self, event: ApiResponseReceived, now: int) -> None:
+        if event.correlation < FIRST_CORRELATION:
+            self.controller.registration_answered(event.body, now)
+        elif self.broker is not None:
+            self.broker.response(event, now)
 
     def _settle(self, now: int, wall_ms: int) -> list[Effect]:
         """Run replica and controller until neither has news for the other."""

@@ -127,6 +127,10 @@ class Calls:
         """The node has answered."""
         self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", call, body)
 
+    def abandon(self, call: ClientCall) -> None:
+        """The node hangs up on the client."""
+        self._time.schedule(self._time.now + CLIENT_LATENCY, "call-failed", call, "reset")
+
     def reset(self, host: Host) -> None:
         """The process of ``host`` is gone: whoever waits for it is told."""
         for call in self._open[host.id]:

@@ -35,6 +35,8 @@ from simulation.storm_watch import StormWatch
 from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
+REFUSALS = ("contradiction", "defect")
+"""Traces of messages that a node refused: nodes of one release never give cause for that."""
 SLACK = 400_000
 """Microseconds a deposed leader may take beyond its check-quorum time to say so."""
 
@@ -125,6 +127,9 @@ class Invariants:
         if kind == "fatal":
             self._fail("I29", f"{event.node} died: {event.detail.get('reason')}", event)
             return
+        if kind in REFUSALS:
+            reason = f"{event.node} refused {event.detail.get('in')}: {event.detail.get('reason')}"
+            self._fail("I29", reason, event)
         if last is not None and event.epoch < last.epoch:
             self._fail(
                 "I6",

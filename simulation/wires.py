@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nodes.consensus.effects import (
+    Abandon,
     ApiReply,
     ApiRequest,
     ApiResponseReceived,
@@ -210,6 +211,15 @@ class Wires:
         else:
             arrival = self.network.arrival(self._time.now, host.id, target.source)
             self._time.schedule(arrival, "response", target)
+
+    def abandon(self, host: Host, effect: Abandon) -> None:
+        """Hang up on the sender of a request whose handler failed."""
+        target = host.tokens.pop(effect.token)
+        if isinstance(target, ClientCall):
+            self.calls.abandon(target)
+        else:
+            arrival = self.network.arrival(self._time.now, host.id, target.source)
+            self._time.schedule(arrival, "failed", target)
 
     def _reply_to_client(
         self, host: Host, call: ClientCall, effect: Reply | SnapshotReply | ApiReply

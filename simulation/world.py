@@ -15,6 +15,7 @@ from typing import Any
 from histories.disturbance import Disturbance
 from histories.trace import TraceEvent
 from nodes.consensus.effects import (
+    Abandon,
     ApiReply,
     Effect,
     Event,
@@ -101,6 +102,7 @@ class World(Timeline):
             Reply: self.wires.reply,
             ApiReply: self.wires.reply,
             SnapshotReply: self.wires.reply,
+            Abandon: self.wires.abandon,
         }
         self.register("disk", DISK, self._on_disk_done)
         self.register("timer", TIMER, self._on_timer)
@@ -343,10 +345,9 @@ class World(Timeline):
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
         """Let the world see what a step did, once it is durable."""
-        outlets = self._outlets
         try:
             for effect in effects:
-                outlet = outlets.get(type(effect))
+                outlet = self._outlets.get(type(effect))
                 if outlet is not None:
                     outlet(host, effect)
                 elif type(effect) is Stopped:

@@ -39,6 +39,8 @@ class TracePass(Positions):
             "elected": self._elected,
             "claim": self._claim,
             "fatal": self._fatal,
+            "contradiction": self._refusal,
+            "defect": self._refusal,
             "controller-error": self._controller_error,
             "state": self._state,
             "start": self._state,
@@ -316,6 +318,13 @@ class TracePass(Positions):
         self.findings.add(
             "I29",
             f"{track.name} stopped by an illegal state: {detail.get('reason', 'no reason')}.",
+            [event],
+        )
+
+    def _refusal(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
+        self.findings.add(
+            "I29",
+            f"{track.name} refused {detail.get('in')} ({event.kind}): {detail.get('reason')}.",
             [event],
         )
 

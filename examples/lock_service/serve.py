@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from examples.lock_service.service import LockService
 from nodes.consensus.effects import (
+    Abandon,
     ApiReply,
     ApiRequest,
     Effect,
@@ -31,6 +32,7 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.config import QuorumConfig
 from nodes.log.format import format_directory
 from nodes.protocol.apis import API_KEYS, SUPPORTED
+from nodes.server.admission import Admission
 from nodes.server.connection import Connection, Requests
 from nodes.server.listeners import Listener
 from nodes.server.peers import Peers
@@ -104,6 +106,8 @@ class Process:
                 self._peers.send(effect)
             elif isinstance(effect, Reply):
                 self.requests.reply(effect)
+            elif isinstance(effect, Abandon):
+                self.requests.abandon(effect)
             elif isinstance(effect, SnapshotReply):
                 told = effect.message
                 place = (told.snapshot_end, told.snapshot_epoch, told.position)
@@ -132,11 +136,11 @@ async def serve(node_id: int, members: dict[int, Endpoint], clients: Endpoint, d
     """Run a member until it is killed."""
     process = Process(node_id, members, data)
     listener = Listener(LISTENER, frozenset(SERVED), frozenset(QUORUM_APIS))
-    connections: set[Connection] = set()
+    admission = Admission()
     loop = asyncio.get_running_loop()
     own = members[node_id]
     await loop.create_server(
-        lambda: Connection(process.requests, connections, listener), own.host, own.port
+        lambda: Connection(process.requests, admission, listener), own.host, own.port
     )
     await asyncio.start_server(process.clients, clients.host, clients.port)
     process.begin()

@@ -227,6 +227,13 @@ class ApiReply:
 
 
 @dataclass(slots=True)
+class Abandon:
+    """Hang up on the request that arrived with ``token``: its handler failed."""
+
+    token: int
+
+
+@dataclass(slots=True)
 class Trace:
     """Tell what happened; the fields are those of ``histories.trace.TraceEvent``."""
 
@@ -266,6 +273,7 @@ Effect = (
     | Reply
     | SnapshotReply
     | ApiReply
+    | Abandon
     | Trace
     | Stopped
 )
@@ -286,3 +294,7 @@ DURABLE = (
 
 class FatalError(Exception):
     """An illegal state was reached; the node must stop at once and say why."""
+
+
+class ContradictionError(Exception):
+    """A message contradicts what this node knows. It is refused and traced, and changes nothing."""

@@ -14,6 +14,7 @@ from typing import Final
 from nodes.consensus.effects import ApiResponseReceived, Event, SendApi
 from nodes.consensus.endpoint import Endpoint
 from nodes.protocol.codec import ProtocolError
+from nodes.server.admission import most_calls
 from nodes.server.console import say
 from nodes.server.link import Link
 
@@ -39,7 +40,15 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, effect: SendApi) -> None:
-        """Start sending; the answer or the failure is submitted as ApiResponseReceived."""
+        """Start sending; the answer or the failure is submitted as ApiResponseReceived.
+
+        Where too many requests are under way it fails at once; those of this node for itself, its
+        registration and heartbeats, are always sent.
+        """
+        if len(self._tasks) >= most_calls() and effect.api == "Envelope":
+            failed = ApiResponseReceived(effect.destination, effect.correlation, None, sent=False)
+            asyncio.get_running_loop().call_soon(self._submit, failed)
+            return
         task = asyncio.get_running_loop().create_task(self._request(effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -69,7 +78,7 @@ class Calls:
         except asyncio.CancelledError:
             link.close()
             raise
-        except (OSError, EOFError, TimeoutError):
+        except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: no name of a host
             link.close()
         except ProtocolError as error:
             say(f"node {effect.destination} answers something else: {error}")

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
-from nodes.consensus.effects import ApiReply, ApiRequest, Event, Reply, RequestReceived
+from nodes.consensus.effects import (
+    Abandon,
+    ApiReply,
+    ApiRequest,
+    Event,
+    Reply,
+    RequestReceived,
+)
 from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_request_header, encode_response
 from nodes.protocol.codec import ProtocolError, decode
 from nodes.protocol.errors import UNSUPPORTED_VERSION
+from nodes.protocol.limits import LARGEST, limit_of
+from nodes.server.admission import Admission
 from nodes.server.console import say
 from nodes.server.listeners import Listener
 from nodes.server.wire import (
@@ -26,11 +35,12 @@ from nodes.server.wire import (
     response_to_body,
 )
 
-MAX_FRAME: Final = 100 << 20
-MAX_QUORUM_FRAME: Final = 1 << 20
-"""Requests of the quorum carry no records and are small."""
 MAX_PENDING: Final = 100
 """Unanswered requests after which a connection is not read any further."""
+REQUEST_WEIGHT: Final = 64 << 10
+"""Bytes that an unanswered request counts for."""
+TURN_S: Final = 0.01
+"""After so much time with one connection's requests the others have their turn."""
 _LENGTH: Final = 4
 _KEY_END: Final = 6
 
@@ -38,7 +48,7 @@ _KEY_END: Final = 6
 class _Slot:
     """A request that waits for its answer, and for its turn."""
 
-    __slots__ = ("api", "connection", "correlation", "frame", "version")
+    __slots__ = ("api", "connection", "correlation", "frame", "token", "version")
 
     def __init__(self, connection: Connection, api: str, version: int, correlation: int) -> None:
         self.connection = connection
@@ -46,6 +56,7 @@ class _Slot:
         self.version = version
         self.correlation = correlation
         self.frame: bytes | None = None
+        self.token = -1
 
 
 class Requests:
@@ -60,43 +71,56 @@ class Requests:
     def open(self, slot: _Slot) -> int:
         """Return a token for a new request."""
         self._next += 1
+        slot.token = self._next
         self._slots[self._next] = slot
         return self._next
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, slots: Iterable[_Slot]) -> None:
         """Drop the requests of a closed connection."""
-        gone = [token for token, slot in self._slots.items() if slot.connection is connection]
-        for token in gone:
-            del self._slots[token]
+        for slot in slots:
+            self._slots.pop(slot.token, None)
+
+    def abandon(self, effect: Abandon) -> None:
+        """Hang up on the client of a request whose handler failed."""
+        slot = self._slots.pop(effect.token, None)
+        if slot is not None:
+            slot.connection.close(f"the handler of {slot.api} failed")
 
     def reply(self, effect: Reply | ApiReply) -> None:
         """Answer a request; nothing happens if its client has gone."""
         slot = self._slots.pop(effect.token, None)
         if slot is None:
             return
-        if isinstance(effect, ApiReply):
-            body = effect.body
-        else:
-            body = response_to_body(effect.message, slot.version, self._endpoints, slot.api)
-        slot.connection.answer(slot, body)
+        try:
+            if isinstance(effect, ApiReply):
+                body = effect.body
+            else:
+                body = response_to_body(effect.message, slot.version, self._endpoints, slot.api)
+            frame = encode_response(slot.api, slot.version, slot.correlation, body)
+        except Exception as error:  # an answer nobody can write concerns its client only
+            slot.connection.close(f"cannot answer {slot.api}: {error!r}")
+            return
+        slot.connection.answer(slot, frame)
 
 
 class Connection(asyncio.Protocol):
     """One client or peer that has connected to this node."""
 
-    def __init__(
-        self, requests: Requests, connections: set[Connection], listener: Listener
-    ) -> None:
+    def __init__(self, requests: Requests, admission: Admission, listener: Listener) -> None:
         self._requests = requests
-        self._connections = connections
+        self._admission = admission
         self._listener = listener
         self._buffer = bytearray()
         self._slots: deque[_Slot] = deque()
         self._transport: asyncio.Transport | None = None
-        self._host = ""
+        self.host = ""
+        self.listener_name = listener.name
+        self.has_asked = False
         self._peer = "?"
         self._paused = False
         self._clogged = False
+        self._yielding = False
+        self._ready_bytes = 0
         self.last_active = 0.0
 
     # --- asyncio.Protocol -----------------------------------------------------------------
@@ -106,15 +130,15 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
         if name:
-            self._host, self._peer = name[0], f"{name[0]}:{name[1]}"
-        self._connections.add(self)
+            self.host, self._peer = name[0], f"{name[0]}:{name[1]}"
         self._touch()
+        self._admission.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget everything the client still waited for."""
         self._transport = None
-        self._connections.discard(self)
-        self._requests.forget(self)
+        self._admission.leave(self)
+        self._requests.forget(self._slots)
         self._slots.clear()
         self._buffer.clear()
 
@@ -123,6 +147,7 @@ class Connection(asyncio.Protocol):
         self._touch()
         self._buffer += data
         self._handle_frames()
+        self._admission.note(self)
 
     def pause_writing(self) -> None:
         """Read nothing from a client that does not read its answers."""
@@ -141,6 +166,13 @@ class Connection(asyncio.Protocol):
         """Loop time since when nothing is going on; in the future if something is."""
         return float("inf") if self._slots else self.last_active
 
+    @property
+    def bytes_held(self) -> int:
+        """Bytes in memory for this client, see :class:`~nodes.server.admission.Held`."""
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        waiting = self._ready_bytes + REQUEST_WEIGHT * len(self._slots)
+        return len(self._buffer) + unsent + waiting
+
     def close(self, reason: str | None = None) -> None:
         """Close the connection, saying why unless there is nothing to say."""
         if self._transport is not None:
@@ -153,13 +185,17 @@ class Connection(asyncio.Protocol):
         self.last_active = asyncio.get_running_loop().time()
 
     def _handle_frames(self) -> None:
+        """Handle the whole frames in the buffer, those of one turn at most."""
+        if self._yielding:
+            return
         position = 0
+        over = asyncio.get_running_loop().time() + TURN_S
         while self._transport is not None and not self._paused:
             available = len(self._buffer) - position
             if available < _LENGTH:
                 break
             size = int.from_bytes(self._buffer[position : position + _LENGTH], "big", signed=True)
-            if not 8 <= size <= MAX_FRAME:
+            if not 8 <= size <= LARGEST:
                 self.close(f"a frame of {size} bytes is not a request")
                 return
             if available >= _KEY_END and not self._acceptable(position, size):
@@ -170,7 +206,22 @@ class Connection(asyncio.Protocol):
             frame = bytes(self._buffer[position + _LENGTH : end])
             position = end
             self._handle(frame)
+            is_over = asyncio.get_running_loop().time() >= over
+            if is_over and len(self._buffer) - position >= _LENGTH:
+                self._yield_turn()
+                break
         del self._buffer[:position]
+
+    def _yield_turn(self) -> None:
+        """Go on with this client's requests after those of others, and read nothing until then."""
+        self._yielding = True
+        self._throttle()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._yielding = False
+        self._handle_frames()
+        self._throttle()
 
     def _acceptable(self, position: int, size: int) -> bool:
         """Look at the API key before the whole frame is there: its size may be refused."""
@@ -181,7 +232,7 @@ class Connection(asyncio.Protocol):
             called = f"api {key}" if name is None else f"{name} (api {key})"
             self.close(f"{called} is not served on the listener {self._listener.name}")
             return False
-        if name in self._listener.quorum and size > MAX_QUORUM_FRAME:
+        if size > limit_of(name).size:
             self.close(f"a {name} request of {size} bytes is too long")
             return False
         return True
@@ -195,10 +246,11 @@ class Connection(asyncio.Protocol):
             if not low <= version <= high:
                 self._unsupported(slot)
                 return
-            body, _ = decode(f"{api}Request", version, frame, offset)
+            body, _ = decode(f"{api}Request", version, frame, offset, limit_of(api).items)
         except ProtocolError as error:
             self.close(str(error))
             return
+        self.has_asked = True
         self._slots.append(slot)
         self._throttle()
         event: Event
@@ -206,12 +258,12 @@ class Connection(asyncio.Protocol):
             try:
                 message = request_from_body(api, version, body)
             except ShapeError:
-                self.answer(slot, invalid_request(api, body))
+                self._answer_body(slot, invalid_request(api, body))
                 return
             event = RequestReceived(self._requests.open(slot), message)
         else:
             event = ApiRequest(
-                self._requests.open(slot), api, version, body, self._listener.name, self._host
+                self._requests.open(slot), api, version, body, self._listener.name, self.host
             )
         self._requests.submit(event)
 
@@ -227,28 +279,29 @@ class Connection(asyncio.Protocol):
         ]
         slot.version = 0
         self._slots.append(slot)
-        self.answer(slot, {"error_code": UNSUPPORTED_VERSION, "api_keys": ranges})
+        self._answer_body(slot, {"error_code": UNSUPPORTED_VERSION, "api_keys": ranges})
 
     # --- out ------------------------------------------------------------------------------
 
-    def answer(self, slot: _Slot, body: Body) -> None:
-        """Send ``body`` as the answer to ``slot``, after the answers before it."""
-        try:
-            frame = encode_response(slot.api, slot.version, slot.correlation, body)
-        except ProtocolError as error:
-            self.close(str(error))
-            return
+    def _answer_body(self, slot: _Slot, body: Body) -> None:
+        self.answer(slot, encode_response(slot.api, slot.version, slot.correlation, body))
+
+    def answer(self, slot: _Slot, frame: bytes) -> None:
+        """Send ``frame`` as the answer to ``slot``, after the answers before it."""
         slot.frame = len(frame).to_bytes(_LENGTH, "big") + frame
+        self._ready_bytes += len(slot.frame)
         while self._slots and self._slots[0].frame is not None:
-            first = self._slots.popleft()
-            if self._transport is not None and first.frame is not None:
-                self._transport.write(first.frame)
+            frame = self._slots.popleft().frame or b""
+            self._ready_bytes -= len(frame)
+            if self._transport is not None:
+                self._transport.write(frame)
         self._touch()
         self._throttle()
+        self._admission.note(self)
 
     def _throttle(self) -> None:
         """Stop or start reading; frames left in the buffer are handled later."""
-        pause = self._clogged or len(self._slots) >= MAX_PENDING
+        pause = self._clogged or self._yielding or len(self._slots) >= MAX_PENDING
         if pause == self._paused or self._transport is None:
             return
         self._paused = pause

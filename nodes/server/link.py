@@ -13,11 +13,11 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_response, encode_request
 from nodes.protocol.codec import ProtocolError
 from nodes.protocol.errors import NONE
+from nodes.protocol.limits import ANSWER
 from nodes.server.quorum_requests import SOFTWARE
 from nodes.server.shapes import Body
 
 CONNECT_TIMEOUT_S: Final = 1.0
-MAX_FRAME: Final = 100 << 20
 HANDSHAKE_VERSION: Final = 3
 _CORRELATION_MASK: Final = 2**31 - 1
 _WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound to
@@ -82,9 +82,10 @@ class Link:
         frame = encode_request(api, version, correlation, self._client_id, body)
         self._writer.write(len(frame).to_bytes(4, "big") + frame)
         size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
-        if not 0 <= size <= MAX_FRAME:
+        if not 0 <= size <= ANSWER.size:
             raise ProtocolError(f"a frame of {size} bytes is not an answer")
-        received, answer = decode_response(api, version, await self._reader.readexactly(size))
+        data = await self._reader.readexactly(size)
+        received, answer = decode_response(api, version, data, ANSWER.items)
         if received != correlation:
             raise ProtocolError(f"answer to request {received}, asked was {correlation}")
         return answer

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from nodes.consensus.effects import Event, ResponseReceived, Send
 from nodes.consensus.endpoint import Endpoint
@@ -27,6 +28,9 @@ from nodes.server.wire import (
     request_to_body,
     response_from_body,
 )
+
+MAX_PEERS: Final = 64
+"""Destinations to which connections are kept; one more replaces the one that came first."""
 
 
 class Peers:
@@ -58,6 +62,8 @@ class Peers:
         if peer is None or peer.link.endpoint != endpoint:
             if peer is not None:
                 peer.give_up()
+            elif len(self._peers) >= MAX_PEERS:
+                self._peers.pop(next(iter(self._peers))).give_up()
             link = Link(self._node_id, endpoint, self._listener)
             peer = _Peer(effect.destination, link, self._endpoints, self._timeout_s, self._submit)
             self._peers[effect.destination] = peer
@@ -107,7 +113,7 @@ class _Peer:
                 response = await self._exchange(correlation, message)
         except asyncio.CancelledError:
             raise  # whoever cancels has closed the connection and may have a new one
-        except (OSError, EOFError, TimeoutError):
+        except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: no name of a host
             self.link.close()
         except (ProtocolError, ShapeError) as error:
             say(f"node {self._id} answers something else: {error}")

@@ -21,6 +21,7 @@ from nodes.node import Node
 from nodes.node_config import NodeConfig
 from nodes.server import clean_shutdown
 from nodes.server.addresses import ConfigError
+from nodes.server.admission import Admission, backlog
 from nodes.server.calls import Calls
 from nodes.server.connection import Connection, Requests
 from nodes.server.console import say
@@ -40,7 +41,6 @@ from nodes.server.trace_file import TraceFile
 
 IDLE_LIMIT_S: Final = 600.0
 SWEEP_S: Final = 60.0
-BACKLOG: Final = 128
 COMPLAINT_S: Final = 10.0
 
 
@@ -114,15 +114,16 @@ async def _serve(
     peers = Peers(config.node_id, config.voters, config.address, timeout_ms, shell.submit)
     calls = Calls(config.node_id, config.address, timeout_ms, shell.submit)
     requests = Requests(shell.submit, config.voters)
-    shell.send, shell.send_api, shell.reply = peers.send, calls.send, requests.reply
+    shell.send, shell.send_api = peers.send, calls.send
+    shell.reply, shell.abandon = requests.reply, requests.abandon
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.shut_down)
-    connections: set[Connection] = set()
+    admission = Admission(len(sockets))
     servers = [
-        await _listen(Listener.called(name), bound, requests, connections)
+        await _listen(Listener.called(name), bound, requests, admission, len(sockets))
         for name, bound in sockets.items()
     ]
-    sweeper = loop.create_task(_close_idle(connections))
+    sweeper = loop.create_task(_close_idle(admission))
     shell.begin(effects, now, wall_us)
     for server in servers:
         await server.start_serving()
@@ -139,28 +140,33 @@ async def _serve(
             server.close()
         await peers.close()
         await calls.close()
-        for connection in list(connections):
+        for connection in admission:
             connection.close()
 
 
 async def _listen(
-    listener: Listener, bound: socket.socket, requests: Requests, connections: set[Connection]
+    listener: Listener,
+    bound: socket.socket,
+    requests: Requests,
+    admission: Admission,
+    listeners: int,
 ) -> asyncio.Server:
     return await asyncio.get_running_loop().create_server(
-        lambda: Connection(requests, connections, listener),
+        lambda: Connection(requests, admission, listener),
         sock=bound,
-        backlog=BACKLOG,
+        backlog=backlog(listeners),
         start_serving=False,
     )
 
 
-async def _close_idle(connections: set[Connection]) -> None:
+async def _close_idle(admission: Admission) -> None:
     """Close connections nobody has used for ten minutes; their clients may be long gone."""
     while True:
         await asyncio.sleep(SWEEP_S)
         limit = asyncio.get_running_loop().time() - IDLE_LIMIT_S
-        for connection in [c for c in connections if c.idle_since < limit]:
-            connection.close()
+        for connection in admission:
+            if connection.idle_since < limit:
+                connection.close()
 
 
 class _Complaints:

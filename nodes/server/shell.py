@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from nodes.consensus.effects import (
+    Abandon,
     ApiReply,
     Effect,
     Event,
@@ -54,8 +55,8 @@ def monotonic_us() -> int:
 class Shell:
     """Runs one node until it stops.
 
-    ``send``, ``send_api`` and ``reply`` carry its words to the network. ``broker_epoch`` is
-    that of a broker that has stopped in good order, -1 before and otherwise.
+    ``send``, ``send_api``, ``reply`` and ``abandon`` carry its words to the network.
+    ``broker_epoch`` is that of a broker that has stopped in good order, -1 before and otherwise.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Shell:
         self.send: Callable[[Send], None] = _unconnected
         self.send_api: Callable[[SendApi], None] = _unconnected
         self.reply: Callable[[Reply | ApiReply], None] = _unconnected
+        self.abandon: Callable[[Abandon], None] = _unconnected
         self.exit_status: asyncio.Future[int] = self._loop.create_future()
 
     def begin(self, effects: Sequence[Effect], now: int, wall_us: int) -> None:
@@ -152,6 +154,8 @@ class Shell:
                 self.send_api(effect)
             elif isinstance(effect, Reply | ApiReply):
                 self.reply(effect)
+            elif isinstance(effect, Abandon):
+                self.abandon(effect)
             elif isinstance(effect, SnapshotReply):
                 self._reply_with_snapshot(effect)
             elif isinstance(effect, Stopped):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodes.consensus.effects import FatalError, Reply, WriteQuorumState
+from nodes.consensus.effects import Reply, WriteQuorumState
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import poll
 from nodes.consensus.kraft.config import QuorumConfig
@@ -174,16 +174,6 @@ def test_a_vote_is_on_disk_before_it_is_told(cluster_of: Make) -> None:
     written = [e for e in replica.effects if isinstance(e, WriteQuorumState)]
     assert (written[-1].epoch, written[-1].voted_id) == (7, 2)
     assert kinds.index("WriteQuorumState") < kinds.index("Reply")
-
-
-def test_two_leaders_in_one_epoch_are_fatal(cluster_of: Make) -> None:
-    cluster = cluster_of(3)
-    leader = cluster.elect()
-    cluster.run(200)
-    others = [i for i in cluster.ids if i != leader.node_id]
-    claim = BeginQuorumEpochRequest("cluster", others[0], NO_DIRECTORY, others[1], leader.epoch)
-    with pytest.raises(FatalError, match="two leaders in epoch"):
-        handle_request(cluster.replicas[others[0]], 1, claim)
 
 
 def test_an_old_epoch_is_fenced(cluster_of: Make) -> None:

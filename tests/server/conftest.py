@@ -333,3 +333,8 @@ def shared_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
     return eventually
+
+
+@pytest.fixture(scope="session")
+def cluster_class() -> type[Cluster]:
+    return Cluster

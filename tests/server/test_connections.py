@@ -84,7 +84,7 @@ def test_an_unknown_version_of_apiversions_is_answered_in_version_0(healthy: Any
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
         (b"\x06\x40\x00\x01", "a frame of 104857601 bytes"),
         (b"\x00\x00\x00\x00", "a frame of 0 bytes"),
-        (b"\x00\x10\x00\x01" + request(52, 2), "a Vote request of 1048577 bytes is too long"),
+        (b"\x00\x01\x00\x01" + request(52, 2), "a Vote request of 65537 bytes is too long"),
         (b"GET / HTTP/1.1\r\n\r\n", "is not a request"),
     ],
 )

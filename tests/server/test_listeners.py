@@ -10,6 +10,7 @@ import pytest
 
 from nodes.consensus.effects import ApiReply, ApiRequest, Event, RequestReceived
 from nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response, encode_request
+from nodes.server.admission import Admission
 from nodes.server.connection import Connection, Requests
 from nodes.server.listeners import SERVED, Listener
 
@@ -26,9 +27,9 @@ class Door:
 
     async def __aenter__(self) -> Door:
         loop = asyncio.get_running_loop()
-        connections: set[Connection] = set()
+        admission = Admission()
         self._server = await loop.create_server(
-            lambda: Connection(self.requests, connections, self.listener), "127.0.0.1", 0
+            lambda: Connection(self.requests, admission, self.listener), "127.0.0.1", 0
         )
         port = self._server.sockets[0].getsockname()[1]
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)

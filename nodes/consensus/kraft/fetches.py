@@ -8,7 +8,7 @@ with the answer computed when it arrived (KAFKA-15100).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from nodes.consensus.effects import Reply
 from nodes.consensus.kraft.leader import Leader
@@ -18,6 +18,12 @@ from nodes.protocol import errors
 
 if TYPE_CHECKING:
     from nodes.consensus.kraft.replication import Replication
+
+
+MAX_PARKED: Final = 1000
+"""Fetches that wait at a leader. One more ends the wait of the first, as if its time were over."""
+MAX_BYTES: Final = 8 << 20
+"""Bytes of records in one answer, whatever the request allows; one batch always fits."""
 
 
 @dataclass(slots=True)
@@ -101,7 +107,8 @@ def answer(replica: Replication, request: FetchRequest, verdict: Verdict = VALID
     elif verdict.snapshot is not None:
         response.snapshot_end, response.snapshot_epoch = verdict.snapshot
     else:
-        response.records = replica.log.read(request.fetch_offset, request.max_bytes)
+        allowed = min(request.max_bytes, MAX_BYTES)
+        response.records = replica.log.read(request.fetch_offset, allowed)
     response.high_watermark = replica.high_watermark
     return response
 
@@ -115,9 +122,12 @@ class ParkedFetches:
         self._parked: list[Parked] = []
         self.next_deadline = NEVER
 
-    def park(self, parked: Parked) -> None:
-        """Keep a fetch that has nothing to be told yet."""
+    def park(self, replica: Replication, parked: Parked) -> None:
+        """Keep a fetch for which there is no news yet."""
         self._parked.append(parked)
+        if len(self._parked) > MAX_PARKED:
+            first = self._parked.pop(0)
+            replica.effects.append(Reply(first.token, first.response))
         self.next_deadline = min(self.next_deadline, parked.deadline)
 
     def _keep(self, parked: list[Parked]) -> None:

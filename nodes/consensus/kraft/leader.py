@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from nodes.consensus.kraft.messages import NO_DIRECTORY
 from nodes.consensus.kraft.states import NEVER
 from nodes.consensus.kraft.voters import Voter, VoterSet
+
+MAX_OBSERVERS: Final = 1000
+"""Observers a leader remembers; one more takes the place of the one silent for longest."""
 
 
 def majority(voters: int) -> int:
@@ -184,7 +187,10 @@ class Leader:
         """Return what is known of a replica: of a voter, or else of an observer (I27)."""
         if self.voter_set.has(replica_id, directory):
             return self.voters[replica_id]
-        return self.observers.setdefault((replica_id, directory), Progress())
+        key = (replica_id, directory)
+        if key not in self.observers and len(self.observers) >= MAX_OBSERVERS:
+            del self.observers[min(self.observers, key=lambda k: self.observers[k].last_fetch)]
+        return self.observers.setdefault(key, Progress())
 
     def heard_from(self, replica_id: int, directory: bytes, now: int) -> None:
         """Count a sign of life of a voter towards the check of the quorum (KAFKA-15489)."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 from nodes.consensus.effects import Effect, Send, Trace, WriteQuorumState
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft.config import QuorumConfig
+from nodes.consensus.kraft.epochs import EpochLimit
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.links import Links
 from nodes.consensus.kraft.log import ReplicatedLog
@@ -44,6 +45,7 @@ class Member:
         self.wall_ms = wall_ms
         self.effects: list[Effect] = []
         self.epoch = 0
+        self.epoch_limit = EpochLimit(0, now)
         self.high_watermark = NO_HIGH_WATERMARK
         self.log = ReplicatedLog()
         self.links = Links(config)

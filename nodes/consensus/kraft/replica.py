@@ -13,9 +13,16 @@ Correctness rests on these rules, each at the one place named:
 
 from __future__ import annotations
 
-from nodes.consensus.effects import DropSnapshot, FatalError, Stopped, WriteQuorumState
+from nodes.consensus.effects import (
+    ContradictionError,
+    DropSnapshot,
+    FatalError,
+    Stopped,
+    WriteQuorumState,
+)
 from nodes.consensus.endpoint import Endpoint
 from nodes.consensus.kraft import election, membership
+from nodes.consensus.kraft.epochs import MAX_EPOCH, EpochLimit
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.member import MS, State
 from nodes.consensus.kraft.messages import NO_DIRECTORY, NO_HIGH_WATERMARK
@@ -38,6 +45,7 @@ class Replica(Replication):
     def start(self) -> None:
         """Take up the state that quorum-state and the log allow, durably."""
         self.state = self._initial_state(self._recovered)
+        self.epoch_limit = EpochLimit(self.epoch, self.now)
         self.write_quorum_state()
         started = {
             "incarnation": self.config.incarnation,
@@ -102,6 +110,8 @@ class Replica(Replication):
     def _raise_epoch(self, epoch: int) -> None:
         if epoch < self.epoch:
             raise FatalError(f"epoch may not go back from {self.epoch} to {epoch}")
+        if epoch > MAX_EPOCH:
+            raise FatalError(f"there is no epoch after {self.epoch}: format a new cluster")
         self.epoch = epoch
 
     def become_unattached(self, epoch: int) -> None:
@@ -240,7 +250,8 @@ class Replica(Replication):
         """Adopt what another node says of leader and epoch (maybeTransition).
 
         A leader is followed only if it is known where it listens: ``endpoint``, or what the
-        voter set says. Two leaders in one epoch, or being told that oneself leads, is fatal.
+        voter set says. Raises :class:`ContradictionError`, with nothing changed, for two leaders
+        in one epoch, for a claim that this node leads, and for an epoch out of reach.
         """
         if epoch < self.epoch:
             return
@@ -251,7 +262,8 @@ class Replica(Replication):
             endpoint = self.voter_set.endpoint(leader_id)
         if epoch > self.epoch:
             if leader_id == self.node_id:
-                raise FatalError(f"told to lead epoch {epoch}, which was never won")
+                raise ContradictionError(f"told to lead epoch {epoch}, which was never won")
+            self.check_reach(epoch)
             if leader_id >= 0 and endpoint is not None:
                 self.become_follower(epoch, leader_id, endpoint)
             else:
@@ -267,12 +279,21 @@ class Replica(Replication):
         if leader_id == self.node_id:
             if isinstance(state, Resigned):
                 return
-            raise FatalError(f"told to lead epoch {epoch}, which was never won")
+            raise ContradictionError(f"told to lead epoch {epoch}, which was never won")
         known = self.node_id if isinstance(state, Resigned) else state.leader_id
         if known not in (-1, leader_id):
-            raise FatalError(f"two leaders in epoch {epoch}: {known} and {leader_id}")
+            raise ContradictionError(f"two leaders in epoch {epoch}: {known} and {leader_id}")
         if endpoint is not None:
             self.become_follower(epoch, leader_id, endpoint)
+
+    def check_reach(self, epoch: int) -> None:
+        """Raise :class:`ContradictionError` for an epoch that no quorum can have reached."""
+        most = self.epoch_limit.at(self.now)
+        if epoch > most:
+            raise ContradictionError(
+                f"epoch {epoch} is out of reach: this node is in {self.epoch} and believes in "
+                f"epochs up to {most}"
+            )
 
     def high_watermark_advanced(self) -> None:
         """Answer the client of a voter change that is committed now."""

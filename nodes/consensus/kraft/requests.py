@@ -5,8 +5,9 @@ Each handler returns the answer, or None when a Fetch was parked.
 
 from __future__ import annotations
 
-from nodes.consensus.effects import Reply
+from nodes.consensus.effects import Abandon, Reply
 from nodes.consensus.kraft import election, membership, snapshots
+from nodes.consensus.kraft.containment import CONTRADICTION, contained
 from nodes.consensus.kraft.fetches import Parked, answer, fetch_error, validate
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
@@ -19,9 +20,9 @@ from nodes.consensus.kraft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
+    QuorumResponse,
     RemoveRaftVoterRequest,
     Request,
-    Response,
     UpdateRaftVoterRequest,
     VoterChangeResponse,
     VoteRequest,
@@ -32,11 +33,31 @@ from nodes.consensus.kraft.states import Follower
 from nodes.protocol import errors
 
 _MS = 1000
+_ABOUT_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)
 
 
 def handle_request(replica: Replica, token: int, message: Request) -> None:
-    """Handle one RPC completely and queue its answer."""
-    response: Response | None
+    """Handle one RPC completely and queue its answer; see ``containment`` for what is refused."""
+    name = type(message).__name__
+    refused = contained(replica, name, lambda: _handle(replica, token, message))
+    if refused == CONTRADICTION and isinstance(message, _ABOUT_EPOCHS):
+        replica.effects.append(Reply(token, _refusal(replica, message)))
+    elif refused is not None:
+        replica.effects.append(Abandon(token))
+
+
+def _refusal(replica: Replica, message: Request) -> QuorumResponse:
+    """Return an error at the top of the answer: there it is not fatal for Apache Kafka either."""
+    error, leader, epoch = errors.INVALID_REQUEST, replica.leader_id, replica.epoch
+    if isinstance(message, VoteRequest):
+        return VoteResponse(error, errors.NONE, leader, epoch, False)
+    if isinstance(message, BeginQuorumEpochRequest):
+        return BeginQuorumEpochResponse(error, errors.NONE, leader, epoch)
+    return EndQuorumEpochResponse(error, errors.NONE, leader, epoch)
+
+
+def _handle(replica: Replica, token: int, message: Request) -> None:
+    response: QuorumResponse | None
     if isinstance(message, FetchRequest):
         response = _fetch(replica, token, message)
     elif isinstance(message, VoteRequest):
@@ -96,6 +117,7 @@ def _vote(replica: Replica, request: VoteRequest) -> VoteResponse:
     if request.epoch < replica.epoch:
         return reply(errors.FENCED_LEADER_EPOCH)
     if request.epoch > replica.epoch:
+        replica.check_reach(request.epoch)
         replica.become_unattached(request.epoch)
     if _is_other_voter(replica, request.voter_id, request.voter_directory):
         return reply(errors.INVALID_VOTER_KEY)
@@ -225,7 +247,7 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
     ):
         return response
     deadline = replica.now + request.max_wait_ms * _MS
-    replica.parked.park(Parked(token, request, deadline, response))
+    replica.parked.park(replica, Parked(token, request, deadline, response))
     return None
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nodes.consensus.effects import FatalError
+from nodes.consensus.effects import ContradictionError
 from nodes.consensus.kraft import membership, snapshots
+from nodes.consensus.kraft.containment import contained
 from nodes.consensus.kraft.messages import (
     ApiVersionsResponse,
     BeginQuorumEpochResponse,
@@ -17,8 +18,18 @@ from nodes.consensus.kraft.messages import (
 )
 from nodes.consensus.kraft.replica import Replica
 from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned
-from nodes.log.batch import BatchHeader, parse_header, split_batches, verify_crc
+from nodes.log.batch import (
+    BatchError,
+    BatchHeader,
+    decode_batch,
+    parse_header,
+    split_batches,
+    verify_crc,
+)
+from nodes.log.scan import epoch_defect
 from nodes.protocol import errors
+from nodes.protocol.codec import ProtocolError
+from nodes.protocol.records import KRAFT_VOTERS, decode_control
 
 _LEARN = {errors.FENCED_LEADER_EPOCH, errors.NOT_LEADER_OR_FOLLOWER}
 
@@ -26,9 +37,18 @@ _LEARN = {errors.FENCED_LEADER_EPOCH, errors.NOT_LEADER_OR_FOLLOWER}
 def handle_response(
     replica: Replica, source: int, correlation: int, message: Response | None
 ) -> None:
-    """Handle the answer to request ``correlation`` (None: the transport failed)."""
+    """Handle the answer to request ``correlation`` (None: the transport failed).
+
+    See ``containment`` for what is refused.
+    """
     if not replica.links.close(source, correlation):
         return
+    what = f"{type(message).__name__} of node {source}"
+    if contained(replica, what, lambda: _handle(replica, source, message)) is not None:
+        replica.links.refused(source, replica.now)
+
+
+def _handle(replica: Replica, source: int, message: Response | None) -> None:
     if message is None:
         replica.links.failed(source, replica.now)
         membership.api_versions_answered(replica, source, None)
@@ -63,7 +83,7 @@ def _top_level_error(replica: Replica, source: int, message: Response) -> None:
         replica.become_candidate()
         return
     if message.error == errors.CLUSTER_AUTHORIZATION_FAILED:
-        raise FatalError(f"node {source} refuses this node: cluster authorization failed")
+        raise ContradictionError(f"node {source} refuses this node: cluster authorization failed")
     replica.links.refused(source, replica.now)
 
 
@@ -71,7 +91,8 @@ def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
     """Learn leader and epoch; True when nothing is left to do with the answer."""
     error = message.partition_error
     if error == errors.INVALID_REQUEST:
-        raise FatalError(f"node {source} found our {type(message).__name__} request invalid")
+        answer = type(message).__name__
+        raise ContradictionError(f"node {source} found our request invalid: {answer}")
     if message.leader_epoch < replica.epoch or error == errors.UNKNOWN_LEADER_EPOCH:
         replica.links.refused(source, replica.now)
         return True
@@ -145,7 +166,13 @@ def _fetch(replica: Replica, source: int, message: FetchResponse) -> None:
     elif message.snapshot_end >= 0 and message.snapshot_epoch >= 0:
         snapshots.start_download(replica, state, message.snapshot_end, message.snapshot_epoch)
     else:
-        replica.append_as_follower(_usable_batches(replica, message.records))
+        batches = _read_batches(replica, message.records)
+        if 0 <= message.high_watermark < replica.high_watermark:
+            raise ContradictionError(
+                f"the leader's high watermark is {message.high_watermark}, "
+                f"this node knows {replica.high_watermark}"
+            )
+        replica.append_as_follower(batches)
         replica.follow_high_watermark(message.high_watermark)
     state.deadline = replica.fetch_deadline()
     state.has_fetched = True
@@ -154,10 +181,10 @@ def _fetch(replica: Replica, source: int, message: FetchResponse) -> None:
 def _truncation_offset(replica: Replica, epoch: int, end: int) -> int:
     """Return where to cut, given the leader's end of ``epoch`` (KIP-101, KIP-595).
 
-    Raises FatalError when the leader contradicts what is known to be committed.
+    Raises ContradictionError when the leader contradicts what is known to be committed.
     """
     if end < replica.high_watermark:
-        raise FatalError(
+        raise ContradictionError(
             f"the leader's log diverges at {end}, below the high watermark {replica.high_watermark}"
         )
     log = replica.log
@@ -169,12 +196,42 @@ def _truncation_offset(replica: Replica, epoch: int, end: int) -> int:
     return max(cut, replica.high_watermark)
 
 
+def _read_batches(replica: Replica, records: bytes) -> list[tuple[bytes, BatchHeader]]:
+    """Return the batches to append.
+
+    Raises ContradictionError for batches that cannot follow this log or cannot be read: neither
+    this node nor a later start of it could use a log that holds them.
+    """
+    try:
+        return _usable_batches(replica, records)
+    except (BatchError, ProtocolError) as error:
+        raise ContradictionError(f"the leader sends bad records: {error}") from error
+
+
 def _usable_batches(replica: Replica, records: bytes) -> list[tuple[bytes, BatchHeader]]:
     """Return the whole, undamaged batches of no newer epoch than ours; the rest is dropped."""
-    usable = []
+    usable: list[tuple[bytes, BatchHeader]] = []
+    end, epoch = replica.log.end_offset, replica.log.last_epoch
     for batch in split_batches(records):
         header = parse_header(batch)
         if header.epoch > replica.epoch or not verify_crc(batch):
             break
         usable.append((bytes(batch), header))
+        _check_batch(batch, header, end, epoch)
+        end, epoch = header.last_offset + 1, header.epoch
     return usable
+
+
+def _check_batch(batch: bytes, header: BatchHeader, end: int, epoch: int) -> None:
+    """Raise BatchError or ProtocolError unless the batch can follow a log that ends there."""
+    if header.base_offset != end:
+        raise BatchError(f"a batch begins at {header.base_offset}, the log ends at {end}")
+    if header.count != header.last_offset - end + 1:
+        raise BatchError(f"{header.count} records from {end} to {header.last_offset}")
+    if (defect := epoch_defect(header, epoch)) is not None:
+        raise BatchError(defect)
+    if header.is_control:
+        for _, key, value in decode_batch(batch)[1]:
+            kind, fields = decode_control(key, value)
+            if kind == KRAFT_VOTERS and not fields["voters"]:
+                raise BatchError(f"no voter is left at {end}")

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from nodes.consensus.effects import (
     AppendSnapshot,
     CleanLog,
+    ContradictionError,
     DropSnapshot,
     FatalError,
     FinishSnapshot,
     Reply,
     SnapshotReply,
 )
+from nodes.consensus.kraft.fetches import MAX_BYTES
 from nodes.consensus.kraft.leader import Leader
 from nodes.consensus.kraft.messages import (
     FetchSnapshotRequest,
@@ -166,7 +168,7 @@ def serve(
     response = reply(errors.NONE)
     response.size = size
     response.position = request.position
-    return response, max(1, request.max_bytes)
+    return response, max(1, min(request.max_bytes, MAX_BYTES))
 
 
 def send_reply(replica: Replica, token: int, request: FetchSnapshotRequest) -> None:
@@ -186,7 +188,7 @@ def start_download(replica: Replica, follower: Follower, end_offset: int, epoch:
     if any(s.id == (end_offset, epoch) for s in replica.snapshots):
         return
     if end_offset < replica.high_watermark:
-        raise FatalError(
+        raise ContradictionError(
             f"the leader offers snapshot {end_offset}, below the high watermark "
             f"{replica.high_watermark}"
         )
@@ -219,9 +221,9 @@ def received(
     if response.partition_error == errors.SNAPSHOT_NOT_FOUND or response.snapshot_end < 0:
         _drop(replica, follower)
     elif (response.snapshot_end, response.snapshot_epoch) != (download.end_offset, download.epoch):
-        raise FatalError(f"leader {source} answers with another snapshot than it was asked for")
+        raise ContradictionError(f"leader {source} sends a snapshot that was not requested")
     elif response.position != len(download.content):
-        raise FatalError(
+        raise ContradictionError(
             f"leader {source} sends byte {response.position} of a snapshot, "
             f"{len(download.content)} was asked for"
         )
