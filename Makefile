@@ -5,7 +5,7 @@ PROVIDER ?= docker
 PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
 	reports nightly kraftwreck mutants examples oracle
 
-.PHONY: setup run test compiled test-compiled oracle test-oracle test-campaign test-hosts vagrant-test lint lock clean
+.PHONY: setup run test compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -33,6 +33,12 @@ oracle:
 
 test-oracle: oracle
 	.venv/bin/pytest -m oracle -n 2 --dist loadfile $(ARGS)
+
+# A million damaged frames against three nodes in this process: some twenty minutes.
+FRAMES ?= 200000
+test-frames:
+	@scripts/setup --test
+	.venv/bin/pytest -n 2 tests/frames --frames $(FRAMES) $(ARGS)
 
 # Hunts every planted bug one by one: long.
 test-campaign: setup

@@ -21,6 +21,13 @@ HOSTS = {"five", "namespace_hosts"}
 """Fixtures that bring namespace hosts up."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of ``tests/frames``."""
+    group = parser.getgroup("frames")
+    group.addoption("--frames", type=int, default=10_000, help="frames for each of five seeds")
+    group.addoption("--frames-seed", type=int, default=1, help="the first of the five seeds")
+
+
 @pytest.fixture(scope="session")
 def netns_possible() -> None:
     """Skip where root's namespaces are refused, with the reason; what a plain user's can do is

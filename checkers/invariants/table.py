@@ -254,7 +254,7 @@ SAFETY = (
     Invariant(
         "I29",
         "NoIllegalState",
-        "No node ends because of an illegal state, or refuses a message that contradicts its state.",
+        "No node ends because of an illegal state, or refuses a contradictory message.",
         "T4",
         (state_machine.check,),
         True,
