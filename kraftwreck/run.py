@@ -25,6 +25,7 @@ from harness.workload import floor as least
 from histories.exit_codes import INTERRUPTED, INVALID, of_verdict
 from histories.store import link_latest, make_store
 from histories.verdict import CheckerResult, Verdict
+from histories.without_pandas import leave_pandas_out
 from kraftwreck.campaign import plan_faults
 from kraftwreck.judge import judge, measured_strength, show_verdict
 from kraftwreck.option_types import RATE, SECONDS, SEED
@@ -231,6 +232,7 @@ def _tree(options: RunOptions) -> Iterator[Path]:
 def _test(
     options: RunOptions, cluster: Cluster | None, tree: Path, as_json: bool, instead: str | None
 ) -> int:
+    leave_pandas_out()  # Nothing in this process needs it, and importing it takes long.
     if instead is not None:
         say(f"{instead}: running the same test in the simulator (-c sim) instead")
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
