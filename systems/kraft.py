@@ -30,7 +30,7 @@ _WHO_LEADS: dict[str, Any] = {
 }
 METADATA_VERSION = 12
 _ASK_TIMEOUT_MS = 700
-_POLL_S = 0.05
+_POLL_S = 0.03
 _STOP_S = 0.3
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "4000",

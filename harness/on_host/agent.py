@@ -34,6 +34,7 @@ from harness.on_host.links import set_links
 from harness.on_host.names import set_names
 from harness.on_host.network import heal_network, network_means, settled
 from harness.on_host.process import RefusedError, process_state, service_pid
+from harness.on_host.program import run_program
 from harness.on_host.relay import set_relay
 
 TABLE = "kraftwreck"
@@ -226,6 +227,15 @@ def directory(request: Request) -> Evidence:
     return {"directory": found[1]}
 
 
+def format_disk(request: Request) -> Evidence:
+    """Format the data directory of a service by its own command, ``format``."""
+    try:
+        run_program(request["format"])
+    except RefusedError as refusal:
+        raise RefusedError(f"the disk could not be formatted: {refusal}") from None
+    return {}
+
+
 def replace_disk(request: Request) -> Evidence:
     """Remove the data of a service that is down, and ``format`` its directory anew."""
     service = request["service"]
@@ -235,10 +245,7 @@ def replace_disk(request: Request) -> Evidence:
     removed = sum(path.is_file() for path in data.rglob("*"))
     shutil.rmtree(data)
     data.mkdir(parents=True)
-    done = subprocess.run(request["format"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RefusedError(f"the new disk could not be formatted: {said}")
+    format_disk(request)
     evidence = {"wiped": True, "files_removed": removed, "directory_before": before}
     return evidence | directory(request)
 
@@ -405,10 +412,10 @@ def wipe(request: Request) -> Evidence:
 ACTIONS = {
     action.__name__: action
     for action in (
-        clock, hello, wipe, status, start, stop, kill, cut_power, directory, replace_disk, pause,
-        resume, image, drop, heal, dropped, create_clock, read_clock, right_clock, set_clock,
-        sums, launch, exchange, log_ends, set_links, set_relay, set_names, network_means,
-        heal_network, settled, clock_means, right_date,
+        clock, hello, wipe, status, start, stop, kill, cut_power, directory, format_disk,
+        replace_disk, pause, resume, image, drop, heal, dropped, create_clock, read_clock,
+        right_clock, set_clock, sums, launch, exchange, log_ends, set_links, set_relay,
+        set_names, network_means, heal_network, settled, clock_means, right_date,
     )
 } | disk.ACTIONS | squeeze.ACTIONS  # fmt: skip
 

@@ -43,7 +43,7 @@ NETWORK = (
 """The modules of an agent by which it disturbs its host's network, those that others import
 first."""
 AGENT = (
-    *("process", "date", "clock", "files", "disk", "squeeze"),
+    *("process", "program", "date", "clock", "files", "disk", "squeeze"),
     *NETWORK,
     "agent",
 )

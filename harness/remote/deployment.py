@@ -198,12 +198,11 @@ class Deployment:
         bundle = _tar({CONFIG: config.encode(), **self._code, **self._libraries})
         parcel = f"/tmp/kraftwreck-{name}.tar"  # noqa: S108 - on the host, over our session
         unpack = remote.command(["tar", "-xf", parcel, "-C", "/", "--no-same-owner"])
-        prepare = remote.command(self._format(name))
         connection = remote.fabric()
         try:
             connection.put(io.BytesIO(bundle), parcel)
             connection.run(
-                f"{unpack} && rm -f {shlex.quote(parcel)} && {prepare}",
+                f"{unpack} && rm -f {shlex.quote(parcel)}",
                 hide=True,
                 in_stream=False,
                 timeout=_PROVISION_TIMEOUT_S,
@@ -212,6 +211,7 @@ class Deployment:
             raise RemoteError(
                 name, f"the code could not be installed: {_why(failure)}"
             ) from failure
+        agent.ask("format_disk", format=self._format(name), timeout_s=_PROVISION_TIMEOUT_S)
         if self._libraries:
             self._check_libraries(name)
 
