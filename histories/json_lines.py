@@ -62,11 +62,10 @@ def torn_line(path: Path) -> int | None:
     file without one whole line is not JSON lines. Raises OSError.
     """
     with path.open("rb") as file:
-        tail, at = b"", path.stat().st_size
-        while at and b"\n" not in tail and len(tail) <= MAX_LINE:
-            start = max(at - _BLOCK, 0)
-            file.seek(start)
-            tail, at = file.read(at - start) + tail, start
+        end, size, tail = path.stat().st_size, _BLOCK, b""
+        while len(tail) < end and b"\n" not in tail and len(tail) <= MAX_LINE:
+            file.seek(max(end - size, 0))
+            tail, size = file.read(), 2 * size
         _, newline, tail = tail.rpartition(b"\n")
         if not newline or len(tail) > MAX_LINE or not tail.strip() or _whole(tail):
             return None

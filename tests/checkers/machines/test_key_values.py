@@ -53,6 +53,9 @@ def test_sorting_agrees_with_brute_force() -> None:
             before = [known(c, found.stuck.completion - 1) for c in pair(ops)]
             before = [c for c in before if c.start < found.stuck.completion]
             assert verify(KV, before, found.order) is None, ops
+            until = [op for op in ops if op.index <= found.stuck.completion]
+            calls = judges.operations(until, ["get"])
+            assert not judges.explained(calls, "", judges.string), "the first such moment"
     assert seen[True] > 200, seen
     assert seen[False] > 30, seen
     assert seen["undecided"] < 200, seen
