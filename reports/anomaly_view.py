@@ -136,7 +136,7 @@ def _operation(ops: Operations, row: int, history: dict[int, Op]) -> ProvingOper
         parts.append("→ null")
     return ProvingOperation(
         row=row,
-        index=str(invoke) if completion < 0 else f"{invoke}–{completion}",
+        index=str(invoke) if completion in (-1, invoke) else f"{invoke}–{completion}",
         process=int(ops.process[row]),
         f=sent.f,
         type=TYPES[int(ops.type[row])],

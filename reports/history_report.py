@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from histories.operation import Op
+from msgspec.structs import replace
+
+from histories.operation import INVOKE, Op
 from histories.verdict import CheckerResult, Verdict
 from reports.operations import value_text
 from reports.run_folder import Run
@@ -14,6 +16,19 @@ from reports.run_report import render_report
 
 _SHORTEST = 1_000_000
 """Nanoseconds; times of a shorter history are positions of events."""
+
+
+def _with_invocations(ops: Iterable[Op]) -> Iterator[Op]:
+    """Put an invocation with the index of the completion before each completion without one."""
+    begun: set[int] = set()
+    for op in ops:
+        if op.type == INVOKE:
+            begun.add(op.process)
+        elif op.process in begun:
+            begun.remove(op.process)
+        else:
+            yield replace(op, type=INVOKE, value=None)
+        yield op
 
 
 def write_history_report(
@@ -48,7 +63,7 @@ def write_history_report(
             "facts": facts,
             "without": without,
         },
-        ops=ops,
+        ops=list(_with_invocations(ops)),
         verdict=Verdict.of({model: result}),
         bare=True,
         timed=max((op.time for op in ops), default=0) >= _SHORTEST,

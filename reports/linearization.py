@@ -131,6 +131,8 @@ def _window(
         before = ""
     else:
         orders = _orders(step, state, [c for c in calls if c.start not in fixed], tail)
+        if any(not order.blocked for order in orders):
+            orders = []  # what contradicts them is not drawn
         before = _text(state)
     return Window(
         key=key,

@@ -234,12 +234,13 @@ def _stretch(outcome: Outcome) -> str:
 def describe(call: Call) -> str:
     """Name a call so that a reader finds it in the history."""
     if call.f in _LOOKS and call.argument is None:
-        body = f"{call.f} → {_brief(call.value)}" if call.type == OK else call.f
+        body = f"{call.f} → {brief(call.value)}" if call.type == OK else call.f
     else:
-        body = f"{call.f} {_brief(call.argument)}"
+        body = f"{call.f} {brief(call.argument)}"
     return f"{body} (process {call.process}, operation {'–'.join(map(str, call.indices))})"
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
+    """Return a value as JSON text, without its middle where it is long."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _LONG else f"{text[: _LONG // 2]} … {text[-_LONG // 4 :]}"

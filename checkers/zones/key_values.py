@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from checkers.calls import Call, known
-from checkers.linearizability.keyed import describe
+from checkers.linearizability.keyed import brief, describe
 from checkers.linearizability.level_walk import Outcome
 from checkers.zones.decide import gather, judge, needed, order_of
 from checkers.zones.operations import CAS, READ, WRITE, Operations
@@ -203,7 +203,7 @@ def _value(*calls: Call) -> str:
     """Name the string that one of ``calls`` saw or made."""
     for call in calls:
         if call.f == "get":
-            return repr(seen(call))
+            return brief(seen(call))
         if call.f == "put":
-            return repr(call.argument)
-    return f"what ends with {calls[0].argument!r}"
+            return brief(call.argument)
+    return f"what ends with {brief(calls[0].argument)}"

@@ -95,6 +95,20 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_an_order_that_nothing_contradicts_is_not_shown_as_a_contradiction() -> None:
+    rows = [*done(0, "append", "a"), *done(1, "append", "b"), *done(2, "read", None, ["b", "a"])]
+    assert window_of("log", rows).orders == []
+
+
+def test_completions_alone_are_operations(tmp_path: Path) -> None:
+    txns = [[["append", a, 1], ["r", b, [1]]] for a, b in ("xy", "yx")]
+    ops = history([(process, "ok", "txn", txn) for process, txn in enumerate(txns)])
+    page = page_of(tmp_path, ops, "list-append")
+    assert "1 anomaly in 2 operations" in page
+    assert "Not found" not in page
+    assert "<caption>Operations that prove it</caption>" in page
+
+
 PUT, FULL = done(0, "put", "a"), done(0, "enqueue", 1)
 SEEN = done(0, "txn", [["read", "x", 1]])
 
