@@ -16,18 +16,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import click
 import msgspec
 
 from harness.archive import PROJECT_TREE
+from harness.options import Style
 from harness.patched_nodes import patched_tree
-from kraftwreck.campaign import EVERYTHING, Style
+from kraftwreck.campaign import EVERYTHING
 from kraftwreck.hunt import Hunted, environment, hunt
 from mutants import catalogue
 
-STYLES: tuple[Style, ...] = get_args(Style)
+STYLES: tuple[Style, ...] = ("swarm", "timed")
 HEAD = """# Two nemeses, side by side
 
 `python -m bench.nemesis`: each planted bug is hunted {hunts} times by both, from the same first

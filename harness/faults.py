@@ -9,19 +9,17 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from harness.governor import ARM, FALL_BACK, LOOK, START, STOP, Counts, Governor
 from harness.run_errors import Trouble
 from harness.triggers import Armed, aim, delay_us
 from histories.fault import Fault, FaultEvent
 from histories.store import JsonLines, StoreError
 from histories.trace import TraceEvent
-
-STOP, START, ARM = 0, 1, 2
-"""What is due at a moment, in order: what ends does so before anything begins."""
 
 NEVER: Final = 1 << 62
 UNDOING: Final = 8
@@ -33,6 +31,9 @@ class FaultInjector(Protocol):
 
     @property
     def active(self) -> list[str]: ...
+
+    @property
+    def out(self) -> Collection[str]: ...
 
     def start(self, number: int, fault: Fault) -> FaultEvent: ...
 
@@ -72,7 +73,8 @@ class _Shot:
 class FaultThread:
     """Fires ``schedule`` by ``clock`` (ns since the start of the test) until stopped.
 
-    ``nodes`` are the names of all nodes, in order of node id.
+    ``nodes`` are the names of all nodes, in order of node id; ``counts`` says how far the clients
+    have got, for the governor of storms.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class FaultThread:
         lines: JsonLines,
         clock: Callable[[], int],
         nodes: Sequence[str] = (),
+        counts: Callable[[], Counts] = lambda: Counts(0, 0),
     ) -> None:
         self.injector = injector
         self._lines = lines
@@ -101,18 +104,24 @@ class FaultThread:
         """What could not be done."""
         self.failure: Exception | None = None
         """Set when the faults cannot be written down any more; the run must end."""
+        self._counts = counts
+        self._in_force: set[int] = set()
+        self._governor = Governor(self._schedule, self._nodes, lambda: injector.out)
         for number, fault in enumerate(schedule):
-            self._plan(fault.at, START if fault.trigger is None else ARM, number)
+            if fault.storm is None:
+                self._plan(fault.at, START if fault.trigger is None else ARM, number)
+        if self._governor.governs:
+            self._plan(0, LOOK, 0)
 
     @property
-    def has_triggers(self) -> bool:
-        """Whether any fault waits for a transition: then somebody must call :meth:`see`."""
-        return any(fault.trigger is not None for fault in self._schedule)
+    def needs_traces(self) -> bool:
+        """Whether a fault never starts unless :meth:`see` is called; those of storms fall back."""
+        return any(fault.trigger is not None and fault.storm is None for fault in self._schedule)
 
     @property
     def waiting(self) -> int:
         """How many faults are armed and wait for their transition."""
-        return len(self._armed)
+        return len(self._armed) + self._governor.armed
 
     def start(self) -> None:
         """Start firing."""
@@ -121,19 +130,26 @@ class FaultThread:
     def see(self, event: TraceEvent, happened: int) -> None:
         """Take note of a transition that was traced at ``happened`` (ns of the test).
 
-        For any thread; costs next to nothing when no fault is armed.
+        For any thread; costs next to nothing when no fault is armed and no storm is left.
         """
         with self._changed:
-            if self._stopped or not self._armed:
+            if self._stopped:
                 return
+            if self._governor.governs:
+                governed = self._governor.see(event)
+                if governed is not None:
+                    self._fire(governed, event, happened)
             for armed in [armed for armed in self._armed if armed.sees(event)]:
                 self._armed.remove(armed)
-                fault = aim(armed.fault, event, self._nodes)
-                delay = delay_us(fault) * 1000
-                self._schedule[armed.number] = fault
-                self._shots[armed.number] = _Shot(event, happened, self._clock(), delay)
-                self._plan(happened + delay, START, armed.number)
-                self._changed.notify()
+                self._fire(armed, event, happened)
+
+    def _fire(self, armed: Armed, event: TraceEvent, happened: int) -> None:
+        fault = aim(armed.fault, event, self._nodes)
+        delay = delay_us(fault) * 1000
+        self._schedule[armed.number] = fault
+        self._shots[armed.number] = _Shot(event, happened, self._clock(), delay)
+        self._plan(happened + delay, START, armed.number)
+        self._changed.notify()
 
     def heal(self, wait_s: float = 30.0) -> None:
         """Stop firing, wait for what is under way, and undo every fault.
@@ -174,28 +190,57 @@ class FaultThread:
         while (due := self._next()) is not None:
             what, number = due
             if what == ARM:
-                with self._changed:
-                    self._armed.append(Armed(number, self._schedule[number]))
-                continue
-            if what == START:
+                self._arm(number)
+            elif what == LOOK:
+                self._look()
+            elif what == START or (what == FALL_BACK and self._fell_back(number)):
                 self._record(self._begin(number))
-            else:
+            elif what == STOP:
                 # A node may take seconds to start, and a transition not wait so long.
                 self._pending.add(self._undoing.submit(self._end, number))
 
+    def _arm(self, number: int) -> None:
+        fault = self._schedule[number]
+        with self._changed:
+            if fault.storm is None:
+                self._armed.append(Armed(number, fault))
+            else:
+                self._governor.arm(number)
+
+    def _look(self) -> None:
+        counts = self._counts()
+        with self._changed:
+            busy = bool(self._in_force)
+            for moment in self._governor.look(self._clock(), counts, busy=busy):
+                self._plan(*moment)
+
+    def _fell_back(self, number: int) -> bool:
+        """Whether a fault has still to start, without the transition it waited for."""
+        with self._changed:
+            fault = self._governor.fall_back(number)
+            if fault is not None:
+                self._schedule[number] = fault
+            return fault is not None
+
     def _end(self, number: int) -> None:
         self._record(self.injector.stop(number))
+        with self._changed:
+            self._in_force.discard(number)
 
     def _begin(self, number: int) -> FaultEvent:
         fault = self._schedule[number]
+        with self._changed:
+            self._in_force.add(number)
         event = self.injector.start(number, fault)
         shot = self._shots.pop(number, None)
-        if shot is not None:
+        if fault.trigger is not None:
             event.detail["trigger"] = fault.trigger
+        if shot is not None:
             shot.tell(event)
         with self._changed:
+            event.detail |= self._governor.told(fault)
             # The duration counts from when the fault bit, however long that took.
-            self._plan(event.done + fault.duration, STOP, number)
+            self._plan(self._governor.end(fault, event.done), STOP, number)
         return event
 
     def _record(self, event: FaultEvent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -23,6 +23,12 @@ LONGEST_S = 10_000_000.0
 MOST_NODES, MOST_CLIENTS = 200, 1000
 MOST_RATE = 1_000_000.0
 MOST_SEED = (1 << 63) - 1
+
+Style = Literal["storms", "swarm", "timed"]
+"""How faults follow each other: in ``storms`` with calm between them (:mod:`nemesis.storms`); by
+time and by trigger, with settings of the simulator drawn for each run (``swarm``,
+:mod:`nemesis.generator`); or by the clock as Jepsen has it, with one configuration for all runs
+(``timed``, :mod:`nemesis.timed`)."""
 
 
 class OptionError(BadInputError):
@@ -47,7 +53,9 @@ class RunOptions:
     of a run on hosts. ``lacking`` are kinds of means that the
     hosts have not got (:func:`harness.clusters.providers.lacking`): no fault that needs them is
     drawn. ``floor`` changes the least that a run must have done to be called valid
-    (:func:`checkers.strength.parse_floor`).
+    (:func:`checkers.strength.parse_floor`). ``style`` says how faults follow each other
+    (:data:`Style`), ``interval_s`` about how many seconds apart (None: as the style has it).
+    ``governed``: the faults of the style ``swarm`` come in storms, too.
     """
 
     system: str = "kraft"
@@ -70,6 +78,9 @@ class RunOptions:
     tables: bool = True
     lacking: tuple[str, ...] = ()
     floor: str | None = None
+    style: Style = "storms"
+    interval_s: Annotated[float, Meta(ge=0.5, le=LONGEST_S)] | None = None
+    governed: bool = True
 
     @property
     def name(self) -> str:
@@ -121,6 +132,8 @@ def run_options(options: RunOptions) -> dict[str, object]:
         "--mutant": options.mutant,
         "--patch": options.patch,
         "--other": options.other,
+        "--style": options.style if options.style != "storms" else None,
+        "--interval": options.interval_s,
         "--floor": options.floor,
         "--no-tables": not options.tables,
         "--store": options.store,

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from harness.governor import Counts
 from harness.workload import Completion, Planned
 from histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
 from histories.store import JsonLines
@@ -69,6 +70,12 @@ class Recorder:
                     op.process, INFO, op.f, op.key, op.value, op.node, op.final, "the test ended"
                 )
             return len(abandoned)
+
+    @property
+    def progress(self) -> Counts:
+        """How many operations ended so far, and how many were acknowledged."""
+        counts = self.counts
+        return Counts(counts[OK] + counts[FAIL] + counts[INFO], counts[OK])
 
     @property
     def summary(self) -> str:

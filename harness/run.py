@@ -200,7 +200,10 @@ class TestRun:
             gateways=self._gateways(),
         )
         injector = self._make_injector(deployed.env, self._clock)
-        self._faults = FaultThread(self._schedule, injector, faults, self._clock, self._nodes)
+        recorder = self._recorder
+        self._faults = FaultThread(
+            self._schedule, injector, faults, self._clock, self._nodes, lambda: recorder.progress
+        )
         self._follow(deployed, self._faults)
         watch = _Watch(deployed)
         watch.start()
@@ -217,7 +220,7 @@ class TestRun:
             return
         if isinstance(deployed, Followed):
             deployed.follow(lambda event, us: faults.see(event, us * 1000 - self._start_ns))
-        elif faults.has_triggers:
+        elif faults.needs_traces:
             raise ValueError("faults wait for transitions, and this system shows none")
 
     def _gateways(self) -> tuple[str, ...]:

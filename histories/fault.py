@@ -11,6 +11,22 @@ from typing import Any, Literal
 import msgspec
 
 
+class Storm(msgspec.Struct, kw_only=True, frozen=True):
+    """One of the storms of a governed schedule, and the conditions under which it begins.
+
+    Storms begin in order of ``number`` and last ``length`` ns. The next one begins once no fault
+    is in force, there is a leader, ``operations`` were acknowledged since the storm before ended,
+    and at least ``percent`` of the operations that ended since that one began. It begins at the
+    latest ``bound`` ns after the storm before has ended.
+    """
+
+    number: int
+    length: int
+    operations: int
+    percent: int
+    bound: int
+
+
 class Fault(msgspec.Struct, kw_only=True, frozen=True):
     """One planned fault: when, what, whom, how long.
 
@@ -24,6 +40,10 @@ class Fault(msgspec.Struct, kw_only=True, frozen=True):
     on it waits for the second transition of that name seen in any node's trace, which
     on hosts is followed live. See ``harness.triggers`` for the names, and for the targets
     ``"@"`` (the node that made the transition) and ``"@leader"``.
+
+    A fault of a ``storm`` is governed: its ``at`` counts from the beginning of the storm, and it
+    ends with the storm at the latest. If its trigger does not fire, it starts when just its
+    ``duration`` is left of the storm. See ``harness.governor``.
     """
 
     at: int
@@ -33,6 +53,7 @@ class Fault(msgspec.Struct, kw_only=True, frozen=True):
     draw: int
     targets: tuple[str, ...] = ()
     trigger: str | None = None
+    storm: Storm | None = None
 
 
 class FaultEvent(msgspec.Struct, kw_only=True):

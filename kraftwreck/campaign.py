@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -16,13 +16,13 @@ from checkers import strength
 from checkers.registry import check
 from harness.command_line import command_line
 from harness.environment import Environment
-from harness.options import RunOptions
+from harness.options import RunOptions, Style
 from harness.simulated.run import SimResult, simulate
 from harness.simulated.store import save
 from harness.workload import Workload, floor
 from histories.fault import Fault
 from histories.verdict import Anomaly, CheckerResult, Verdict
-from nemesis import generator, timed, triggers
+from nemesis import generator, storms, timed, triggers
 from nemesis.coverage import Coverage, coverage
 from nemesis.inject import Injector
 from nemesis.registry import families
@@ -58,11 +58,6 @@ _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
 
-Style = Literal["swarm", "timed"]
-"""How faults and settings are chosen: ``swarm`` by time and by trigger, with settings drawn
-for each run; ``timed`` as Jepsen does, by the clock (:mod:`nemesis.timed`), with one
-configuration for all runs."""
-
 _TIMED_NODES = {"snapshot_bytes": 8_000, "retention_bytes": 1, "clean_interval_ms": 500}
 """What a tester sets by hand, once: without it no run would see a snapshot."""
 
@@ -77,8 +72,8 @@ class Campaign:
     ``concurrency`` of 0 few or many, by seed: hasty clients see other things than patient ones.
     ``quorum``, ``brokers`` (None: by seed) and ``snapshots`` are as in
     :func:`~simulation.knobs.draw_knobs`.
-    ``style`` is :data:`Style`. ``floor`` is the least that a run must have done to be called
-    valid (:func:`checkers.strength.parse_floor`); runs below that of their workload are weak.
+    ``style``, ``interval_s``, ``governed`` and ``floor`` are as in
+    :class:`~harness.options.RunOptions`; runs below the floor of their workload are weak.
     """
 
     system: str = "kraft"
@@ -92,6 +87,8 @@ class Campaign:
     brokers: int | None = None
     snapshots: bool = True
     style: Style = "swarm"
+    interval_s: float | None = None
+    governed: bool = False
     floor: str = NO_FLOOR
     store: Path = Path("store")
 
@@ -110,6 +107,9 @@ class Campaign:
             seed=seed,
             rate=self.rate or rate,
             concurrency=self.concurrency or threads,
+            style=self.style,
+            interval_s=self.interval_s,
+            governed=self.governed,
             floor=self.floor,
             store=self.store,
         )
@@ -123,7 +123,7 @@ class Campaign:
             brokers=self.brokers,
             snapshots=self.snapshots,
         )
-        if self.style == "swarm":
+        if self.style != "timed":
             grows = drawn.dynamic and "membership" in self.faults
             alone = grows and draw_below(STANDALONE, seed, "standalone") == 0
             return msgspec.structs.replace(drawn, first_voters=1) if alone else drawn
@@ -140,21 +140,19 @@ class Campaign:
     def schedule(self, seed: int) -> list[Fault]:
         """Return the faults of the test with this ``seed``."""
         options, knobs = self.options(seed), self.knobs(seed)
-        if self.style == "swarm":
-            grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)
-            if options.nodes == 1 or grows:
-                # The only voter can neither be voted out nor lose its disk.
-                spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
-                options = replace(options, faults=spared)
-            faults = plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
-            if grows:
-                faults = _growth(seed, "partition" in options.faults, faults)
-            if knobs.upgrade:
-                faults = [*triggers.upheavals(options.faults, seed), *faults]
-            return faults
-        nodes = host_names(options, knobs.brokers)
-        arguments = (options.faults, seed, options.time_limit_s, nodes)
-        return timed.plan(*arguments, brokers=knobs.brokers)
+        if self.style == "timed":
+            return plan_faults(options, knobs.brokers)
+        grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)
+        if options.nodes == 1 or grows:
+            # The only voter can neither be voted out nor lose its disk.
+            spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
+            options = replace(options, faults=spared)
+        faults = plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
+        if grows:
+            faults = _growth(seed, "partition" in options.faults, faults)
+        if knobs.upgrade:
+            faults = [*triggers.upheavals(options.faults, seed), *faults]
+        return faults
 
     def repeat(self, seed: int) -> str:
         """Return the command that runs the test with this ``seed`` again."""
@@ -169,6 +167,8 @@ class Campaign:
             "--brokers": BY_SEED if self.brokers is None else self.brokers,
             "--no-snapshots": not self.snapshots,
             "--style": self.style,
+            "--interval": self.interval_s,
+            "--governed": self.governed,
             "--floor": self.floor,
             "--seeds": f"{seed}..{seed}",
             "--store": self.store,
@@ -239,13 +239,22 @@ def host_names(options: RunOptions, brokers: int) -> tuple[str, ...]:
 
 
 def plan_faults(options: RunOptions, brokers: int, *, dynamic: bool = True) -> list[Fault]:
-    """Return the schedule of a test, in the style that its seed decides.
+    """Return the schedule of a test, in the style of ``options``.
 
     Without a ``dynamic`` quorum nothing is planned that changes voters.
     """
-    nodes = host_names(options, brokers)
     kinds = [kind for kind in options.faults if dynamic or families()[kind].action != "members"]
-    return generator.plan(kinds, options.seed, options.time_limit_s, nodes, brokers=brokers)
+    test = (kinds, options.seed, options.time_limit_s, host_names(options, brokers))
+    if options.style == "timed":
+        interval_s = options.interval_s or timed.INTERVAL_S
+        return timed.plan(*test, brokers=brokers, interval_s=interval_s)
+    interval_s = options.interval_s or storms.INTERVAL_S
+    if options.style == "storms":
+        return storms.plan(*test, brokers=brokers, rate=options.rate, interval_s=interval_s)
+    faults = generator.plan(*test, brokers=brokers)
+    if not options.governed:
+        return faults
+    return storms.govern(faults, options.seed, rate=options.rate, interval_s=interval_s)
 
 
 def make_injector(env: Environment, clock: Callable[[], int]) -> Injector:

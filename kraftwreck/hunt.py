@@ -20,8 +20,9 @@ import msgspec
 
 import nodes
 from harness.archive import PROJECT_TREE
+from harness.options import Style
 from histories.exit_codes import FAILED
-from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Style, Tested, run_seed
+from kraftwreck.campaign import EVERYTHING, SIMULATOR, Campaign, Tested, run_seed
 from kraftwreck.case_run import cpu_limit
 from nodes.consensus.effects import FatalError
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from harness.archive import PROJECT_TREE
+from harness.options import Style
 from harness.patched_nodes import patched_tree
 from histories.exit_codes import CommandError
-from kraftwreck.campaign import EVERYTHING, Style
+from kraftwreck.campaign import EVERYTHING
 from kraftwreck.hunt import CRASH, IMPORT, Hunted, environment
 from kraftwreck.shrinking import PassesError, ShrinkError, shrink_anywhere
 from nemesis.case import Case, Size

@@ -14,9 +14,8 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from harness.options import OptionError
+from harness.options import OptionError, Style
 from histories.exit_codes import INVALID, VALID
-from kraftwreck.campaign import Style
 from kraftwreck.hunt import Hunted
 from kraftwreck.hunting import hunt_patch, shrink_found
 from kraftwreck.option_types import SECONDS

@@ -37,6 +37,9 @@ class Number(click.FloatRange):
 SECONDS = Number(0.001, LONGEST_S)
 """A duration, or a budget of CPU time."""
 
+INTERVAL = Number(0.5, LONGEST_S)
+"""Seconds from one storm of faults to the next."""
+
 HOURS = Number(0.000_001, LONGEST_S / 3600)
 RATE = Number(0.001, MOST_RATE)
 """Operations a second."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import click
 from click.core import ParameterSource
@@ -17,7 +18,7 @@ from harness.archive import PROJECT_TREE
 from harness.clusters.cluster import Cluster, ClusterUnavailable
 from harness.clusters.providers import DEFAULT_NODES, choose_cluster, lacking
 from harness.clusters.vagrant import VagrantCluster
-from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, repeat_command
+from harness.options import DYNAMIC, STATIC, OptionError, RunOptions, Style, repeat_command
 from harness.patched_nodes import patch_of, patched_tree
 from harness.remote.preloads import library
 from harness.run import Outcome, TestRun
@@ -28,7 +29,7 @@ from histories.verdict import CheckerResult, Verdict
 from histories.without_pandas import leave_pandas_out
 from kraftwreck.campaign import plan_faults
 from kraftwreck.judge import judge, measured_strength, show_verdict
-from kraftwreck.option_types import RATE, SECONDS, SEED
+from kraftwreck.option_types import INTERVAL, RATE, SECONDS, SEED
 from kraftwreck.spark_tables import SparkTables
 from nemesis import possible
 from nemesis import registry as faults_registry
@@ -76,6 +77,15 @@ def say(line: str) -> None:
 )  # fmt: skip
 @click.option("--seed", type=SEED, help="Random seed; repeating it repeats the test.")
 @click.option(
+    "--style", type=click.Choice(get_args(Style)), default="storms", show_default=True,
+    help="How faults follow each other: storms with calm between; a swarm of styles, in storms; "
+    "by the clock alone, as Jepsen has it.",
+)  # fmt: skip
+@click.option(
+    "--interval", type=INTERVAL, metavar="SECONDS",
+    help="About how far apart storms are [default: 8], or with --style timed faults [10].",
+)  # fmt: skip
+@click.option(
     "--rate", type=RATE, default=20.0, show_default=True,
     help="Operations per second, all clients together.",
 )  # fmt: skip
@@ -109,6 +119,8 @@ def cli(
     quorum: str,
     snapshots: bool,
     seed: int | None,
+    style: Style,
+    interval: float | None,
     rate: float,
     concurrency: int,
     mutant: str | None,
@@ -145,6 +157,8 @@ def cli(
         patch=patch,
         other=other,
         floor=floor,
+        style=style,
+        interval_s=interval,
         store=store,
         tables=with_tables,
     )

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from harness.command_line import command_line
-from harness.options import LONGEST_S, OptionError
+from harness.options import LONGEST_S, OptionError, Style
 from harness.workload import floor as least
 from histories.exit_codes import INVALID, UNKNOWN, VALID
 from kraftwreck import compiled_tree
@@ -24,12 +25,11 @@ from kraftwreck.campaign import (
     FAULTS,
     NO_FLOOR,
     Campaign,
-    Style,
     Tested,
     as_json,
     combined_digest,
 )
-from kraftwreck.option_types import HOURS, RATE_OR_SEED, Number
+from kraftwreck.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
 from kraftwreck.sim_runs import BySeed, Progress, Source, Steered, run_all
 from nemesis.registry import check_simulator
 from nemesis.registry import parse as parse_faults
@@ -101,9 +101,12 @@ class _Sim(click.Command):
               help="Brokers beside the controllers; seed: none to three, by seed.")  # fmt: skip
 @click.option("--snapshots/--no-snapshots", default=True, show_default=True,
               help="Make snapshots every few records, and keep few.")  # fmt: skip
-@click.option("--style", type=click.Choice(["swarm", "timed"]), default="swarm",
-              show_default=True, help="Faults by time and trigger and drawn settings, or "
-              "timed faults and one configuration, as Jepsen has.")  # fmt: skip
+@click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
+              show_default=True, help="Faults by time and trigger; in storms with calm between, as "
+              "run has; or by the clock and one configuration, as Jepsen has.")  # fmt: skip
+@click.option("--interval", type=INTERVAL, metavar="SECONDS",
+              help="About how far apart storms are, or with --style timed faults.")  # fmt: skip
+@click.option("--governed", is_flag=True, help="The swarm's faults come in storms, too.")
 @click.option(
     "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
 )
@@ -137,6 +140,8 @@ def cli(
     brokers: str,
     snapshots: bool,
     style: Style,
+    interval: float | None,
+    governed: bool,
     seed_text: str | None,
     jobs: int,
     hours: float | None,
@@ -168,6 +173,8 @@ def cli(
         brokers=parse_brokers(brokers),
         snapshots=snapshots,
         style=style,
+        interval_s=interval,
+        governed=governed,
         floor=floor,
         store=store,
     )

@@ -133,19 +133,33 @@ def operations_of(ops: Iterable[Op], concurrency: int) -> tuple[Operation, ...]:
 def explicit(case: Case, ops: Iterable[Op], faults: Iterable[FaultEvent]) -> Case:
     """Return ``case`` with everything said that its run (``ops``, ``faults``) drew.
 
-    Faults that chose their targets when they fired get these targets, faults that never
-    fired or hit nobody are left out, and operations are listed: the same run in other words.
+    Faults that chose their targets when they fired get these targets, faults of storms the times
+    at which they started and ended; faults that never fired or hit nobody are left out, and
+    operations are listed: the same run in other words.
     """
-    hit = {event.id: tuple(event.targets) for event in faults if event.phase == "start"}
+    begun: dict[int, FaultEvent] = {}
+    ended: dict[int, FaultEvent] = {}
+    for event in faults:
+        (begun if event.phase == "start" else ended)[event.id] = event
     schedule = tuple(
-        fault if fault.targets else msgspec.structs.replace(fault, targets=hit[number])
+        _as_it_was(fault, begun[number], ended.get(number))
         for number, fault in enumerate(case.schedule)
-        if hit.get(number)
+        if number in begun and begun[number].targets
     )
     operations = case.operations
     if operations is None:
         operations = operations_of(ops, case.concurrency)
     return replaced(case, schedule=schedule, operations=operations)
+
+
+def _as_it_was(fault: Fault, begun: FaultEvent, ended: FaultEvent | None) -> Fault:
+    targets = tuple(begun.targets)
+    if fault.storm is None:
+        return fault if fault.targets else msgspec.structs.replace(fault, targets=targets)
+    duration = fault.duration if ended is None else ended.time - begun.time
+    return msgspec.structs.replace(
+        fault, at=begun.time, duration=duration, targets=targets, trigger=None, storm=None
+    )
 
 
 def replaced(case: Case, **changes: Any) -> Case:

@@ -27,7 +27,7 @@ def describe(case: Case) -> Iterator[str]:
     changed = ", ".join(_settings(case)) or "nothing"
     yield f"not as by default: {changed}"
     yield f"{_plural(len(case.schedule), 'fault')}" + (":" if case.schedule else "")
-    for fault in sorted(case.schedule, key=lambda fault: fault.at):
+    for fault in sorted(case.schedule, key=_order):
         yield f"  {_when(fault):<28} {_what(fault)}"
 
 
@@ -41,12 +41,17 @@ def _settings(case: Case) -> Iterator[str]:
         yield f"{name}={value}" if key is None else f"{name}.{key}={value[key]}"
 
 
+def _order(fault: Fault) -> tuple[int, int]:
+    return (0 if fault.storm is None else fault.storm.number, fault.at)
+
+
 def _when(fault: Fault) -> str:
     at = f"{fault.at / SECOND:.9f}".rstrip("0").rstrip(".")
+    storm = "" if fault.storm is None else f"storm {fault.storm.number}, "
     if fault.trigger is None:
-        return f"{at} s"
+        return f"{storm}{at} s"
     name, _, count = fault.trigger.partition("#")
-    return f"after {at} s, at {name} no. {count or 1}"
+    return f"{storm}after {at} s, at {name} no. {count or 1}"
 
 
 def _what(fault: Fault) -> str:

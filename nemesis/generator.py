@@ -74,4 +74,6 @@ def plan(
         faults += schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
     if style in ("mixed", "triggered") or not faults:
         faults += triggers.plan(used, seed, duration_s, nodes, brokers=brokers)
+    # Where triggers could not fire, all faults come by time.
+    faults = faults or schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from harness.environment import Environment
@@ -73,6 +73,12 @@ class Injector:
         """The faults in force, as ``kind/shape``, oldest first."""
         # Without the lock: who only shows this must not wait for a fault that takes long.
         return [f"{a.fault.kind}/{a.fault.shape}" for a in self._ground.active.copy().values()]
+
+    @property
+    def out(self) -> Collection[str]:
+        """The nodes that faults keep down or paused."""
+        # Copies, and without the lock, for the same reason.
+        return self._ground.down.copy() | self._ground.stopped.copy()
 
     def start(self, number: int, fault: Fault) -> FaultEvent:
         """Begin ``fault`` under the id ``number``, choosing its targets now."""

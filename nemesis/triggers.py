@@ -159,10 +159,11 @@ def plan(
     ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
 
     Kinds without aimed shapes strike whom their own shapes pick. Each fault is armed at
-    ``at`` and waits for its trigger; the last fifth of the run arms none. Raises KeyError
-    for an unknown kind.
+    ``at`` and waits for its trigger; the last fifth of the run arms none. Where no trigger could
+    fire, for want of a fault that deposes leaders, there are none. Raises KeyError for an
+    unknown kind.
     """
-    usable = [kind for kind in dict.fromkeys(kinds) if _blows(kind, len(nodes), brokers)]
+    usable = [kind for kind in dict.fromkeys(kinds) if aimed(kind, len(nodes), brokers)]
     if not usable:
         return []
     key = (seed, "triggers")
@@ -179,7 +180,7 @@ def plan(
         number = len(faults)
         mine = (*key, number)
         kind = _pick(kinds_used, (*mine, "kind"))
-        shape, targets = _pick(_blows(kind, len(nodes), brokers), (*mine, "shape"))
+        shape, targets = _pick(aimed(kind, len(nodes), brokers), (*mine, "shape"))
         name = _pick(triggers, (*mine, "trigger"))
         most = 12 if name in ("append", "replicate", "hw") else 2
         duration = DURATIONS_MS[draw_below(longest, *mine, "duration")] * MILLISECOND
@@ -196,7 +197,10 @@ def plan(
         )
         at_s += gap_s * (0.5 + draw_unit(*mine, "gap")) + 0.5 * duration / SECOND
     if RARE.intersection(triggers):
-        faults += kicks(usable, seed, duration_s)
+        others = kicks(usable, seed, duration_s)
+        if not others and RARE.issuperset(triggers):
+            return []
+        faults += others
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
@@ -283,10 +287,11 @@ def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
     return faults
 
 
-def _blows(kind: str, nodes: int, brokers: int) -> list[tuple[str, tuple[str, ...]]]:
+def aimed(kind: str, nodes: int, brokers: int) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the shapes and targets of triggered faults of ``kind`` in such a cluster."""
     shapes = families()[kind].usable(nodes, brokers)
-    aimed = _AIMED.get(kind, tuple((name, ()) for name in shapes))
-    return [(shape, targets) for shape, targets in aimed if shape in shapes]
+    known = _AIMED.get(kind, tuple((name, ()) for name in shapes))
+    return [(shape, targets) for shape, targets in known if shape in shapes]
 
 
 def _pick(options: Sequence[T], key: tuple[int | str, ...]) -> T:

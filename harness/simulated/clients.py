@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from harness.final_reads import LIMIT_S, POLL_S
+from harness.governor import Counts
 from harness.simulated.admin import virtual_call
 from harness.workload import Answer, Call, ClientState, Completion, Invocation, Planned, Workload
 from histories.operation import INFO, INVOKE, OK, Op, OpType
@@ -65,6 +66,7 @@ class VirtualClients:
         only: Set[tuple[int, int]] | None = None,
     ) -> None:
         self.ops: list[Op] = []
+        self._ended = self._acknowledged = 0
         self._world = world
         self._workload = workload
         self._seed = seed
@@ -88,6 +90,11 @@ class VirtualClients:
     def idle(self) -> bool:
         """Whether no operation is open and no final one is left."""
         return not self._finals and all(thread.op is None for thread in self._threads)
+
+    @property
+    def counts(self) -> Counts:
+        """How many operations ended so far."""
+        return Counts(self._ended, self._acknowledged)
 
     def abandon(self) -> None:
         """End what is still open: nobody knows whether it happened."""
@@ -166,6 +173,8 @@ class VirtualClients:
             final=op.final,
         )
         self.ops.append(recorded)
+        self._ended += kind != INVOKE
+        self._acknowledged += kind == OK
         self._world.fact(f"o {thread.process} {kind} {op.f} {op.key} {value}")
         return recorded
 

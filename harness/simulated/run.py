@@ -122,7 +122,12 @@ def simulate(
             Upgrade(world, knobs.upgrade)
         plant(world, cluster.controllers, seed, knobs.defects, limit)
         planned = PlannedFaults(
-            world, env, injector(env, lambda: world.now * 1000), schedule, limit
+            world,
+            env,
+            injector(env, lambda: world.now * 1000),
+            schedule,
+            limit,
+            lambda: clients.counts,
         )
         clients = VirtualClients(
             world,

@@ -1,12 +1,13 @@
-"""Starts and stops the faults of a schedule in virtual time, by time and by trigger."""
+"""Starts and stops the faults of a schedule in virtual time: by time, by trigger, in storms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
 from harness.environment import Environment
+from harness.governor import ARM, FALL_BACK, LOOK, START, Counts, Governor, Moment
 from harness.triggers import Armed, aim, delay_us
 from histories.fault import Fault, FaultEvent
 from histories.trace import TraceEvent
@@ -16,6 +17,9 @@ from simulation.world import World
 
 class SimInjector(Protocol):
     """What carries out faults; ``nemesis.inject.Injector`` is one."""
+
+    @property
+    def out(self) -> Collection[str]: ...
 
     def start(self, number: int, fault: Fault) -> FaultEvent: ...
 
@@ -29,7 +33,10 @@ InjectorFactory = Callable[[Environment, Callable[[], int]], SimInjector]
 
 
 class PlannedFaults:
-    """Fires ``schedule`` through ``injector``; nothing starts or goes on after ``until`` (µs)."""
+    """Fires ``schedule`` through ``injector``; nothing starts or goes on after ``until`` (µs).
+
+    ``counts`` says how far the clients have got.
+    """
 
     def __init__(
         self,
@@ -38,17 +45,20 @@ class PlannedFaults:
         injector: SimInjector,
         schedule: Sequence[Fault],
         until: int,
+        counts: Callable[[], Counts],
     ) -> None:
         self.events: list[FaultEvent] = []
         self._world = world
         self._nodes = tuple(env.nodes)
         self._injector = injector
+        self._schedule = schedule
         self._until = until
+        self._counts = counts
         self._in_force: set[int] = set()
         self._armed: dict[str, list[Armed]] = {}  # By the kind of trace event waited for.
         for number, fault in enumerate(schedule):
             at = fault.at // 1000
-            if at >= until:
+            if at >= until or fault.storm is not None:
                 continue
             fact = f"fault {number}"
             if fault.trigger is None:
@@ -57,6 +67,10 @@ class PlannedFaults:
                 waiting = Armed(number, fault)
                 world.at(at, partial(self._arm, waiting), fact, fault=True)
         world.on_trace.append(self._watch)
+        self._governor = Governor(schedule, self._nodes, lambda: injector.out)
+        if self._governor.governs:
+            world.on_trace.append(self._watch_governed)
+            self._plan([(0, LOOK, 0)])
 
     def _arm(self, waiting: Armed) -> None:
         self._armed.setdefault(waiting.kind, []).append(waiting)
@@ -68,13 +82,45 @@ class PlannedFaults:
         fired = [armed for armed in waiting if armed.sees(event)]
         for armed in fired:
             waiting.remove(armed)
-            fault = aim(armed.fault, event, self._nodes)
-            self._world.at(
-                self._world.now + delay_us(fault),
-                partial(self._start, armed.number, fault),
-                f"fault {armed.number} {armed.fault.trigger}",
-                fault=True,
-            )
+            self._fire(armed, event)
+
+    def _fire(self, armed: Armed, event: TraceEvent) -> None:
+        fault = aim(armed.fault, event, self._nodes)
+        self._world.at(
+            self._world.now + delay_us(fault),
+            partial(self._start, armed.number, fault),
+            f"fault {armed.number} {armed.fault.trigger}",
+            fault=True,
+        )
+
+    # --- storms ---------------------------------------------------------------------------
+
+    def _plan(self, moments: Iterable[Moment]) -> None:
+        for at, what, number in moments:
+            fact = f"storm {what} {number}"
+            self._world.at(at // 1000, partial(self._due, what, number), fact, fault=True)
+
+    def _due(self, what: int, number: int) -> None:
+        if self._world.now >= self._until:
+            return
+        if what == LOOK:
+            now, busy = self._world.now * 1000, bool(self._in_force)
+            self._plan(self._governor.look(now, self._counts(), busy=busy))
+        elif what == START:
+            self._start(number, self._schedule[number])
+        elif what == ARM:
+            self._governor.arm(number)
+        elif what == FALL_BACK:
+            fault = self._governor.fall_back(number)
+            if fault is not None:
+                self._start(number, fault)
+
+    def _watch_governed(self, host: Host, event: TraceEvent) -> None:
+        armed = self._governor.see(event)
+        if armed is not None:
+            self._fire(armed, event)
+
+    # --- all faults -----------------------------------------------------------------------
 
     def _start(self, number: int, fault: Fault) -> None:
         if self._world.now >= self._until:
@@ -82,9 +128,10 @@ class PlannedFaults:
         event = self._injector.start(number, fault)
         if fault.trigger is not None:
             event.detail["trigger"] = fault.trigger
+        event.detail |= self._governor.told(fault)
         self.events.append(event)
         self._in_force.add(number)
-        end = min(self._world.now + fault.duration // 1000, self._until)
+        end = min(self._governor.end(fault, self._world.now * 1000) // 1000, self._until)
         self._world.at(end, lambda: self._stop(number), f"fault {number} over", fault=True)
 
     def _stop(self, number: int) -> None:

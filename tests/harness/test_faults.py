@@ -34,6 +34,10 @@ class Injector:
     def active(self) -> list[str]:
         return [fault.kind for fault in self.open.values()]
 
+    @property
+    def out(self) -> frozenset[str]:
+        return frozenset()
+
     def start(self, number: int, fault: Fault) -> FaultEvent:
         self.begun.append((number, fault.targets))
         self.open[number] = fault
@@ -143,7 +147,7 @@ def test_a_timed_fault_begins_and_ends_by_the_clock(bench: Bench) -> None:
 
 def test_a_triggered_fault_waits_for_its_time_and_then_for_its_transition(bench: Bench) -> None:
     thread = bench.run(fault(30, "elected#2", "@", last=1))
-    assert thread.has_triggers
+    assert thread.needs_traces
     thread.see(traced("n3", "elected"), bench.clock())  # before it is armed: does not count
     until(lambda: thread.waiting)
     thread.see(traced("n3", "elected"), bench.clock())

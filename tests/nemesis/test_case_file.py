@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.options import OptionError
-from histories.fault import Fault, FaultEvent
+from histories.fault import Fault, FaultEvent, Storm
 from histories.operation import Op
 from nemesis.case import Case, explicit, operations_of
 from nemesis.case_file import Expected, SavedCase, read_case, write_case
@@ -159,6 +159,15 @@ def test_every_choice_of_a_run_is_written_down() -> None:
     made = explicit(case, [op], [event])
     assert [f.targets for f in made.schedule] == [("n2",)]
     assert made.operations == ((1, 0),)
+
+
+def test_a_fault_of_a_storm_is_described_and_read_again(tmp_path: Path) -> None:
+    storm = Storm(number=2, length=3 * SECOND, operations=20, percent=55, bound=9 * SECOND)
+    fault = Fault(at=SECOND, kind="kill", shape="one", duration=1, draw=4, storm=storm)
+    case = Case.of(CASE.options(), CASE.knobs, [fault])
+    assert list(describe(case))[-1].startswith("  storm 2, 1 s")
+    write_case(tmp_path / "case.json", SavedCase(case=case))
+    assert read_case(tmp_path / "case.json").case == case
 
 
 def test_operations_are_counted_by_thread_over_all_its_processes() -> None:

@@ -20,7 +20,6 @@ import pytest
 from harness.options import RunOptions
 from kraftwreck.campaign import plan_faults
 from nemesis.clocks import CLOCKS
-from nemesis.generator import style_of
 from tests.vagrant.apart import CAP_SYS_TIME, Apart, ApartError, Daemon, networks, sweep
 from tests.vagrant.leftovers import ROOT, clock_offset, seen
 
@@ -153,7 +152,7 @@ class User:
         """A run of three machines, whose verdict is valid."""
         verdict = self.kraftwreck(
             "run", "-c", "vagrant", "--nodes", "3", "-n", ",".join(faults),
-            "-t", str(SECONDS), "--seed", str(seed), "--store", str(self.store),
+            "-t", str(SECONDS), "--style", "timed", "--seed", str(seed), "--store", str(self.store),
         )  # fmt: skip
         assert verdict["valid"] is True
         assert not verdict["errors"]
@@ -212,9 +211,7 @@ def telling_seed(jump_s: float, restart_s: float) -> int:
     ahead or back, for ``jump_s``, while nobody is down, nor still coming up for ``restart_s``."""
     jump_ns, restart_ns = int(jump_s * 1e9), int(restart_s * 1e9)
     for seed in range(10_000):
-        if style_of(seed) != "timed":
-            continue
-        options = RunOptions(faults=FAULTS, nodes=3, seed=seed, time_limit_s=SECONDS)
+        options = RunOptions(faults=FAULTS, nodes=3, seed=seed, time_limit_s=SECONDS, style="timed")
         planned = plan_faults(options, 0)
         away = [(f.at, f.at + f.duration + restart_ns) for f in planned if f.kind == "kill"]
         jumps = [

@@ -1,0 +1,170 @@
+"""The default schedule: storms of faults with calm between them, drawn from a seed.
+
+Each storm strikes with one fault or several of different families. Families take turns, so that
+each of them strikes as often as any other. A storm lasts a few seconds; when the next one begins
+is up to the governor (:mod:`harness.governor`): once the cluster has recovered and worked for a
+while, or after a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from histories.fault import Fault, Storm
+from nemesis.registry import Shape, families
+from nemesis.schedule import choose_by_weight
+from nemesis.triggers import aimed
+from nodes.draw import draw, draw_below, draw_unit
+
+SECOND = 1_000_000_000
+INTERVAL_S = 8.0
+"""About how long a storm and the calm after it last together."""
+SHORTEST_S, LONGEST_S = 1.2, 4.5
+BOUND_S = (8.0, 12.0)
+CALM_S = (1.0, 3.0)
+"""The acknowledged operations a storm waits for are those of so many seconds."""
+PERCENT = 55
+"""The share of operations, since the storm before began, that must have been acknowledged."""
+
+_LEADER = 70
+"""How often, in percent, the first fault of a storm strikes the leader, if its family can."""
+_TRIGGERED = 30
+"""How often, in percent, a fault waits for a transition."""
+_TRIGGERS = ("append", "append", "replicate", "hw", "hw", "claim", "elected", "truncate")
+"""Transitions that nodes make while there is a leader."""
+_OFTEN = frozenset({"append", "replicate", "hw"})
+
+_STRIKES = 2
+_FEW = 4
+_MINUTE_S = 60.0
+MOST_OF_A_STORM = 6
+
+
+def plan(
+    kinds: Sequence[str],
+    seed: int,
+    duration_s: float,
+    nodes: Sequence[str],
+    *,
+    brokers: int = 0,
+    rate: float = 20.0,
+    interval_s: float = INTERVAL_S,
+) -> list[Fault]:
+    """Return the faults of ``kinds`` in the storms of a run of ``duration_s`` seconds, in order.
+
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers; ``rate``
+    is that of all clients together, in operations per second. Storms follow each other about
+    every ``interval_s`` seconds. There are more than the run can hold if its cluster recovers at
+    once. Raises KeyError for an unknown kind.
+    """
+    shapes = {kind: families()[kind].usable(len(nodes), brokers) for kind in dict.fromkeys(kinds)}
+    usable = [kind for kind in shapes if shapes[kind]]
+    if not usable:
+        return []
+    scale = interval_s / INTERVAL_S
+    turns = _turns(usable, seed)
+    least = _together(len(usable), duration_s / interval_s, duration_s)
+    faults: list[Fault] = []
+    for number in range(1, 2 + round(duration_s / (SHORTEST_S * scale))):
+        storm = _storm(seed, number, rate, scale)
+        more = draw_below(2, seed, "storm", number, "more")
+        count = min(least + more, len(usable), MOST_OF_A_STORM)
+        chosen = [next(turns)]
+        while len(chosen) < count:
+            kind = next(turns)
+            if kind not in chosen:
+                chosen.append(kind)
+        for place, kind in enumerate(chosen):
+            faults.append(_fault(seed, place, storm, kind, shapes[kind], len(nodes), brokers))
+    return faults
+
+
+def _turns(kinds: Sequence[str], seed: int) -> Iterator[str]:
+    """Yield ``kinds`` for ever, round after round, each round in another order."""
+    number = 0
+    while True:
+        left = list(kinds)
+        while left:
+            yield left.pop(draw_below(len(left), seed, "storm", "turn", number))
+            number += 1
+
+
+def _together(kinds: int, storms: float, duration_s: float) -> int:
+    """Return how many faults a storm needs at least for all ``kinds`` to strike in time: twice in
+    a minute where they are few, else once."""
+    minutes = max(1.0, duration_s / _MINUTE_S)
+    wanted = kinds * (_STRIKES if kinds <= _FEW and duration_s >= _MINUTE_S else 1) * minutes
+    return max(1, -(-int(wanted) // max(1, int(storms))))
+
+
+def _storm(seed: int, number: int, rate: float, scale: float) -> Storm:
+    key = (seed, "storm", number)
+    length_s = SHORTEST_S + (LONGEST_S - SHORTEST_S) * draw_unit(*key, "length") ** 2
+    calm_s = CALM_S[0] + (CALM_S[1] - CALM_S[0]) * draw_unit(*key, "calm")
+    bound_s = BOUND_S[0] + (BOUND_S[1] - BOUND_S[0]) * draw_unit(*key, "bound")
+    return Storm(
+        number=number,
+        length=round(length_s * scale * SECOND),
+        operations=max(1, round(rate * calm_s * scale)),
+        percent=PERCENT,
+        bound=round(bound_s * scale * SECOND),
+    )
+
+
+def _fault(
+    seed: int,
+    place: int,
+    storm: Storm,
+    kind: str,
+    shapes: Mapping[str, Shape],
+    nodes: int,
+    brokers: int,
+) -> Fault:
+    first = place == 0
+    key = (seed, "storm", storm.number, place)
+    at = 0 if first else round(0.6 * storm.length * draw_unit(*key, "at"))
+    fault = Fault(
+        at=at,
+        kind=kind,
+        shape=choose_by_weight(shapes, draw_unit(*key, "shape")),
+        duration=round((storm.length - at) * (0.4 + 0.6 * draw_unit(*key, "duration"))),
+        draw=draw(*key, "targets"),
+        storm=storm,
+    )
+    if first and "leader" in shapes and draw_below(100, *key, "leader") < _LEADER:
+        return msgspec.structs.replace(fault, shape="leader")
+    if draw_below(100, *key, "triggered") >= _TRIGGERED:
+        return fault
+    blows = aimed(kind, nodes, brokers)
+    shape, targets = blows[draw_below(len(blows), *key, "blow")]
+    name = _TRIGGERS[draw_below(len(_TRIGGERS), *key, "trigger")]
+    count = 1 + (draw_below(8, *key, "count") if name in _OFTEN else 0)
+    return msgspec.structs.replace(fault, shape=shape, targets=targets, trigger=f"{name}#{count}")
+
+
+def govern(
+    faults: Sequence[Fault], seed: int, *, rate: float, interval_s: float = INTERVAL_S
+) -> list[Fault]:
+    """Return the ``faults`` of another schedule as storms: what came within some seconds is one.
+
+    Of the faults of one storm those that are too many are left out, triggered ones first.
+    """
+    scale = interval_s / INTERVAL_S
+    governed: list[Fault] = []
+    left = sorted(faults, key=lambda fault: (fault.at, fault.kind))
+    number = 0
+    while left:
+        number += 1
+        storm = _storm(seed, number, rate, scale)
+        begins = left[0].at
+        mine = [fault for fault in left if fault.at < begins + storm.length]
+        left = left[len(mine) :]
+        timed = [fault for fault in mine if fault.trigger is None]
+        kept = (timed + [f for f in mine if f.trigger is not None])[:MOST_OF_A_STORM]
+        for fault in kept:
+            at = fault.at - begins
+            duration = min(fault.duration, storm.length - at)
+            governed.append(msgspec.structs.replace(fault, at=at, duration=duration, storm=storm))
+    return governed

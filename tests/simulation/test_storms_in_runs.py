@@ -1,0 +1,61 @@
+"""A governed schedule in the simulator: repeatable, recorded, and a plain schedule afterwards."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from harness.options import RunOptions
+from harness.simulated.run import SimResult, simulate
+from kraftwreck.campaign import make_injector, plan_faults
+from nemesis.case import Case, explicit
+from workloads.registry import find
+
+SECOND = 1_000_000_000
+OPTIONS = RunOptions(cluster="sim", nodes=3, time_limit_s=20.0, seed=4)
+
+
+@cache
+def governed() -> SimResult:
+    return simulate(OPTIONS, find(OPTIONS.workload), plan_faults(OPTIONS, 0), make_injector)
+
+
+def spans(result: SimResult) -> list[tuple[str, str, int, tuple[str, ...]]]:
+    return [(e.phase, e.kind, e.time, tuple(e.targets)) for e in result.faults if e.targets]
+
+
+def test_the_same_seed_has_the_same_storms() -> None:
+    again = simulate(OPTIONS, find(OPTIONS.workload), plan_faults(OPTIONS, 0), make_injector)
+    assert again.digest == governed().digest
+
+
+def test_the_record_says_which_storm_a_fault_belongs_to_and_why_it_began() -> None:
+    began = [event for event in governed().faults if event.phase == "start"]
+    storms = [event.detail["storm"]["number"] for event in began]
+    assert storms == sorted(storms)
+    assert len(set(storms)) >= 2
+    assert {event.detail["storm"]["after"] for event in began} <= {"recovery", "bound"}
+    assert {event.kind for event in began} == set(OPTIONS.faults)
+
+
+def test_between_storms_no_fault_is_in_force() -> None:
+    in_force: set[int] = set()
+    storm = 0
+    for event in sorted(governed().faults, key=lambda e: (e.time, e.phase == "start")):
+        if event.phase == "stop":
+            in_force.discard(event.id)
+            continue
+        if event.detail["storm"]["number"] != storm:
+            storm = event.detail["storm"]["number"]
+            assert not in_force
+        in_force.add(event.id)
+
+
+def test_a_governed_run_in_other_words_is_a_schedule_by_time() -> None:
+    result = governed()
+    case = Case.of(OPTIONS, result.knobs, plan_faults(OPTIONS, 0))
+    said = explicit(case, result.ops, result.faults)
+    assert all(fault.storm is None and fault.trigger is None for fault in said.schedule)
+    again = simulate(
+        OPTIONS, find(OPTIONS.workload), said.schedule, make_injector, knobs=result.knobs
+    )
+    assert spans(again) == spans(result)
