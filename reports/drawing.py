@@ -40,7 +40,7 @@ class Span:
 
 @dataclass
 class Order:
-    """An order of operations, by their positions in a scene, told in words as well.
+    """An order of operations, by their positions in a scene, also in words.
 
     ``refused`` are the operations that could not come next, ``blocked`` says why.
     """

@@ -83,7 +83,7 @@ def windows_of(
             spec = specification(result.stats, group)
             made = _window(spec, key, group, window, prefixes.get(key) or [])
         except (AttributeError, KeyError, TypeError, ValueError):
-            continue  # told in another way than this project's checkers tell it
+            continue  # another checker's statistics, in a shape unknown here
         if made is not None:
             found[position] = made
     return found
@@ -147,7 +147,7 @@ def _window(
 
 
 def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:
-    """Say who wrote what the ``stuck`` read saw, and who had overwritten it."""
+    """Name the write of the value that the ``stuck`` read returned, and its successor."""
     if stuck.f != "read" or stuck.type != OK or stuck.value is None:
         return ""
 
@@ -160,7 +160,7 @@ def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:
     value = _short(stuck.value)
     writers = [call for call in group if written(call) == stuck.value]
     if not writers:
-        return f"Nobody ever wrote {value}."
+        return f"No client wrote {value}."
     writer = writers[-1]
     text = f"{value} was written by operation {writer.start}"
     later = order[order.index(writer) + 1 :] if writer in order else []

@@ -1,8 +1,8 @@
-"""Messages between nodes near what matters, and what nodes told then: a space-time diagram.
+"""Messages and trace events of nodes near anomalies: a space-time diagram.
 
-Simulated runs keep their quorum messages in ``messages.jsonl``; real nodes what they were told
-in their input logs. Of either only what lies near an anomaly (without one: near a change of
-leaders) goes into the page. Times are microseconds since the start of the test.
+Simulated runs record quorum messages in ``messages.jsonl``; real nodes record the messages they
+received in their input logs. The page contains those near an anomaly, or near
+an election where there is no anomaly. Times are microseconds since the start of the test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEAR_US = 1_500_000
 MAX_MESSAGES = 4000
 MAX_EVENTS = 4000
 MAX_INPUTS = 64 << 20
-"""Bytes of input logs that are looked through; of a longer run the report does without."""
+"""Bytes of input logs that are read; the report of a longer run has no messages."""
 
 Span = tuple[int, int]
 
@@ -43,12 +43,12 @@ class Arrow(NamedTuple):
     target: int
     api: str
     label: str
-    told: str
+    contents: str
 
 
 @dataclass
 class Diagram:
-    """What is drawn: arrows and events near the moments that matter; ``known`` arrows in all."""
+    """Arrows and events near the chosen moments; ``known`` counts all arrows of the run."""
 
     arrows: list[Arrow] = field(default_factory=list)
     events: list[tuple[int, int, str, str]] = field(default_factory=list)
@@ -56,15 +56,21 @@ class Diagram:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """What the page's chart needs: texts once, rows of numbers."""
+        """Return the data of the page's chart: each text once, rows of numbers."""
         texts = Interned()
         return {
             "arrows": [
-                [a.sent, a.arrived, a.source, a.target, *map(texts.add, (a.api, a.label, a.told))]
+                [
+                    a.sent,
+                    a.arrived,
+                    a.source,
+                    a.target,
+                    *map(texts.add, (a.api, a.label, a.contents)),
+                ]
                 for a in self.arrows
             ],
             "events": [
-                [at, lane, texts.add(kind), texts.add(told)] for at, lane, kind, told in self.events
+                [at, lane, texts.add(kind), texts.add(text)] for at, lane, kind, text in self.events
             ],
             "texts": texts.texts,
             "known": self.known,
@@ -72,7 +78,7 @@ class Diagram:
 
 
 def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
-    """Return messages and trace events near ``moments``, the nearest first in doubt."""
+    """Return messages and trace events near ``moments``; where there are too many, the nearest."""
     result = Diagram()
     lanes = {number: number - 1 for number in range(1, len(run.nodes) + 1)}
     try:
@@ -87,8 +93,8 @@ def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
         _nearest(arrows, [a.arrived for a in arrows], moments, MAX_MESSAGES),
         key=lambda a: (a.arrived, a.sent),
     )
-    told = list(_told(run, moments, clock))
-    chosen = _nearest(told, [at for at, _, _ in told], moments, MAX_EVENTS)
+    events = list(_events(run, moments, clock))
+    chosen = _nearest(events, [at for at, _, _ in events], moments, MAX_EVENTS)
     result.events = sorted(
         (at, lane, e.kind, _words({"epoch": e.epoch, "state": e.state, "hw": e.hw} | e.detail))
         for at, lane, e in chosen
@@ -96,14 +102,14 @@ def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
     return result
 
 
-def _told(
+def _events(
     run: Run, moments: Sequence[Span], clock: Clocks
 ) -> Iterator[tuple[int, int, TraceEvent]]:
     """Yield (time, lane, event) of the trace events near ``moments``."""
     for lane, node in enumerate(run.nodes):
         events = run.traces.get(node, [])
         begin = 0
-        for start, end in moments:  # a node's own clock never goes back
+        for start, end in moments:  # a node's own clock never decreases
             low = clock.reading(node, start - NEAR_US)
             high = clock.reading(node, end + NEAR_US)
             begin = max(begin, bisect_left(events, low, key=lambda e: e.mono))
@@ -115,7 +121,7 @@ def _told(
 def moments_of(
     anomalies: Iterable[tuple[int | None, int | None]], elections: Sequence[int]
 ) -> list[Span]:
-    """Return the moments that matter: of the anomalies, or of the elections if there are none."""
+    """Return the moments of the anomalies, or of the elections if there are none."""
     spans = [(a, b) for a, b in anomalies if a is not None and b is not None]
     return sorted(spans or [(at, at) for at in elections])
 
@@ -193,13 +199,13 @@ def _simulated(path: Path, lanes: Mapping[int, int]) -> Iterator[Arrow]:
             m = decode(line)
             asker, replier, api, time = m["asker"], m["replier"], m["api"], m["time"] // 1000
             asked, answer, records = m.get("asked"), m.get("answer"), m.get("records")
-            if replier < -1:  # a bootstrap server: which node it was, the answer does not say
+            if replier < -1:  # a bootstrap server: the answer does not name the node
                 continue
             if asker not in lanes or replier not in lanes:
                 continue
-            told = "; ".join(
+            contents = "; ".join(
                 f"{word}: {text}"
-                for word, text in (("asked", _words(asked)), ("answered", _words(answer)))
+                for word, text in (("request", _words(asked)), ("response", _words(answer)))
                 if text
             )
             if asked is not None:
@@ -209,12 +215,12 @@ def _simulated(path: Path, lanes: Mapping[int, int]) -> Iterator[Arrow]:
                 elif answer is not None:
                     label = f"{label} {_answer_label(api, answer, records)}"
                 sent = m["sent"] // 1000 if m["sent"] >= 0 else -1
-                yield Arrow(sent, time, lanes[asker], lanes[replier], api, label, told)
+                yield Arrow(sent, time, lanes[asker], lanes[replier], api, label, contents)
             elif answer is not None:
                 label = _answer_label(api, answer, records)
                 sent = answered.get((asker, replier), -1)
                 kind = f"{api} answer"
-                yield Arrow(sent, time, lanes[replier], lanes[asker], kind, label, told)
+                yield Arrow(sent, time, lanes[replier], lanes[asker], kind, label, contents)
 
 
 class _Line(msgspec.Struct):
@@ -223,7 +229,7 @@ class _Line(msgspec.Struct):
 
 
 def _heard(run: Run, lanes: Mapping[int, int], clock: Clocks, result: Diagram) -> Iterator[Arrow]:
-    """Yield what the nodes' input logs say they heard. When it was sent nobody wrote down."""
+    """Yield the messages in the nodes' input logs, which do not record when they were sent."""
     paths = [
         (lane, name, run.folder / "nodes" / name / INPUTS) for lane, name in enumerate(run.nodes)
     ]
@@ -245,18 +251,19 @@ def _heard(run: Run, lanes: Mapping[int, int], clock: Clocks, result: Diagram) -
                     continue  # torn by a crash
                 at = clock.history_time(name, line.now)
                 message = getattr(event, "message", None)
-                told = facts(message)
-                if told is None:
+                fields = facts(message)
+                if fields is None:
                     continue
                 api = type(message).__name__.removesuffix("Request").removesuffix("Response")
                 if isinstance(event, RequestReceived):
                     asker = lanes.get(asker_of(api, message))
                     if asker is not None:
-                        label = _asked_label(api, told)
-                        yield Arrow(-1, at, asker, lane, api, label, f"asked: {_words(told)}")
+                        label = _asked_label(api, fields)
+                        contents = f"request: {_words(fields)}"
+                        yield Arrow(-1, at, asker, lane, api, label, contents)
                 elif isinstance(event, ResponseReceived) and event.source in lanes:
-                    label = _answer_label(api, told, None)
+                    label = _answer_label(api, fields, None)
                     yield Arrow(
                         -1, at, lanes[event.source], lane, f"{api} answer", label,
-                        f"answered: {_words(told)}",
+                        f"response: {_words(fields)}",
                     )  # fmt: skip

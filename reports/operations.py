@@ -56,7 +56,7 @@ class Interned:
 
 
 def value_text(value: Any, limit: int = MAX_TEXT) -> str:
-    """Return ``value`` as JSON, cut to ``limit`` characters with its full length told."""
+    """Return ``value`` as JSON, cut to ``limit`` characters and its full length."""
     return _cut(msgspec.json.encode(value).decode(), limit)
 
 

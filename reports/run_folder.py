@@ -62,7 +62,7 @@ def read_lines(path: Path, kind: type[T], notes: list[str]) -> list[T]:
     """Decode the JSON lines of ``path``; append to ``notes`` what could not be read.
 
     A last line that does not decode is a torn write and dropped; one in the middle is
-    skipped, and both are told.
+    skipped. Both get a note.
     """
     decoder = msgspec.json.Decoder(kind)
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The page's plain tables and one-line texts: also what charts say to those who cannot see them."""
+"""The page's tables and one-line texts, which are also the text alternatives of its charts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def numbers(ops: Operations) -> list[list[str]]:
 
 
 def leaders(lanes: list[NodeLane]) -> list[list[str]]:
-    """Return who led when, by epoch; the text alternative of the node lanes."""
+    """Return epoch, leader, start and end of each leadership: the node lanes as text."""
     rows = [
         (s.epoch, s.start, s.end, lane.node)
         for lane in lanes

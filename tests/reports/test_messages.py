@@ -38,7 +38,7 @@ def test_a_vote_goes_from_its_candidate_to_its_voter(tmp_path: Path) -> None:
         (5_000_000, 5_000_900, 0, 1)
     ]
     assert result.arrows[0].label == "vote e7? yes"
-    assert "last offset 40" in result.arrows[0].told
+    assert "last offset 40" in result.arrows[0].contents
     assert result.known == 1
 
 
