@@ -64,7 +64,7 @@ BAD_INPUT = (
     "forbidden",
     multiple=True,
     metavar="NAME",
-    help="For transactions: an anomaly that must not be either.",
+    help="Transactions: an additional anomaly to forbid.",
 )
 @click.option(
     "--witness",

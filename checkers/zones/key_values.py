@@ -141,7 +141,7 @@ def _decide(calls: Sequence[Call]) -> Outcome | None:
         mutators[call.argument] = at
     # Which mutator made what a string was before an append, and which read says so.
     behind: dict[int, int] = {}
-    told: dict[int, int] = {}
+    seen_by: dict[int, int] = {}
     made: dict[str, int] = {}
     strings = _Strings(puts, appends)
     for text in sorted(reads):
@@ -156,14 +156,13 @@ def _decide(calls: Sequence[Call]) -> Outcome | None:
         while strings.before[end] >= 0:
             one, end = strings.last[end], strings.before[end]
             if behind.setdefault(one, strings.last[end]) != strings.last[end]:
-                why = (
-                    f"{describe(calls[one])} happened once, but {describe(calls[told[one]])} and "
-                    f"{describe(calls[reader])} saw it behind two different values."
-                )
-                return _refused(why, calls[one], calls[told[one]], calls[reader])
-            if one in told:
+                window = [calls[one], calls[seen_by[one]], calls[reader]]
+                what, first, second = map(describe, window)
+                why = f"{what} happened once, but {first} and {second} saw it behind two values."
+                return _refused(why, *window)
+            if one in seen_by:
                 break
-            told[one] = reader
+            seen_by[one] = reader
     return _sorted(calls, behind, {at: made[text] for text, ats in reads.items() for at in ats})
 
 

@@ -80,7 +80,7 @@ FAULTS: list[Fault] = [
      "known: dict[Any, int] = {...: 0}", ZONES),
     ("zones/operations.py", "and not isinstance(initial, bool)", "", ZONES),
     ("zones/key_values.py", "if ways > 1:", "if ways > 2:", MACHINES),
-    ("zones/key_values.py", "if one in told:", "if one in behind:", MACHINES),
+    ("zones/key_values.py", "if one in seen_by:", "if one in behind:", MACHINES),
     ("zones/key_values.py", "known(call, moment)", "call", MACHINES),
     ("zones/key_values.py", "del column[shared + 1 :]", "pass", MACHINES),
     ("logs/kernels.py", "mine[BOUND] > level", "mine[BOUND] > level + 4", LOGS),
