@@ -19,6 +19,8 @@ from reports.run_report import write_report
 from systems.registry import systems
 
 _SHOWN_ANOMALIES = 3
+REPORT = "report"
+"""The phase in which what a run showed is written down."""
 REPLAY = "replay"
 """The checker of real runs that runs every node again from its input log."""
 
@@ -47,9 +49,9 @@ def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
         write_report(folder)
         write_junit(folder)
     except (StoreError, RunFolderError, OSError) as error:
-        say(f"error: report: {' '.join(str(error).split())}")
+        say(f"error: {REPORT}: {' '.join(str(error).split())}")
     except Exception as error:  # A page that cannot be made must not cost the verdict.
-        say(f"error: report: {type(error).__name__}: {' '.join(str(error).split())}")
+        say(f"error: {REPORT}: {type(error).__name__}: {' '.join(str(error).split())}")
     return verdict
 
 

@@ -28,7 +28,7 @@ from histories.store import link_latest, make_store
 from histories.verdict import CheckerResult, Verdict
 from histories.without_pandas import leave_pandas_out
 from kraftwreck.campaign import plan_faults
-from kraftwreck.judge import judge, measured_strength, show_verdict
+from kraftwreck.judge import REPORT, judge, measured_strength, show_verdict
 from kraftwreck.option_types import INTERVAL, RATE, SECONDS, SEED
 from kraftwreck.spark_tables import SparkTables
 from nemesis import possible
@@ -250,13 +250,21 @@ def _test(
     if instead is not None:
         say(f"{instead}: running the same test in the simulator (-c sim) instead")
     say(f"{options.name}: {', '.join(options.faults) or 'no faults'}; seed {options.seed}")
+    unwritten: list[str] = []
+
+    def note(line: str) -> None:
+        say(line)
+        if line.startswith(f"error: {REPORT}: "):
+            unwritten.append(line.removeprefix("error: "))
+
     tables = SparkTables(say)
     began = tables.begin if options.tables else _nothing
     try:
         outcome = _on_hosts(options, cluster, tree, began) if cluster else _simulated(options, tree)
         if outcome.judgeable:
             tables.compute(outcome.folder)
-            verdict = judge(outcome.folder, say)
+            verdict = judge(outcome.folder, note)
+            outcome.errors += unwritten
             summary = tables.finish(verdict)
             link_latest(outcome.folder)
         else:

@@ -35,7 +35,7 @@ from reports.web import StoreServer
     type=click.Choice([RED, ALL, NONE]),
     default=RED,
     show_default=True,
-    help="Of which runs --export takes the reports along.",
+    help="Which runs' reports --export includes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 def cli(

@@ -120,11 +120,12 @@ class _Sim(click.Command):
 @click.option("--coverage", "coverage_file", type=click.Path(path_type=Path, dir_okay=False),
               help="Read and update counters of what runs reached.")  # fmt: skip
 @click.option("--steer", "corpus", type=click.Path(path_type=Path, file_okay=False),
-              help="Let what was reached decide what is next; folder of the corpus.")  # fmt: skip
+              help="Coverage-guided: keep runs that reach new states in this "
+              "corpus directory.")  # fmt: skip
 @click.option("--shrink/--no-shrink", "shrinks", default=True, show_default=True,
               help="Shrink the first failure of each kind, for half a CPU minute.")  # fmt: skip
-@click.option("--compiled", is_flag=True, help="Run with compiled modules, which are made first "
-              "if there are none of these sources: minutes.")  # fmt: skip
+@click.option("--compiled", is_flag=True, help="Run mypyc-compiled modules, building them first "
+              "if sources changed (takes minutes).")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 @click.pass_context
 def cli(

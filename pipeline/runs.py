@@ -34,7 +34,7 @@ def find_runs(store: Path) -> list[Path]:
 def check_store(store: Path) -> None:
     """Raise :class:`~pipeline.java.PipelineError` where there is nothing to analyze."""
     if not store.is_dir():
-        raise PipelineError(f"{store}: is no folder; name a store, such as ./store")
+        raise PipelineError(f"{store}: not a directory; give a store, such as ./store")
     if not find_runs(store) and not any(store.glob("nights/*/runs.jsonl")):
         raise PipelineError(f"{store}: holds no complete run (looked for */*/test.json)")
 

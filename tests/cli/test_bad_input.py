@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import nodes
 from histories import parquet_size
+from kraftwreck import judge
 from kraftwreck.main import COMMANDS, cli
 
 Command = Callable[..., Any]
@@ -233,6 +236,33 @@ def test_bad_input_is_one_line_and_254(
     assert ended.err.startswith("kraftwreck")
     assert ended.out == ""
     assert not (folder / "store").exists()
+
+
+def test_patched_nodes_that_cannot_be_imported_are_one_line(
+    kraftwreck: Command, tmp_path: Path
+) -> None:
+    patch = tmp_path / "broken.patch"
+    lines = Path(str(nodes.__file__)).read_text().splitlines(keepends=True)[:3]
+    patch.write_text(
+        "--- a/nodes/__init__.py\n+++ b/nodes/__init__.py\n@@ -1,3 +1,4 @@\n"
+        f"+raise ImportError('planted')\n {' '.join(lines)}"
+    )
+    ended = kraftwreck("run", "-c", "sim", "--patch", patch, "--store", tmp_path / "store")
+    assert ended.code == 255
+    assert ended.err.splitlines()[1:] == ["kraftwreck run: the patched nodes: ImportError: planted"]
+
+
+def test_a_report_that_cannot_be_written_is_no_success(
+    kraftwreck: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(judge, "write_json", full)
+    ended = kraftwreck("run", "-c", "sim", "-t", 8, "--seed", 1, "--floor", "none")
+    assert ended.code == 255
+    assert "verdict: valid" in ended.err
+    assert "harness: report: [Errno 28] No space left on device" in ended.err
 
 
 def test_a_store_below_a_file_is_one_line_and_255(kraftwreck: Command, folder: Path) -> None:
