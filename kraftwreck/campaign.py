@@ -170,8 +170,8 @@ class Campaign:
             "--interval": self.interval_s,
             "--governed": self.governed,
             "--floor": self.floor,
-            "--seeds": f"{seed}..{seed}",
             "--store": self.store,
+            "--seeds": f"{seed}..{seed}",
         }
         return command_line("sim", self.system, options=options)
 
