@@ -11,7 +11,7 @@ import pytest
 from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host
 from harness.clusters.vagrant import VagrantCluster, parse_ssh_config
 from harness.remote.session import Remote
-from kraftwreck.cluster import cluster
+from kraftwreck.main import status
 
 
 class Project(Protocol):
@@ -168,9 +168,8 @@ class TestCommand:
         )
 
         def command(*words: str) -> tuple[object, str]:
-            with pytest.raises(SystemExit) as ended:
-                cluster.main([*words, "-c", "vagrant"])
-            return ended.value.code, capfd.readouterr().err
+            code = status(["cluster", *words, "-c", "vagrant"])
+            return code, capfd.readouterr().err
 
         return command
 
@@ -186,7 +185,7 @@ class TestCommand:
     ) -> None:
         assert run("heal") == (0, "nothing to heal\n")
         assert run("doctor") == (
-            254, "kraftwreck: no machine runs: kraftwreck cluster up -c vagrant\n",
+            254, "kraftwreck cluster doctor: no machine runs: kraftwreck cluster up -c vagrant\n",
         )  # fmt: skip
         assert {call.split()[0] for call in project.calls()} == {"status"}
 
