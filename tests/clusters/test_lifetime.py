@@ -284,9 +284,8 @@ class TestByHand:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
     def command(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        code = "from kraftwreck.cluster import cluster; cluster(prog_name='kraftwreck cluster')"
         return subprocess.run(
-            [sys.executable, "-c", code, *words],
+            [sys.executable, "-m", "kraftwreck", "cluster", *words],
             cwd=ROOT, text=True, capture_output=True, check=check,
         )  # fmt: skip
 
