@@ -334,5 +334,5 @@ class TestByHand:
     def test_mistakes_are_one_line(self, words: list[str], status: int, line: str) -> None:
         done = self.command(*words, check=False)
         assert done.returncode == status
-        assert done.stderr.startswith(f"kraftwreck: {line}")
+        assert done.stderr.startswith(f"kraftwreck cluster {words[0]}: {line}")
         assert done.stderr.count("\n") == 1
