@@ -258,8 +258,8 @@ def test_a_kernel_that_forbids_it_is_one_line_that_says_what_to_change(plain: Pl
     _, err = process.communicate(timeout=60)
     assert process.returncode == 254
     assert err == (
-        "kraftwreck cluster up: a plain user's namespaces are refused here: unshare: No space left on device"
-        " (sysctl user.max_user_namespaces is 0)\n"
+        "kraftwreck cluster up: a plain user's namespaces are refused here: unshare: No space left"
+        " on device (sysctl user.max_user_namespaces is 0)\n"
     )
 
 
