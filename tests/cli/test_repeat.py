@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 
 from harness.clusters.providers import NAMES
 from harness.command_line import command_line
-from harness.options import DYNAMIC, STATIC, RunOptions, repeat_command
+from harness.options import DYNAMIC, STATIC, RunOptions, Style, repeat_command
 from kraftwreck.campaign import BY_SEED, Campaign
 from kraftwreck.main import cli
 from nemesis.registry import families
@@ -24,6 +24,7 @@ OF_A_CAMPAIGN = {"jobs", "hours", "coverage_file", "corpus", "shrinks", "compile
 
 seeds = some.integers(0, 2**63 - 1)
 seconds = some.floats(1, 1e7)
+intervals = some.floats(0.5, 1e7)
 rates = some.floats(0.001, 1e6)
 threads = some.integers(1, 1000)
 faults = some.lists(some.sampled_from(sorted(families())), unique=True).map(tuple)
@@ -49,7 +50,8 @@ def parsed(line: str) -> dict[str, Any]:
         quorum=some.sampled_from([STATIC, DYNAMIC]), snapshots=some.booleans(), seed=seeds,
         rate=rates, concurrency=threads, mutant=some.none() | names, patch=some.none() | paths,
         other=some.none() | some.just(FOLDER), store=paths, tables=some.booleans(),
-        floor=some.none() | names,
+        floor=some.none() | names, style=some.sampled_from(get_args(Style)),
+        interval_s=some.none() | intervals,
     )
 )  # fmt: skip
 def test_run_is_repeated_with_every_option(options: RunOptions) -> None:
@@ -58,9 +60,10 @@ def test_run_is_repeated_with_every_option(options: RunOptions) -> None:
     assert read.pop("faults") == (",".join(options.faults) or "none")
     assert read.pop("time_limit") == options.time_limit_s
     assert read.pop("with_tables") == options.tables
+    assert read.pop("interval") == options.interval_s
     assert read == {name: getattr(options, name) for name in read}
-    fields = set(options.as_json()) - {"lacking"}
-    assert fields == {*read, "faults", "time_limit_s", "tables"}, "no option is left out"
+    fields = set(options.as_json()) - {"lacking", "governed"}
+    assert fields == {*read, "faults", "time_limit_s", "tables", "interval_s"}, "all are there"
 
 
 @settings(deadline=None)
@@ -70,7 +73,8 @@ def test_run_is_repeated_with_every_option(options: RunOptions) -> None:
         nodes=some.integers(0, 99), rate=some.just(0.0) | rates, concurrency=some.just(0) | threads,
         quorum=some.sampled_from(["static", "dynamic", "mixed"]),
         brokers=some.none() | some.integers(0, 3), snapshots=some.booleans(),
-        style=some.sampled_from(["swarm", "timed"]), floor=names,
+        style=some.sampled_from(get_args(Style)), interval_s=some.none() | intervals,
+        governed=some.booleans(), floor=names,
         store=paths.filter(lambda path: not path.exists()),
     ),
     seeds,
@@ -82,6 +86,7 @@ def test_a_simulated_run_is_repeated_with_every_option(campaign: Campaign, seed:
     assert read.pop("seed_text") == f"{seed}..{seed}"
     assert read.pop("faults") == (",".join(campaign.faults) or "none")
     assert read.pop("time_limit") == campaign.time_limit_s
+    assert read.pop("interval") == campaign.interval_s
     assert read.pop("brokers") == (BY_SEED if campaign.brokers is None else str(campaign.brokers))
     assert read == {name: getattr(campaign, name) for name in read}
 
