@@ -27,7 +27,8 @@ def search(
     """Search for an order of the operations of one key; None where they are too concurrent.
 
     What no order needs is left out of ``operations`` already. ``calls`` makes objects of the
-    operations that began at some positions, ``name`` returns the values of codes. An order is verified before it counts.
+    operations that began at some positions, ``name`` returns the values of codes. An order is
+    verified before it counts.
     """
     from checkers.linearizability import search_kernel as kernel
     from checkers.linearizability.compiled_search import MAX_OPEN, CompiledSearch, Problem
