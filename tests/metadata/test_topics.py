@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -190,3 +191,14 @@ def test_every_version_of_delete(rig: Any, version: int) -> None:
     rig.create("t")
     body = {"topics": [{"name": "t"}]} if version == 6 else {"topic_names": ["t"]}
     assert codes(rig.call("DeleteTopics", version, {**body, "timeout_ms": 9})) == [NONE]
+
+
+def test_request_for_millions_of_partitions_is_refused_early(rig: Any) -> None:
+    """150 kB can ask for a hundred million partitions: they are counted as they are placed."""
+    topic = {"num_partitions": 9_000, "replication_factor": 1, "assignments": [], "configs": []}
+    topics = [topic | {"name": f"t{number}"} for number in range(10_000)]
+    before = time.process_time()
+    body = {"topics": topics, "timeout_ms": 1000, "validate_only": False}
+    answer = rig.call("CreateTopics", 7, body)
+    assert time.process_time() - before < 5.0
+    assert set(codes(answer)) == {POLICY}
