@@ -7,6 +7,7 @@ import importlib.util
 import io
 import marshal
 import zipfile
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -46,7 +47,10 @@ def with_bytecode(archive: bytes) -> bytes:
     buffer = io.BytesIO(archive)
     with zipfile.ZipFile(buffer, "a") as both:
         for name in both.namelist():
-            if name.endswith(".py"):
+            if not name.endswith(".py"):
+                continue
+            # What this Python cannot read the host's may be able to, or reports.
+            with suppress(SyntaxError):
                 # Stored: what is not compressed starts a tenth faster.
                 _add(both, f"{name}c", _compiled(both.read(name), name), zipfile.ZIP_STORED)
     return buffer.getvalue()

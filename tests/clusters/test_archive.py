@@ -97,3 +97,11 @@ def test_the_sources_stay_as_they_are_beside_the_compiled_modules(tree: Path) ->
         assert [both.read(name) for name in names] == [sources.read(name) for name in names]
         compiled = {name.removesuffix("c") for name in both.namelist() if name.endswith(".pyc")}
         assert compiled == {name for name in names if name.endswith(".py")}
+
+
+def test_a_source_that_this_python_cannot_read_is_left_to_the_hosts(tree: Path) -> None:
+    (tree / "newer.py").write_text("a syntax to come\n")
+    with zipfile.ZipFile(io.BytesIO(with_bytecode(build_archive(tree)))) as both:
+        names = set(both.namelist())
+    assert "nodes/newer.py" in names
+    assert "nodes/newer.pyc" not in names
