@@ -48,7 +48,7 @@ __all__ = ["CATALOGUE", "HistoryModel", "Report", "Settings", "find", "options_o
 _INITIAL = {"initial": "the value before any write [default: null]"}
 _ELLE = {
     "consistency-models": 'a list [default: ["strict-serializable"]]',
-    "anomalies": "a list of anomalies that must not be either",
+    "anomalies": "a list of additional anomalies to forbid",
     "cycle-search-seconds": "how long to search each component for cycles",
 }
 _ENTRIES = [

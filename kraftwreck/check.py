@@ -56,7 +56,7 @@ BAD_INPUT = (
     "consistency",
     multiple=True,
     metavar="NAME",
-    help="For transactions; may be given several times. [default: strict-serializable]",
+    help="Transactions: a model they must satisfy; repeatable. [default: strict-serializable]",
 )
 @click.option(
     "--anomaly",
