@@ -238,7 +238,7 @@ class FaultThread:
         if shot is not None:
             shot.tell(event)
         with self._changed:
-            event.detail |= self._governor.told(fault)
+            event.detail |= self._governor.detail_of(fault)
             # The duration counts from when the fault bit, however long that took.
             self._plan(self._governor.end(fault, event.done), STOP, number)
         return event

@@ -187,7 +187,7 @@ class Governor:
         self._armed = [armed for armed in self._armed if armed.number != number]
         return aim_by_time(self._schedule[number], self.leadership.leader, self.leadership.nodes)
 
-    def told(self, fault: Fault) -> dict[str, Any]:
+    def detail_of(self, fault: Fault) -> dict[str, Any]:
         """Return what is recorded of a fault of the storm under way that started."""
         if fault.storm is None:
             return {}

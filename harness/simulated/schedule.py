@@ -128,7 +128,7 @@ class PlannedFaults:
         event = self._injector.start(number, fault)
         if fault.trigger is not None:
             event.detail["trigger"] = fault.trigger
-        event.detail |= self._governor.told(fault)
+        event.detail |= self._governor.detail_of(fault)
         self.events.append(event)
         self._in_force.add(number)
         end = min(self._governor.end(fault, self._world.now * 1000) // 1000, self._until)

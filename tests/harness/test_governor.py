@@ -65,14 +65,14 @@ def test_a_storm_begins_once_enough_operations_were_acknowledged() -> None:
     assert made.look(SECOND, Counts(9, 9), busy=False) == [(SECOND + INTERVAL, LOOK, 0)]
     begun = made.look(2 * SECOND, Counts(10, 10), busy=False)
     assert begun == [(2 * SECOND, START, 0), (3 * SECOND, START, 1), (5 * SECOND, LOOK, 0)]
-    assert made.told(fault(storm(1))) == {"storm": {"number": 1, "after": "recovery"}}
+    assert made.detail_of(fault(storm(1))) == {"storm": {"number": 1, "after": "recovery"}}
 
 
 def test_a_storm_begins_at_its_bound_though_nothing_recovers() -> None:
     made = governor([fault(storm(1))])
     assert looks(made, 8 * SECOND - 1, 0, 50) == []
     assert looks(made, 8 * SECOND, 0, 50) == [0]
-    assert made.told(fault(storm(1))) == {"storm": {"number": 1, "after": "bound"}}
+    assert made.detail_of(fault(storm(1))) == {"storm": {"number": 1, "after": "bound"}}
 
 
 def test_the_next_storm_waits_for_the_faults_of_the_one_before_to_end() -> None:
