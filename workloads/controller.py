@@ -7,7 +7,7 @@ The guess is dropped when the node refuses, is silent, or says it is not the con
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from harness.workload import Answer, Call, ClientState, Completion, Invocation
@@ -21,6 +21,7 @@ TOPIC: Final = 2
 
 DISCOVERY_TIMEOUT_MS: Final = 1000
 _DISCOVERY_TRIES: Final = 3
+_PROBES: Final = 12
 
 CERTAINLY_NOT_DONE: Final = frozenset(
     {
@@ -53,6 +54,7 @@ CERTAINLY_NOT_DONE: Final = frozenset(
 """Codes that promise a write did not happen. Every other code promises nothing."""
 
 Conversation = Generator[Call, Answer, tuple[Answer, str | None]]
+Ask = Callable[[ClientState, str, int, dict[str, Any], int], Conversation]
 
 
 def metadata_request(topics: list[dict[str, Any]] | None) -> dict[str, Any]:
@@ -117,6 +119,31 @@ def ask_controller(
     return answer, leader
 
 
+def ask_elsewhere(
+    client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
+) -> Conversation:
+    """Send one write to the controller, and after a lost answer to any node but the silent one.
+
+    Followers believe in a leader that was cut off until they elect another. A client that takes
+    their word returns to it; this one tries :data:`_PROBES` nodes, and may be the first to write to
+    the new leader. Where there are gateways, they are asked (:func:`ask_for_write`).
+    """
+    silent, tries = client.memory.get("silent", ("", 0))
+    if client.gateways or client.leader is not None or not tries:
+        answer, node = yield from ask_for_write(client, api, version, body, timeout_ms)
+    else:
+        client.calls += 1
+        others = [name for name in client.nodes if name != silent] or list(client.nodes)
+        key = ("elsewhere", client.thread, client.calls)
+        node = others[draw_below(len(others), client.seed, *key)]
+        answer = yield Call(node, api, version, body, timeout_ms)
+        client.leader = node if answer.status == "ok" else None
+        client.memory["silent"] = silent, tries - 1
+    if answer.status == "lost":
+        client.memory["silent"] = node, _PROBES
+    return answer, node
+
+
 def ask_loyally(
     client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
 ) -> Conversation:
@@ -161,9 +188,10 @@ def change(
     body: dict[str, Any],
     items: str,
     timeout_ms: int,
+    ask: Ask = ask_for_write,
 ) -> Invocation:
     """Carry out a write of one thing; ``items`` names the list of results in the answer."""
-    answer, node = yield from ask_for_write(client, api, version, body, timeout_ms)
+    answer, node = yield from ask(client, api, version, body, timeout_ms)
     if answer.status != "ok":
         return not_answered(answer, node, write=True)
     code = first_error(answer.body, items)

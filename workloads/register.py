@@ -4,9 +4,10 @@ Key ``k`` is the topic ``register-<k>``, its value the config ``retention.ms``; 
 whose topic does not exist holds null. Keys rotate, so that every key's history stays small
 and all clients meet on a few keys at a time.
 
-Two clients in five only read, and stay with the node that served them last. Half of the writes are
-hasty: their clients give up early and find a new leader while the old one still believes that it
-leads. A leader that serves reads without asking its quorum is found by the two together.
+Two clients in five only read, and stay with the node that served them last. Most writes are
+hasty: their clients give up early and try any other node, so they write to a new leader while the
+old one still believes that it leads. A leader that serves reads without asking its quorum is found
+by the two together.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nodes.protocol import errors
 from workloads.controller import (
     TOPIC,
     ask_controller,
+    ask_elsewhere,
     ask_loyally,
     change,
     first_error,
@@ -33,11 +35,11 @@ ALTER_CONFIGS_VERSION: Final = 1
 DESCRIBE_CONFIGS_VERSION: Final = 4
 CONFIG: Final = "retention.ms"
 
-KEYS: Final = 4
+KEYS: Final = 3
 """Keys that are in use at a time."""
-OPS_PER_ROUND: Final = 40
+OPS_PER_ROUND: Final = 36
 """Operations of one thread before all move on to the next keys."""
-HASTY_MS: Final = 1000
+HASTY_MS: Final = 500
 """How long a hasty client waits for an answer."""
 _LOYAL_THREADS: Final = (1, 3)
 _THREADS: Final = 5
@@ -74,11 +76,11 @@ class RegisterWorkload:
             return Planned("read", key)
         if place < KEYS:
             return Planned("cas", first + place, [None, value])
-        if percent < 45:
+        if percent < 30:
             return Planned("read", key)
-        if percent < 80:
+        if percent < 70:
             return Planned("write", key, value)
-        if percent < 92:
+        if percent < 86:
             return Planned("cas", key, [None, value])
         return Planned("delete", key)
 
@@ -148,6 +150,7 @@ class RegisterWorkload:
             {"resources": [resource], "validate_only": False},
             "responses",
             self._patience_ms(client),
+            ask_elsewhere,
         )
 
     def _create(self, op: Op, client: ClientState) -> Invocation:
@@ -165,13 +168,20 @@ class RegisterWorkload:
         timeout_ms = self._patience_ms(client)
         body = {"topics": [{"name": topic_of(op.key)}], "timeout_ms": timeout_ms}
         return change(
-            op, client, "DeleteTopics", DELETE_TOPICS_VERSION, body, "responses", timeout_ms
+            op,
+            client,
+            "DeleteTopics",
+            DELETE_TOPICS_VERSION,
+            body,
+            "responses",
+            timeout_ms,
+            ask_elsewhere,
         )
 
     def _patience_ms(self, client: ClientState) -> int:
-        """Return how long a write waits for its answer: half of them are hasty."""
-        hasty = draw_below(2, client.seed, "hasty", client.thread, client.calls)
-        return HASTY_MS if hasty else self.timeout_ms
+        """Return how long a write waits for its answer: three of four are hasty."""
+        patient = draw_below(4, client.seed, "patient", client.thread, client.calls) == 0
+        return self.timeout_ms if patient else HASTY_MS
 
 
 def is_loyal(thread: int) -> bool:

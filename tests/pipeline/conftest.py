@@ -120,7 +120,7 @@ def killer_checker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def analyzed(tmp_path_factory: pytest.TempPathFactory, killer_checker: None) -> Iterator[Analyzed]:
     """Analyze one run as ``run`` does, then the whole store; one Spark session for all."""
     store = tmp_path_factory.mktemp("store")
-    first = simulate(store, "register", 11)
+    first = simulate(store, "register", 22)
     # Spark starts while the run still has its working name.
     handle = start(first.with_name(first.name + RUNNING))
     try:

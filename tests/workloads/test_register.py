@@ -156,3 +156,21 @@ def test_final_operations_read_and_write_values_no_plan_holds() -> None:
     written = {v for p in final for v in ([p.value] if p.f == "write" else p.value or ()) if v}
     assert len(written) == 2
     assert min(written) > 10**9 * 1000
+
+
+def test_after_a_lost_write_a_client_tries_any_node_but_the_silent_one(
+    drive: Any, client: Any, script: Any
+) -> None:
+    client.leader = "n2"
+    drive(WORKLOAD, "write", script(Answer("lost")), 4, 17)
+    assert client.leader is None
+    asked = set()
+    for _ in range(6):
+        calls = script(altered(41))
+        drive(WORKLOAD, "write", calls, 4, 17)
+        asked |= {call.node for call in calls.calls}
+    assert asked
+    assert "n2" not in asked
+    calls = script(altered(0))
+    drive(WORKLOAD, "write", calls, 4, 17)
+    assert client.leader == calls.calls[0].node
