@@ -33,7 +33,7 @@ InjectorFactory = Callable[[Environment, Callable[[], int]], SimInjector]
 
 
 class PlannedFaults:
-    """Fires ``schedule`` through ``injector``; nothing starts or goes on after ``until`` (µs).
+    """Fires ``schedule`` through ``injector``; nothing starts or continues after ``until`` (µs).
 
     ``counts`` says how far the clients have got.
     """

@@ -55,6 +55,15 @@ def change(quorum: Any, voters: Sequence[int], says: Sequence[int] | None = None
     return base
 
 
+def upgraded(quorum: Any) -> tuple[int, bytes]:
+    """n1 appends the upgrade to kraft.version 1; return its base offset and its bytes."""
+    base: int = quorum._end("n1")
+    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
+    batch = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
+    quorum.store("n1", batch, "leader")
+    return base, batch
+
+
 def test_i31_who_has_appended_voters_counts_by_them(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
@@ -96,10 +105,7 @@ def test_i31_kraft_version_is_cut_with_the_log(
 ) -> None:
     quorum.one_epoch()
     told(quorum, "n1", [1, 2, 3], -1, level=0)
-    base = quorum._end("n1")
-    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
-    upgrade = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
-    quorum.store("n1", upgrade, "leader")
+    base, _ = upgraded(quorum)
     told(quorum, "n1", [1, 2, 3], base + 1)
     assert "I31" not in broken(make_run(None, quorum))
     capture.batches[quorum.logs["n1"].pop()] = None
@@ -113,10 +119,7 @@ def test_i31_who_dies_before_it_tells_what_it_has_written_is_not_judged_by_that(
 ) -> None:
     quorum.one_epoch()
     told(quorum, "n2", [1, 2, 3], -1, level=0)
-    base = quorum._end("n1")
-    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
-    upgrade = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
-    quorum.store("n1", upgrade, "leader")
+    base, upgrade = upgraded(quorum)
     quorum.logs["n2"].append(upgrade)  # and is killed
     quorum.start("n2")
     told(quorum, "n2", [1, 2, 3], base + 1)
@@ -260,10 +263,7 @@ def test_i31_is_not_checked_after_a_batch_that_no_evidence_holds(
 ) -> None:
     quorum.one_epoch()
     told(quorum, "n1", [1, 2, 3], -1, level=0)
-    base = quorum._end("n1")
-    version = encode_control(KRAFT_VERSION, {"version": 0, "kraft_version": 1})
-    upgrade = encode_batch(base, 1, 0, [version, record([1, 2, 3])], True)
-    quorum.store("n1", upgrade, "leader")
+    base, _ = upgraded(quorum)
     told(quorum, "n1", [1, 2, 3], base + 1)
     quorum.logs["n1"].pop()  # Truncated before an image of the disk was taken.
     quorum.event("n1", "truncate", {"from": base + 2, "to": base}, leo=base)
