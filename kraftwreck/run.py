@@ -273,7 +273,9 @@ def _test(
         tables.close()
     repeat = repeat_command(options)
     if outcome.judgeable:
-        show_verdict(verdict, outcome.folder, repeat, say, instead)
+        # With --json, standard output holds the JSON alone.
+        show = say if as_json else click.echo
+        show_verdict(verdict, outcome.folder, repeat, show, instead)
         for line in outcome.errors:
             say(f"harness: {line}")
     else:

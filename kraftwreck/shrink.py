@@ -186,20 +186,21 @@ def file_name(shrunk: SavedCase) -> str:
 
 
 def _show(shrunk: SavedCase, clean: bool | None, paths: list[Path], json_output: bool) -> None:
+    show = say if json_output else click.echo
     for line in describe(shrunk.case):
-        say(line)
+        show(line)
     failure = shrunk.failure
     assert failure is not None
-    say(f"then {failure}: {failure.explanation}")
-    say(f"before: {shrunk.before}")
-    say(f"after:  {shrunk.case.size}")
+    show(f"then {failure}: {failure.explanation}")
+    show(f"before: {shrunk.before}")
+    show(f"after:  {shrunk.case.size}")
     if clean is not None:
         text = "passes" if clean else "FAILS TOO: this says nothing about the planted bug"
-        say(f"without the planted bug it {text}")
+        show(f"without the planted bug it {text}")
     for path in paths:
-        say(f"saved:  {path}")
+        show(f"saved:  {path}")
     if paths:
-        say(f"repeat: {command_line('replay', paths[0])}")
+        show(f"repeat: {command_line('replay', paths[0])}")
     if json_output:
         result = {
             "failure": msgspec.to_builtins(failure),

@@ -21,7 +21,7 @@ from nodes.draw import draw, draw_below, draw_unit
 SECOND = 1_000_000_000
 INTERVAL_S = 8.0
 """About how long a storm and the calm after it last together."""
-SHORTEST_S, LONGEST_S = 1.2, 4.5
+SHORTEST_S, LONGEST_S = 2.0, 6.0
 BOUND_S = (8.0, 12.0)
 CALM_S = (1.0, 3.0)
 """The acknowledged operations a storm waits for are those of so many seconds."""
@@ -101,7 +101,7 @@ def _together(kinds: int, storms: float, duration_s: float) -> int:
 
 def _storm(seed: int, number: int, rate: float, scale: float) -> Storm:
     key = (seed, "storm", number)
-    length_s = SHORTEST_S + (LONGEST_S - SHORTEST_S) * draw_unit(*key, "length") ** 2
+    length_s = SHORTEST_S + (LONGEST_S - SHORTEST_S) * draw_unit(*key, "length")
     calm_s = CALM_S[0] + (CALM_S[1] - CALM_S[0]) * draw_unit(*key, "calm")
     bound_s = BOUND_S[0] + (BOUND_S[1] - BOUND_S[0]) * draw_unit(*key, "bound")
     return Storm(

@@ -261,7 +261,7 @@ def test_a_report_that_cannot_be_written_is_no_success(
     monkeypatch.setattr(judge, "write_json", full)
     ended = kraftwreck("run", "-c", "sim", "-t", 8, "--seed", 1, "--floor", "none")
     assert ended.code == 255
-    assert "verdict: valid" in ended.err
+    assert "verdict: valid" in ended.out
     assert "harness: report: [Errno 28] No space left on device" in ended.err
 
 

@@ -139,6 +139,8 @@ def test_what_is_missing_is_one_line(
         patch.setattr("sysconfig.get_path", lambda _: "/nowhere")
         with pytest.raises(OptionError, match=r"needs /nowhere/Python\.h: .*scripts/setup"):
             make(pytest.fail, small, small / "build")
+        # Modules made before would be run in this process, and end it.
+        patch.setattr(compiled_tree, "made", lambda *_: None)
         assert status(["sim", "--compiled", "--seeds", "0..1"]) == 254
         assert capsys.readouterr().err.count("\n") == 1
     monkeypatch.setattr(compiled_tree, "_version_of", lambda _: "")
