@@ -1,5 +1,5 @@
-"""What gets deployed: KRaft controllers in pure Python, for a bare Python 3.11 or newer.
+"""The deployed program: KRaft controllers and brokers in pure Python 3.11 or newer.
 
-Imports nothing else of the project and no third-party package (a compiled CRC is used
-where present).
+It imports no other package of the project and no third-party package, except a compiled CRC where
+one is installed.
 """

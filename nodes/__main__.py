@@ -1,4 +1,4 @@
-"""``python3 -m nodes``, and the entry point of the zip that is deployed."""
+"""Run a node: ``python3 -m nodes``, and the entry point of the deployed zip."""
 
 import sys
 

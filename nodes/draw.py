@@ -1,8 +1,8 @@
 """Randomness by key, never by stream.
 
-``draw(seed, "n1", "election", 7)`` is the same number wherever and whenever it is asked
-for, so removing one event from a run leaves every other random choice as it was; this is
-what makes failures shrink well.
+``draw(seed, "n1", "election", 7)`` is the same number wherever and whenever it is called. Removing
+one event from a run therefore leaves every other random choice unchanged, which makes failures easy
+to shrink.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The replica of this node as its controller and broker see it (``nodes.metadata.quorum``)."""
+"""This node's replica, as its controller and broker see it (``nodes.metadata.quorum``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Body = dict[str, Any]
 
 
 class LocalQuorum:
-    """Lets metadata code append to the quorum's log, and ask how the quorum is."""
+    """Lets metadata code append to the quorum's log and read the state of the quorum."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -29,7 +29,7 @@ class LocalQuorum:
         self.cluster_id = replica.config.cluster_id
         self._asked: dict[int, tuple[int, Callable[[Body], None]]] = {}
         self._tokens = 0
-        self._voters: dict[int, Endpoint] = {}  # Of the voter set it was last asked for.
+        self._voters: dict[int, Endpoint] = {}  # For the voter set of the latest call.
         self._voters_of: VoterSet | None = None
 
     @property
@@ -51,7 +51,7 @@ class LocalQuorum:
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader listens, None if there is none or it is not known."""
+        """The address of the leader, None if there is none or it is not known."""
         return self._replica.leader_endpoint
 
     @property
@@ -103,7 +103,7 @@ class LocalQuorum:
         handle_request(self._replica, self._tokens, request)
 
     def take_answers(self, effects: list[Effect]) -> list[Effect]:
-        """Give answers to :meth:`change_voters` to whoever asked; return the other effects."""
+        """Pass answers to the callers of :meth:`change_voters`; return the other effects."""
         if not self._asked:
             return effects
         others: list[Effect] = []
@@ -135,7 +135,7 @@ class LocalQuorum:
             )
 
         def disk(voter_id: int, state: Progress) -> bytes:
-            # What the voter set says; with kraft.version 0 it says nothing, a fetch does.
+            # From the voter set; with kraft.version 0 only a fetch names the directory.
             voter = leader.voter_set.get(voter_id)
             known = voter.directory if voter is not None else NO_DIRECTORY
             return known if known != NO_DIRECTORY else state.directory

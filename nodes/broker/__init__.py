@@ -1,1 +1,1 @@
-"""The broker role, pure: its life, what it forwards, and what it answers by itself."""
+"""The broker role, pure: its lifecycle, request forwarding, and answers from its own image."""

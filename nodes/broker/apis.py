@@ -1,4 +1,4 @@
-"""What a broker serves its clients. There is no data plane: nothing of it is advertised."""
+"""The APIs that a broker serves to clients. It has no data plane and advertises none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCAL: Final = (
 """Answered from the broker's own image."""
 
 READS: Final = ("DescribeQuorum", "ListPartitionReassignments")
-"""Forwarded, and harmless to ask twice."""
+"""Forwarded, and safe to send twice."""
 
 WRITES: Final = (
     "CreateTopics",
@@ -31,7 +31,7 @@ WRITES: Final = (
     "AddRaftVoter",
     "RemoveRaftVoter",
 )
-"""Forwarded, and possibly carried out whatever the answer."""
+"""Forwarded, and possibly carried out whatever the answer says."""
 
 FORWARDED: Final = frozenset((*READS, *WRITES))
 CLIENT_APIS: Final = (*LOCAL, *READS, *WRITES)
@@ -39,4 +39,4 @@ CLIENT_APIS: Final = (*LOCAL, *READS, *WRITES)
 SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
     sorted((API_KEYS[api], *SUPPORTED[api]) for api in CLIENT_APIS)
 )
-"""What ApiVersions tells: (api key, minimum, maximum version)."""
+"""The content of ApiVersions responses: (api key, minimum, maximum version)."""

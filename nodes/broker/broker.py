@@ -1,8 +1,8 @@
-"""The broker role of a node: a member of the cluster that clients talk to.
+"""The broker role of a node: a cluster member that clients connect to.
 
-There is no data plane: a broker registers, keeps its registration alive, tells clients what
-its own image of the metadata says, and forwards to the active controller what changes it.
-What the image says is what is committed, and may be behind; nothing here is linearizable.
+There is no data plane. A broker registers, sends heartbeats, answers clients from its own metadata
+image, and forwards changes of metadata to the active controller. The image holds committed metadata
+and may lag behind; its answers are not linearizable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodes.metadata.image import MetadataImage
 from nodes.node_config import NodeConfig
 
 FIRST_CORRELATION: Final = 1 << 30
-"""Far from the numbers anybody else in the node uses."""
+"""Correlation ids of the broker start here, far from those of the rest of the node."""
 
 Body = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Broker:
 
     @property
     def state(self) -> Life:
-        """Where in its life the broker is."""
+        """The state of the broker's lifecycle."""
         return self._life.state
 
     @property
@@ -56,17 +56,17 @@ class Broker:
 
     @property
     def stopped(self) -> bool:
-        """Whether the broker has nothing more to do: stopped as asked, or never registered."""
+        """Whether the broker has finished: stopped on request, or registration failed."""
         return self._life.state is Life.STOPPED
 
     @property
     def deadline(self) -> int:
-        """When the next :meth:`tick` is due; a far future if never."""
+        """The time at which the next :meth:`tick` is due; a far future if none is."""
         controller = self._find_controller()
         return min(self._life.deadline(controller), self._forwarding.deadline(controller))
 
     def _find_controller(self) -> ControllerAddress | None:
-        """Return the active controller as far as known, the same object while it is the same."""
+        """Return the active controller as far as known; the same object until it changes."""
         quorum, known = self._quorum, self._controller
         if (
             known is None
@@ -77,21 +77,21 @@ class Broker:
         return known
 
     def take_effects(self) -> list[SendApi | ApiReply]:
-        """Return what is to be sent and answered since the last call."""
+        """Return the requests to send and the answers to give since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
     def take_notes(self) -> list[tuple[str, Body]]:
-        """Return (kind, detail) of what is worth a trace event since the last call."""
+        """Return the (kind, detail) of each trace event since the last call."""
         return self._life.take_notes()
 
     # --- what happens -------------------------------------------------------------------
 
     def handle(self, request: ApiRequest, now: int, wall_ms: int) -> None:
-        """Take a client request in; its answer comes out of :meth:`take_effects` some time.
+        """Accept a client request; :meth:`take_effects` returns its answer later.
 
-        Until the broker has caught up with the metadata once, what it knows means nothing:
-        requests wait for that, as they would for a listener that is not open yet.
+        Requests wait until the broker has caught up with the metadata once, because before that its
+        image is meaningless. Kafka keeps the listener closed for that time.
         """
         if request.api not in FORWARDED and request.api not in LOCAL:
             raise FatalError(f"the broker does not serve {request.api}")
@@ -104,7 +104,7 @@ class Broker:
             self._collect()
 
     def response(self, event: ApiResponseReceived, now: int) -> bool:
-        """Take the answer of a controller in; False if it is not for this broker."""
+        """Handle a response from a controller; False if the broker did not wait for it."""
         mine = self._life.response(event, now) or self._forwarding.response(event, now)
         self._collect()
         return mine
@@ -130,7 +130,7 @@ class Broker:
         self._collect()
 
     def stop(self, now: int) -> None:
-        """Begin the controlled shutdown; :attr:`stopped` tells when it is complete."""
+        """Begin the controlled shutdown; :attr:`stopped` becomes true when it is complete."""
         self._life.stop(now)
 
     # --- answers ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The brokers of the cluster as clients of this one are told of them (KIP-919)."""
+"""The brokers of the cluster, as a broker describes them to its clients (KIP-919)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOBODY: Final = -1
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""What anybody may do while nobody is refused anything: create, alter, describe, ..."""
+"""The cluster operations that are allowed to everybody, as there is no authorization."""
 
 
 def listener_of(broker: Broker, name: str) -> Listener | None:
@@ -36,16 +36,16 @@ def alive_brokers(image: ImageView, listener: str) -> dict[int, Broker]:
 
 
 def some_controller(alive: dict[int, Broker], seed: int, *key: object) -> int:
-    """Return the broker that is called the controller.
+    """Return the broker to report as the controller.
 
-    Clients send it what changes metadata; any broker forwards that, so each answer names
-    another one and the load spreads.
+    Clients send changes of metadata to it. Any broker forwards those, so each answer names another
+    broker and the load spreads.
     """
     return list(alive)[draw_below(len(alive), seed, "controller", *key)] if alive else NOBODY
 
 
 def described_brokers(image: ImageView, listener: str, fenced: bool = False) -> list[Body]:
-    """Return the entries of brokers; fenced ones only if they are asked for."""
+    """Return the entries of brokers; fenced ones only if ``fenced``."""
     entries = []
     for broker_id, broker in sorted(image.brokers.items()):
         at = listener_of(broker, listener)
@@ -65,7 +65,7 @@ def described_brokers(image: ImageView, listener: str, fenced: bool = False) -> 
 def describe_cluster(
     image: ImageView, listener: str, cluster_id: str, controller_id: int, body: Body
 ) -> Body:
-    """Answer DescribeCluster. Controllers are described by controllers only."""
+    """Answer DescribeCluster. Only controllers describe controllers."""
     kind = body["endpoint_type"]
     answer: Body = {
         "throttle_time_ms": 0,

@@ -1,10 +1,10 @@
-"""Requests of clients that the active controller answers, put into an Envelope (KIP-590).
+"""Client requests that the active controller answers, wrapped in an Envelope (KIP-590).
 
-A request that certainly was not carried out (the controller was not reached, or says that it
-is none) is sent again, wherever the controller is then, until the client's own time-out. One
-that was sent and not answered may have been carried out: a write is not repeated, its client
-is told REQUEST_TIMED_OUT, which promises nothing. Kafka repeats it, and its client may hear
-that the topic it has just created exists already.
+A request that was certainly not carried out is sent again to the present controller, until the
+client's timeout. This is so if the controller was unreachable or answered NOT_CONTROLLER. A request
+that was sent but not answered may have been carried out. A read is then sent again; a write is not,
+and its client gets REQUEST_TIMED_OUT, which leaves the outcome open. Kafka sends the write again,
+so its client may get TOPIC_ALREADY_EXISTS for a topic that the same request created.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from nodes.protocol.versioned import encode_versioned
 MILLISECOND: Final = 1000
 NEVER: Final = 2**63 - 1
 DEFAULT_TIMEOUT_MS: Final = 30_000
-"""How long a request that names no time-out may take."""
+"""The timeout of a request that names none."""
 RETRY_BACKOFF_MS: Final = 50
 INNER_CORRELATION: Final = 0
-"""There is one request in an envelope: nothing to tell apart."""
+"""An envelope holds one request, so the inner correlation id never varies."""
 PRINCIPAL: Final = encode_versioned(
     "DefaultPrincipalData", 0, {"type": "User", "name": "ANONYMOUS", "token_authenticated": False}
 )
-"""Who sends a request that came in by PLAINTEXT."""
+"""The principal of every request received on a PLAINTEXT listener."""
 
 Body = dict[str, Any]
 
 
 @dataclass(slots=True, eq=False)
 class _Forwarded:
-    """A request on its way: under ``correlation``, or None while it waits until ``retry_at``."""
+    """A forwarded request: sent under ``correlation``; None while it waits for ``retry_at``."""
 
     request: ApiRequest
     envelope: Body
@@ -68,7 +68,7 @@ class Forwarding:
         self._replies: list[ApiReply] = []
 
     def deadline(self, controller: ControllerAddress | None) -> int:
-        """Return when :meth:`tick` has something to do."""
+        """Return when :meth:`tick` is next due."""
         due = NEVER
         for each in self._waiting:
             due = min(due, each.deadline)
@@ -77,12 +77,12 @@ class Forwarding:
         return due
 
     def take_replies(self) -> list[ApiReply]:
-        """Return the answers that became ready since the last call."""
+        """Return the answers that have become ready since the last call."""
         replies, self._replies = self._replies, []
         return replies
 
     def take_in(self, request: ApiRequest, now: int) -> None:
-        """Forward ``request``; it goes out with the next :meth:`tick`."""
+        """Forward ``request``; the next :meth:`tick` sends it."""
         try:
             envelope = self._envelope(request)
         except ProtocolError as error:
@@ -104,7 +104,7 @@ class Forwarding:
     def tick(
         self, controller: ControllerAddress | None, correlation: int, now: int
     ) -> list[SendApi]:
-        """Return what to send now, under ``correlation`` and the numbers after it."""
+        """Return the requests to send now, numbered from ``correlation`` upwards."""
         if not self._waiting and controller is self._controller:
             return []
         if controller != self._controller and controller is not None:
@@ -135,14 +135,14 @@ class Forwarding:
         return sends
 
     def _attempt_ms(self, each: _Forwarded, now: int) -> int:
-        """Return how long to wait for this attempt; only a read is worth another one."""
+        """Return the timeout of this attempt; only a read leaves time for another attempt."""
         remaining = max(1, (each.deadline - now) // MILLISECOND)
         if each.request.api in READS:
             return min(remaining, self._attempt_timeout_ms)
         return remaining
 
     def response(self, event: ApiResponseReceived, now: int) -> bool:
-        """Take an answer in; False if no request waits for it."""
+        """Handle a response; False if no request waits for it."""
         each = next((w for w in self._waiting if w.correlation == event.correlation), None)
         if each is None:
             return False
@@ -161,7 +161,8 @@ class Forwarding:
             return True
         if code != NONE:
             self._waiting.remove(each)
-            # That there is no such version inside is a mistake of this node, not the client's.
+            # A version that is unknown inside of the envelope is an error of this node, not the
+            # client's.
             shown = UNKNOWN_SERVER_ERROR if code == UNSUPPORTED_VERSION else code
             self._refuse(request, shown, f"The controller refused: {error_name(code)}.")
             return True
@@ -197,7 +198,7 @@ _UNANSWERED: Final = "The controller did not answer; the request may have been c
 
 
 def _address(host: str) -> bytes:
-    """Return a client's address as bytes; all zero for what is not an address."""
+    """Return a client's address as bytes; all zero if ``host`` is not an IP address."""
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -205,7 +206,7 @@ def _address(host: str) -> bytes:
 
 
 def _is_no_leader(api: str, answer: Body) -> bool:
-    """Whether the quorum was described by who does not lead it."""
+    """Whether a node that does not lead the quorum answered DescribeQuorum."""
     return api == "DescribeQuorum" and any(
         partition["error_code"] == NOT_LEADER_OR_FOLLOWER
         for topic in answer["topics"]

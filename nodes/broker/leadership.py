@@ -1,4 +1,4 @@
-"""What a broker needs to know of the quorum: where the active controller is."""
+"""The broker's view of the quorum: the node that leads, and where to reach it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodes.consensus.endpoint import Endpoint
 
 
 class Leadership(Protocol):
-    """The quorum as this node's replica of it knows it (``nodes.metadata.quorum.Quorum``)."""
+    """The quorum as this node's replica knows it (``nodes.metadata.quorum.Quorum``)."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -26,20 +26,20 @@ class Leadership(Protocol):
 
     @property
     def kraft_version(self) -> int:
-        """The level of ``kraft.version`` in force."""
+        """The ``kraft.version`` in force."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class ControllerAddress:
-    """The node that leads the quorum, and where to send it requests."""
+    """The leader of the quorum and the endpoint for requests to it."""
 
     node_id: int
     endpoint: Endpoint
 
 
 def controller_of(quorum: Leadership) -> ControllerAddress | None:
-    """Return the active controller as far as known; a claim may still be under way there."""
+    """Return the active controller as far as known; it may still be claiming the role."""
     endpoint = quorum.leader_endpoint
     if quorum.leader_id < 0 or endpoint is None:
         return None

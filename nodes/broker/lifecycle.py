@@ -1,10 +1,10 @@
-"""The life of a broker between its start and its controlled shutdown (KIP-631).
+"""The lifecycle of a broker from its start to its controlled shutdown (KIP-631).
 
-It registers under a fresh incarnation id, which makes it known and fenced; it beats its heart,
-wanting to stay fenced until it has caught up with the metadata, and to be unfenced from then
-on; and to stop it waits until the controller has taken its leaderships away. One request at a
-time is under way. A heartbeat that fails changes nothing here: whether the broker is alive is
-decided by the controller. Times are microseconds of the monotonic clock.
+A broker registers under a fresh incarnation id; it is then known and fenced. It sends heartbeats
+with want_fence until it has caught up with the metadata, and without from then on. For a controlled
+shutdown it waits until the controller has moved its leaderships away. It has one request in flight
+at a time. A failed heartbeat does not change the state, as only the controller decides whether a
+broker is alive. Times are microseconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ LISTENER: Final = "PLAINTEXT"
 NO_EPOCH: Final = -1
 FIRST_BACKOFF_MS: Final = 100
 STARTING_INTERVAL_MS: Final = 10
-"""First wait for the next heartbeat while starting; it doubles up to the usual interval."""
+"""First wait for the next heartbeat at start; it doubles up to the usual interval."""
 STOPPING_INTERVAL_MS: Final = 50
-"""The same while stopping."""
+"""First wait for the next heartbeat during a controlled shutdown; it doubles likewise."""
 
 Body = dict[str, Any]
 
@@ -50,7 +50,7 @@ class Life(Enum):
 
 
 class Lifecycle:
-    """Decides what to say to the active controller, and when.
+    """Decides which request the broker sends to the active controller, and when.
 
     ``epoch`` is the broker epoch of the registration in force, -1 if there is none.
     """
@@ -67,18 +67,18 @@ class Lifecycle:
         self._wait_ms = STARTING_INTERVAL_MS
         self._failures = 0
         self._error = ""
-        # Correlation and latest answer of the request under way, and whom was asked last.
+        # Correlation and timeout of the request in flight, and its destination.
         self._asked: tuple[int, int] | None = None
         self._controller: ControllerAddress | None = None
         self._notes: list[tuple[str, Body]] = []
 
     @property
     def knows(self) -> bool:
-        """Whether the broker has once caught up, so that what it knows means something."""
+        """Whether the broker has caught up once, so that its image is meaningful."""
         return self._known and self.state is not Life.STOPPED
 
     def deadline(self, controller: ControllerAddress | None) -> int:
-        """Return when :meth:`tick` has something to do."""
+        """Return when :meth:`tick` is next due."""
         if self.state is Life.STOPPED:
             return NEVER
         due = NEVER
@@ -109,7 +109,7 @@ class Lifecycle:
             return None
         known = self._controller
         if controller is not None and controller is not known and controller != known:
-            # Somebody else leads: what was said to the one before him counts for nothing.
+            # A new leader: requests in flight to the previous one are void.
             if self._asked is not None or self._failures:
                 self._asked = None
                 self._next = now
@@ -124,7 +124,7 @@ class Lifecycle:
         return SendApi(controller.node_id, correlation, controller.endpoint, api, body)
 
     def response(self, event: ApiResponseReceived, now: int) -> bool:
-        """Take an answer in; False if it is not the one waited for."""
+        """Handle a response; False if it is not the one waited for."""
         if self._asked is None or self._asked[0] != event.correlation:
             return False
         self._asked = None
@@ -147,7 +147,7 @@ class Lifecycle:
             self._next = min(self._next, now + self._wait_ms * MILLISECOND)
 
     def stop(self, now: int) -> None:
-        """Begin to stop; who never took part can go at once."""
+        """Start a controlled shutdown; a broker that never registered stops immediately."""
         if self.state in (Life.PENDING_CONTROLLED_SHUTDOWN, Life.STOPPED):
             return
         self._asked = None
@@ -210,11 +210,11 @@ class Lifecycle:
         self._note()
 
     def _heard(self, answer: Body, now: int) -> None:
-        """Go on with what the controller answered to a heartbeat."""
+        """Apply the controller's answer to a heartbeat."""
         interval = self._config.heartbeat_interval_ms
         match self.state:
             case Life.STARTING if answer["is_caught_up"]:
-                # There are no partitions to recover: unfencing can be asked for at once.
+                # There are no partitions to recover, so the broker may be unfenced at once.
                 self._known = True
                 self._become(Life.RECOVERY)
                 self._wait_ms = STARTING_INTERVAL_MS
@@ -237,18 +237,18 @@ class Lifecycle:
         if not lost:
             self._failed(now, error_name(code), quietly=code == NOT_CONTROLLER)
         elif self.state is Life.PENDING_CONTROLLED_SHUTDOWN:
-            # Whoever took the registration away has taken the leaderships too.
+            # A broker that is no longer registered leads nothing.
             self.epoch = NO_EPOCH
             self._become(Life.STOPPED, reason=error_name(code))
         else:
             self.epoch = NO_EPOCH
             self._failures = 0
             self._next = now
-            # It registers again, and takes the same way into service; what it knows it still knows.
+            # It registers again and starts over; its image remains usable.
             self._become(Life.STARTING, error=error_name(code))
 
     def _failed(self, now: int, error: str, quietly: bool = True) -> None:
-        """Wait a little longer than after the failure before, never longer than a heartbeat."""
+        """Schedule the next attempt: the back-off doubles up to the heartbeat interval."""
         longest = max(self._config.heartbeat_interval_ms, FIRST_BACKOFF_MS)
         wait = min(FIRST_BACKOFF_MS << min(self._failures, 16), longest)
         self._failures += 1

@@ -1,4 +1,4 @@
-"""Topics and their partitions as clients of a broker are told of them."""
+"""Topics and partitions, as a broker describes them to its clients."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Body = dict[str, Any]
 NO_ID: Final = bytes(16)
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""What anybody may do while nobody is refused anything: read, write, create, ..."""
+"""The topic operations that are allowed to everybody, as there is no authorization."""
 NOT_ASKED: Final = -(1 << 31)
 MAX_PARTITIONS: Final = 2000
-"""Partitions in one answer to DescribeTopicPartitions (max.request.partition.size.limit)."""
+"""Partitions in one DescribeTopicPartitions response (max.request.partition.size.limit)."""
 
 
 def offline_replicas(partition: Partition, alive: Collection[int]) -> list[int]:
@@ -46,14 +46,14 @@ def offline_replicas(partition: Partition, alive: Collection[int]) -> list[int]:
 
 
 def _leader(partition: Partition, brokers: Collection[int]) -> tuple[int, int]:
-    """Return error code and leader: nobody leads for whom there is no registration."""
+    """Return error code and leader; a leader without a registration counts as none."""
     if partition.leader in brokers:
         return NONE, partition.leader
     return LEADER_NOT_AVAILABLE, NOBODY
 
 
 def _name_error(name: str) -> int:
-    """Return why there is no topic of this name."""
+    """Return why no topic has this name."""
     try:
         check_topic_name(name)
     except ApiError as error:
@@ -70,7 +70,7 @@ def _partitions(image: ImageView, topic: Topic, first: int = 0) -> Iterator[tupl
 
 
 class MetadataAnswer:
-    """Answers Metadata from ``image`` for clients of the listener of this name."""
+    """Answers Metadata requests from ``image`` for clients of the listener of this name."""
 
     def __init__(self, image: ImageView, listener: str, cluster_id: str) -> None:
         self._image = image
@@ -79,7 +79,7 @@ class MetadataAnswer:
         self._alive = alive_brokers(image, listener)
 
     def body(self, version: int, request: Body, controller_id: int) -> Body:
-        """Return the answer. Topics are never created by asking for them."""
+        """Return the answer. A request never creates topics."""
         operations = cluster = NOT_ASKED
         if request.get("include_topic_authorized_operations", False):
             operations = TOPIC_OPERATIONS
@@ -111,7 +111,7 @@ class MetadataAnswer:
             yield self._wanted(name, topic_id)
 
     def _wanted(self, name: str | None, topic_id: bytes) -> Body:
-        """Return one topic the request names; the name counts if both are given."""
+        """Return one requested topic; the name has priority if name and id are given."""
         image = self._image
         failed: Body = {"name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
         if name is None:
@@ -151,9 +151,9 @@ class MetadataAnswer:
 
 
 class PartitionsAnswer:
-    """Answers DescribeTopicPartitions (KIP-966): topics in order, so many partitions at a time.
+    """Answers DescribeTopicPartitions (KIP-966): topics in order, paged by partitions.
 
-    The cursor says where the answer before ended, and the next one is to begin.
+    The cursor is the first partition of the next answer.
     """
 
     def __init__(self, image: ImageView, listener: str) -> None:
@@ -192,7 +192,7 @@ class PartitionsAnswer:
             if remaining == 0:
                 following = {"topic_name": name, "partition_index": 0}
                 break
-            begin, first = first, 0  # The cursor is at the first topic, even if that is gone.
+            begin, first = first, 0  # The cursor belongs to the first topic, even a missing one.
             topic = self._image.topics.get(name)
             if topic is None:
                 topics.append(self._failed(name, _name_error(name)))

@@ -1,9 +1,9 @@
-"""Events into and effects out of a node: plain data, nothing happens here.
+"""Events into and effects out of a node: plain data without behaviour.
 
-A shell (``nodes.server`` or ``simulation``) turns the world into events, calls
-``step(event, now)`` and carries out the effects. **Persist before you speak**: a shell
-carries out all durable effects of a step (:data:`DURABLE`), in order, before it sends any
-message of the same step; a crash in between loses the messages, never the promise.
+A shell (``nodes.server`` or ``simulation``) turns network, disk and clock into events, calls
+``step(event, now)`` and carries out the effects. **Persist before you speak**: a shell carries out
+all durable effects of a step (:data:`DURABLE`), in order, before it sends a message of the same
+step. A crash in between loses messages, but never breaks a promise.
 
 Times are integer microseconds of the node's monotonic clock.
 """
@@ -26,12 +26,12 @@ from nodes.consensus.kraft.messages import (
 
 @dataclass(slots=True)
 class Tick:
-    """The deadline the node asked for has passed (being early is harmless)."""
+    """The deadline that the node set has passed; an early tick is harmless."""
 
 
 @dataclass(slots=True)
 class RequestReceived:
-    """A quorum RPC arrived; ``token`` is what the shell needs to answer it."""
+    """A quorum RPC arrived; ``token`` identifies it in the answer."""
 
     token: int
     message: Request
@@ -39,7 +39,7 @@ class RequestReceived:
 
 @dataclass(slots=True)
 class ResponseReceived:
-    """The answer to an earlier :class:`Send`; ``message`` None means the transport failed."""
+    """The response to an earlier :class:`Send`; ``message`` None means the transport failed."""
 
     source: int
     correlation: int
@@ -50,8 +50,8 @@ class ResponseReceived:
 class ApiRequest:
     """A client request; ``api`` is the schema name without suffix (``"CreateTopics"``).
 
-    ``body`` is the decoded message: a dict with snake_case keys. ``listener`` is the name of
-    the listener it came in by, ``client`` the host it came from.
+    ``body`` is the decoded message: a dict with snake_case keys. ``listener`` names the listener
+    that received it, ``client`` is the client's host.
     """
 
     token: int
@@ -64,9 +64,9 @@ class ApiRequest:
 
 @dataclass(slots=True)
 class ApiResponseReceived:
-    """The answer to an earlier :class:`SendApi`; ``body`` None means the transport failed.
+    """The response to an earlier :class:`SendApi`; ``body`` None means the transport failed.
 
-    ``sent`` False: not a byte went out, so the request was certainly not carried out.
+    ``sent`` False: no byte was sent, so the request was certainly not carried out.
     """
 
     source: int
@@ -77,7 +77,7 @@ class ApiResponseReceived:
 
 @dataclass(slots=True)
 class Shutdown:
-    """Stop gracefully: a leader resigns first and says so (EndQuorumEpoch)."""
+    """Stop gracefully: a leader resigns first and announces it (EndQuorumEpoch)."""
 
 
 Event = Tick | RequestReceived | ResponseReceived | ApiRequest | ApiResponseReceived | Shutdown
@@ -114,14 +114,14 @@ class WriteQuorumState:
     voted_directory: bytes
     voters: tuple[int, ...]
     kraft_version: int = 0
-    """1 writes version 1 of the file: the directory of the vote, and no voters."""
+    """1 writes version 1 of the file: with the directory of the vote, without voters."""
 
 
 @dataclass(slots=True)
 class AppendSnapshot:
     """Write ``data`` at ``position`` of the unfinished snapshot ``(end_offset, epoch)``.
 
-    The first piece (position 0) begins the file anew. Not durable before FinishSnapshot.
+    The first piece (position 0) replaces an unfinished file. Not durable before FinishSnapshot.
     """
 
     end_offset: int
@@ -148,9 +148,9 @@ class DropSnapshot:
 
 @dataclass(slots=True)
 class InstallSnapshot:
-    """Empty the log and let it begin at the end of the finished snapshot; durable.
+    """Empty the log so that it starts at the end of the finished snapshot; durable.
 
-    Older snapshots go. A crash before this is complete is repaired at the next start.
+    Older snapshots are removed. The next start completes this after a crash.
     """
 
     end_offset: int
@@ -159,7 +159,7 @@ class InstallSnapshot:
 
 @dataclass(slots=True)
 class CleanLog:
-    """Forget the log below ``start_offset``, the end of a snapshot that stays.
+    """Drop the log below ``start_offset``, the end of a snapshot that is kept.
 
     Segments wholly below it and snapshots that end before it are removed.
     """
@@ -169,7 +169,7 @@ class CleanLog:
 
 @dataclass(slots=True)
 class Send:
-    """Send a quorum RPC; answers come back as :class:`ResponseReceived`.
+    """Send a quorum RPC; the response comes back as :class:`ResponseReceived`.
 
     ``destination`` is a node id, or -2, -3, ... for a bootstrap server whose id is not known.
     """
@@ -205,8 +205,8 @@ class SnapshotReply:
 class SendApi:
     """Send a request other than a quorum RPC to a node: ApiResponseReceived follows.
 
-    It goes out at the highest version both sides know; ``body`` is the decoded message. The
-    transport fails when no answer has come within ``timeout_ms``, 0 meaning the node's
+    It is sent at the highest version that both sides support; ``body`` is the decoded message. The
+    transport fails without a response within ``timeout_ms``; 0 means the node's
     ``request_timeout_ms``.
     """
 
@@ -228,14 +228,14 @@ class ApiReply:
 
 @dataclass(slots=True)
 class Abandon:
-    """Hang up on the request that arrived with ``token``: its handler failed."""
+    """Close the connection of the request ``token``: its handler failed."""
 
     token: int
 
 
 @dataclass(slots=True)
 class Trace:
-    """Tell what happened; the fields are those of ``histories.trace.TraceEvent``."""
+    """Record a trace event; the fields are those of ``histories.trace.TraceEvent``."""
 
     kind: str
     state: str
@@ -251,8 +251,8 @@ class Trace:
 class Stopped:
     """The graceful shutdown is complete; the shell may exit with status 0.
 
-    ``broker_epoch`` is that of a broker that was registered, else -1: what the shell leaves on
-    the disk is what the next process start is told as ``previous_broker_epoch``.
+    ``broker_epoch`` is that of a registered broker, else -1. The shell stores it on disk, and the
+    next process start receives it as ``previous_broker_epoch``.
     """
 
     broker_epoch: int = -1
@@ -289,12 +289,12 @@ DURABLE = (
     InstallSnapshot,
     CleanLog,
 )
-"""Effects a shell completes before it sends anything of the same step."""
+"""Effects that a shell completes before it sends any message of the same step."""
 
 
 class FatalError(Exception):
-    """An illegal state was reached; the node must stop at once and say why."""
+    """The node reached an illegal state; it must stop at once and report why."""
 
 
 class ContradictionError(Exception):
-    """A message contradicts what this node knows. It is refused and traced, and changes nothing."""
+    """A message contradicts this node's state. The node rejects and traces it, without effect."""

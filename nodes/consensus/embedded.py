@@ -1,14 +1,14 @@
 """The quorum as a library: a service embeds it instead of running ZooKeeper beside itself.
 
-The service brings a :class:`StateMachine`; :class:`Embedded` replicates it. Like everything
-in this package it is pure: events in, effects out (``nodes.consensus.effects``), and a shell
-such as ``nodes.server.host`` makes them real. See ``docs/embedding.md``.
+The service provides a :class:`StateMachine`; :class:`Embedded` replicates it. Like everything in
+this package it is pure: events in, effects out (``nodes.consensus.effects``). A shell such as
+``nodes.server.host`` carries out the effects. See ``docs/embedding.md``.
 
-What a service may rely on:
+Guarantees to the service:
 * every member applies the same records in the same order, each once (I23, I25);
 * a proposal answered ``True`` is never lost; one answered ``False`` may or may not happen;
-* what a member that leads reads after a barrier answered ``True`` is not stale: no other
-  member can have led, and committed anything, between the barrier's call and its answer.
+* after a barrier answered ``True``, the state that a leading member reads is not stale: no other
+  member can have led and committed anything between the barrier's call and its answer.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from nodes.log.batch import decode_batch, parse_header
 from nodes.log.snapshots import data_batch, data_records, footer_batch, read_header
 
 BARRIER: Final = b""
-"""An empty record: it takes its place in the log and is never given to the state machine."""
+"""An empty record: it takes an offset and is never passed to the state machine."""
 
 _RECORDS_PER_BATCH: Final = 1000
 _PIECE: Final = 256 << 10
 
 Done = Callable[[bool], None]
-"""Told once how a proposal ended: True: committed and applied here; False: unknown."""
+"""Called once with a proposal's outcome. True: committed and applied here; False: unknown."""
 
 
 class NotLeaderError(Exception):
-    """Only the leader takes proposals; ask ``leader_id``."""
+    """Only the leader accepts proposals; ``leader_id`` names it."""
 
 
 class StateMachine(Protocol):
-    """What is replicated. It must be deterministic: no clock, no chance, no I/O."""
+    """The replicated state. It must be deterministic: no clock, no randomness, no I/O."""
 
     def apply(self, offset: int, record: bytes) -> None:
-        """Take a committed record; ``offset`` is its place in the log."""
+        """Apply a committed record; ``offset`` is its offset in the log."""
         ...
 
     def snapshot(self) -> Iterable[bytes]:
@@ -61,7 +61,7 @@ class StateMachine(Protocol):
         ...
 
     def restore(self, records: Iterable[bytes]) -> None:
-        """Forget everything and rebuild the state that :meth:`snapshot` told."""
+        """Replace the state by the one that the records of :meth:`snapshot` describe."""
         ...
 
 
@@ -98,7 +98,7 @@ class Embedded:
 
     @property
     def deadline(self) -> int:
-        """When the next Tick is wanted, monotonic microseconds."""
+        """The time at which the next Tick is due, monotonic microseconds."""
         return poll.deadline(self.replica)
 
     @property
@@ -117,7 +117,7 @@ class Embedded:
         return self._leads >= 0
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
-        """Take up the recovered state; call once, before any step."""
+        """Initialize from the recovered state; call once, before any step."""
         self.replica.now, self.replica.wall_ms = now, wall_ms
         self.replica.start()
         return self.settle()
@@ -145,11 +145,11 @@ class Embedded:
         self._pending.append(_Pending(self.replica.epoch, last, done))
 
     def barrier(self, done: Done) -> None:
-        """Tell ``done`` when the state read here then is no older than this call."""
+        """Call ``done`` when reads of the state are at least as new as this call."""
         self.propose([BARRIER], done)
 
     def settle(self) -> list[Effect]:
-        """Let replica and state machine take all there is for them; return the effects."""
+        """Let replica and state machine process all that is pending; return the effects."""
         replica = self.replica
         while True:
             poll.poll(replica)

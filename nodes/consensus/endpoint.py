@@ -1,4 +1,4 @@
-"""Where a node listens."""
+"""The address of a listener."""
 
 from __future__ import annotations
 

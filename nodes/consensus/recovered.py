@@ -1,4 +1,4 @@
-"""What a node finds on its disk when it starts."""
+"""The state that a node recovers from its disk at start."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nodes.consensus.effects import WriteQuorumState
 
 @dataclass(slots=True, frozen=True)
 class SnapshotFile:
-    """A complete snapshot on disk: it stands for every record below ``end_offset``.
+    """A complete snapshot on disk: it covers every record below ``end_offset``.
 
     ``epoch`` is that of the record before ``end_offset``, ``size`` the bytes of the file and
-    ``timestamp`` the last contained log timestamp of its header (wall-clock milliseconds).
-    ``(0, 0)`` is the bootstrap snapshot, which the formatter wrote (KIP-630, KIP-853).
+    ``timestamp`` the last contained log timestamp of its header (wall-clock milliseconds). ``(0,
+    0)`` is the bootstrap snapshot, which the formatter wrote (KIP-630, KIP-853).
     """
 
     end_offset: int

@@ -1,8 +1,8 @@
-"""Record batches, magic 2: what the log is made of, on disk and on the wire.
+"""Record batches, magic 2: the units of the log, on disk and on the wire.
 
 Big-endian: ``base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4`` and then, under the CRC,
 ``attributes 2 | last offset delta 4 | base timestamp 8 | max timestamp 8 | producer id 8 | producer
-epoch 2 | base sequence 4 | count 4 | records``. Offset and epoch stand outside of the CRC. Records
+epoch 2 | base sequence 4 | count 4 | records``. The CRC does not cover offset and epoch. Records
 use signed (zig-zag) varints. Batches here are uncompressed, without producer and headers.
 """
 
@@ -35,7 +35,7 @@ _CRC = Struct(">I")
 
 
 class BatchError(ValueError):
-    """Bytes are not a record batch this project can read; the text says why."""
+    """Bytes are not a record batch that this project can read; the text states why."""
 
 
 class BatchHeader:
@@ -86,7 +86,7 @@ def encode_batch(
     short = _SHORT
     for delta, (key, value) in enumerate(records):
         place = short[delta] if delta < _MANY else _varint(delta)
-        # Without a key, as nearly all are; 4: attributes, timestamp delta, key and headers.
+        # Nearly all records have no key; 4: attributes, timestamp delta, key and headers.
         if key is None and value is not None:
             count = len(value)
             length = short[count] if count < _MANY else _varint(count)
@@ -105,7 +105,7 @@ def encode_batch(
 
 
 def parse_header(data: Buffer, offset: int = 0) -> BatchHeader:
-    """Read the header at ``offset``; the records need not be there. Raises BatchError."""
+    """Read the header at ``offset``; the records may be missing. Raises BatchError."""
     header = BatchHeader.__new__(BatchHeader)
     if len(data) - offset < HEADER_SIZE:
         raise BatchError(f"batch header needs {HEADER_SIZE} bytes, not {len(data) - offset}")
@@ -153,20 +153,20 @@ def split_batches(data: Buffer) -> Iterator[bytes]:
 
 
 def verify_crc(batch: Buffer) -> bool:
-    """Tell whether the checksum of one whole batch is right."""
+    """Return whether the checksum of one whole batch is right."""
     if len(batch) < HEADER_SIZE:
         return False
     (crc,) = _CRC.unpack_from(batch, 17)
     if len(batch) > _LARGE:
-        batch = memoryview(batch)  # no copy of a large one
+        batch = memoryview(batch)  # avoids a copy of a large one
     return bool(crc32c(batch[CRC_START:]) == crc)
 
 
 def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | None, bytes | None]]]:
     """Return the header and the (offset, key, value) of each record of one whole batch.
 
-    The checksum is not looked at, see :func:`verify_crc`. Raises :class:`BatchError` if the bytes
-    are compressed or not exactly one batch.
+    The checksum is not checked, see :func:`verify_crc`. Raises :class:`BatchError` if the bytes are
+    compressed or not exactly one batch.
     """
     header = parse_header(batch)
     return header, decode_records(batch, header)
@@ -175,7 +175,7 @@ def decode_batch(batch: Buffer) -> tuple[BatchHeader, list[tuple[int, bytes | No
 def decode_records(
     batch: Buffer, header: BatchHeader
 ) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Return the records of :func:`decode_batch` of a batch whose header is known already."""
+    """Return the records of :func:`decode_batch` for a batch whose header is known already."""
     if header.length != len(batch):
         raise BatchError(f"batch has {len(batch)} bytes but says {header.length}")
     if header.attributes & _CODEC_MASK:
@@ -222,7 +222,7 @@ def _length_and(part: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _long_varint(value: int) -> bytes:
-    """Return ``value``, which is not negative, as a signed (zig-zag) varint."""
+    """Return a non-negative ``value`` as a signed (zig-zag) varint."""
     out = bytearray()
     value <<= 1
     while value > 127:

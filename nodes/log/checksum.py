@@ -1,7 +1,7 @@
-"""A checksum in text at the end of a small file, and where such a file was damaged.
+"""A checksum in text at the end of a small file, and the location of damage in it.
 
 A CRC-32C has a Hamming distance of at least 4 up to 655 MB: of all files that differ from the
-damaged one in one bit, at most one has a checksum that fits.
+damaged one in one bit, at most one has a matching checksum.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Checksum:
         return body + self._before + b"%08x" % crc32c(body) + self._after
 
     def is_at_end_of(self, data: bytes) -> bool:
-        """Return whether ``data`` ends with a checksum, one that fits or not."""
+        """Return whether ``data`` ends with a checksum, right or wrong."""
         return self._form.fullmatch(data, max(len(data) - self._length, 0)) is not None
 
     def fits(self, data: bytes) -> bool:
-        """Return whether ``data`` ends with the checksum of the bytes before it."""
+        """Return whether ``data`` ends with the right checksum of the bytes before it."""
         end = max(len(data) - self._length, 0)
         match = self._form.fullmatch(data, end)
         return match is not None and int(match[1], 16) == crc32c(data[:end])

@@ -1,8 +1,8 @@
-"""``leader-epoch-checkpoint``: where each epoch of the log begins.
+"""``leader-epoch-checkpoint``: the start offset of each epoch of the log.
 
 Text: ``0``, the number of entries, one ``epoch start-offset`` line each. The file is rebuilt from
-the batches at each start, so it may be missing or behind; but what it says of a batch that is
-there must hold, for a batch's epoch stands outside of its checksum.
+the batches at each start, so it may be missing or behind. Its entries for batches that are present
+must be right, because a batch's checksum does not cover its epoch.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class EpochCheckpoint:
         self._media = media
 
     def note(self, epoch: int, offset: int) -> bool:
-        """Add an entry if ``offset`` is the first of ``epoch``; tell whether it was."""
+        """Add an entry if ``offset`` is the first of ``epoch``; return whether it was."""
         if self.entries and epoch <= self.entries[-1][0]:
             return False
         self.entries.append((epoch, offset))
         return True
 
     def forget_from(self, end_offset: int) -> None:
-        """Remove what begins at ``end_offset`` or later: the log was cut there."""
+        """Remove the entries from ``end_offset`` on: the log was cut there."""
         while self.entries and self.entries[-1][1] >= end_offset:
             self.entries.pop()
 
     def forget_below(self, start_offset: int, end_offset: int) -> int | None:
         """Let the entries begin at ``start_offset``: the log was cleaned up to there.
 
-        No entry is left where it ends there, at ``end_offset``, too: the next record may be the
+        If the log ends there too (``end_offset``), no entry is left, as the next record may be the
         first of a newer epoch. Returns the epoch of the record before ``start_offset``, None if no
-        entry tells.
+        entry covers it.
         """
         before = [epoch for epoch, start in self.entries if start < start_offset]
         empty = start_offset == end_offset
@@ -48,7 +48,7 @@ class EpochCheckpoint:
         return before[-1] if before else None
 
     def read(self) -> dict[int, int]:
-        """Return what the file says: start offset → epoch; nothing if it cannot be understood."""
+        """Return the entries of the file, start offset → epoch; none if it cannot be parsed."""
         try:
             lines = self._media.read(self._path).decode("ascii").split("\n")
             entries = [tuple(map(int, line.split(" "))) for line in lines[2:-1]]

@@ -1,11 +1,12 @@
 """The metadata log on a real disk: segments of record batches, snapshots, the epoch checkpoint.
 
 Rules that make a crash harmless: a segment is complete on disk before the next one is created;
-later segments are gone, durably, before an earlier one is cut; the log is cleaned from its start
-on, below a snapshot that stays. So only the last segment can be torn, and recovery cuts it there.
-Any other defect is a damaged disk and is refused rather than cut, for it would silently take back
-what was acknowledged; so is a damaged snapshot, even where an older one would do: bytes that
-changed on their own are for a person to look at.
+later segments are removed durably before an earlier one is cut; the log is cleaned from its start,
+below a snapshot that stays. So only the last segment can be torn, and recovery cuts it there.
+
+Any other defect is disk damage. Recovery rejects it, since a cut would silently drop acknowledged
+records. It also rejects a damaged snapshot, even if an older one would do: an operator should look
+at bytes that changed by themselves.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class MetadataLogFiles:
     """The log under ``directory/__cluster_metadata-0/``, where ``directory`` is the data directory.
 
     Holds the directory's lock from construction to :meth:`close`. Call :meth:`recover` first.
-    Offsets: :attr:`start_offset` is the first one present, :attr:`end_offset` the next to be
-    written. A segment ends when it would exceed ``segment_bytes``, or when a batch comes that is
-    ``segment_ms`` younger than its first (wall-clock ms of the batches). Any OSError leaves the log
-    as it was; where that cannot be had (a failed fsync, a half-done truncation), everything
-    afterwards raises OSError until it is opened anew.
+    :attr:`start_offset` is the first offset present, :attr:`end_offset` the next to be written. A
+    segment ends when it would exceed ``segment_bytes``, or when the next batch is ``segment_ms``
+    younger than its first (wall-clock ms of the batches). An OSError leaves the log unchanged.
+    Where that is impossible (a failed fsync, a half-done truncation), every later call raises
+    OSError until the log is opened again.
     """
 
     def __init__(
@@ -71,17 +72,17 @@ class MetadataLogFiles:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record; of the one before the log's start if it is empty; or 0."""
+        """Epoch of the last record; if the log is empty, of the one before its start; or 0."""
         return self._last_epoch or 0
 
     # --- opening and closing ------------------------------------------------------------
 
     def recover(self) -> list[bytes]:
-        """Read all batches, cut a torn tail, and make what is left durable.
+        """Read all batches, cut a torn tail, and make the rest durable.
 
-        Stale files and snapshots below the log's start go; a log that ends before its latest
-        snapshot, by (epoch, offset), is emptied to start there. Raises :class:`LogCorruptError`
-        for what no crash can have done, and OSError.
+        Stale files and snapshots below the log's start are removed. A log that ends before its
+        latest snapshot, by (epoch, offset), is emptied to start there. Raises
+        :class:`LogCorruptError` for damage that no crash can cause, and OSError.
         """
         return self.recover_all().batches
 
@@ -104,8 +105,8 @@ class MetadataLogFiles:
         if found.restart is not None:
             self._restart_at(*found.restart)
             found.batches = []
-        # Batches of a killed process may be in the page cache only; from here on others may be
-        # told that this node has them.
+        # Batches of a killed process may be in the page cache only; from here on this node may
+        # report that it has them.
         self._active.fsync()
         self.snapshots.remove_below(self.start_offset)
         self._media.fsync_directory(self._directory)
@@ -114,7 +115,7 @@ class MetadataLogFiles:
         return found
 
     def close(self) -> None:
-        """Close the files and let go of the directory, without flushing; harmless repeated."""
+        """Close the files and release the directory, without flushing; may be repeated."""
         self._unusable = "it was closed"
         self._close_segment()
         self.snapshots.close()
@@ -155,8 +156,10 @@ class MetadataLogFiles:
         self.end_offset = header.last_offset + 1
 
     def flush(self) -> None:
-        """fsync all that was appended. Raises OSError, and then the log is of no further use:
-        after a failed fsync the kernel no longer knows which pages are on disk."""
+        """fsync all appended batches. Raises OSError, and then the log is unusable.
+
+        After a failed fsync the kernel no longer knows which pages are on disk.
+        """
         self._check_usable()
         try:
             self._active.fsync()
@@ -167,7 +170,8 @@ class MetadataLogFiles:
     def truncate(self, end_offset: int) -> None:
         """Cut the log so that it ends at ``end_offset``; durable on return.
 
-        Raises ValueError, with nothing done, outside of the log or inside of a batch; and OSError.
+        Raises ValueError, with nothing done, for an offset outside the log or inside a batch; and
+        OSError.
         """
         self._check_usable()
         if not self.start_offset <= end_offset <= self.end_offset:
@@ -196,7 +200,7 @@ class MetadataLogFiles:
     def install(self, end_offset: int, epoch: int) -> None:
         """Empty the log and let it begin at the end of a complete snapshot; durable on return.
 
-        Older snapshots go. Raises ValueError if there is no such snapshot, and OSError.
+        Older snapshots are removed. Raises ValueError if there is no such snapshot, and OSError.
         """
         self._check_usable()
         if (end_offset, epoch) not in self.snapshots.ids:
@@ -273,8 +277,8 @@ class MetadataLogFiles:
         self._media.fsync_directory(self._directory)
 
     def _restart_at(self, offset: int, epoch: int) -> None:
-        # Last first: what a crash leaves is the beginning of the log. If nothing is left, recovery
-        # begins at the latest snapshot, which is this one.
+        # Last first: a crash leaves the beginning of the log. If nothing is left, recovery begins
+        # at the latest snapshot, which is this one.
         self._close_segment()
         self._remove_segments(list(reversed(self._segments)))
         self._segments = [offset]
@@ -293,7 +297,7 @@ class MetadataLogFiles:
             self._media.fsync_directory(self._directory)
         except OSError as error:
             file.close()
-            # Nobody knows whether the name is on disk; recovery takes an empty last segment.
+            # The name may or may not be on disk; recovery accepts an empty last segment.
             self._unusable = f"fsync failed: {error}"
             raise
         self._close_segment()

@@ -1,8 +1,8 @@
-"""Formatting a data directory: whose it is, and with which voters its quorum begins (KIP-853).
+"""Formatting a data directory: its owner, and the first voters of its quorum (KIP-853).
 
-The bootstrap snapshot ``(0, 0)`` carries what is in force before the first record: the voters of
-a dynamic quorum, and the feature levels. ``meta.properties`` is written last: a directory is
-formatted, completely, when it is there.
+The bootstrap snapshot ``(0, 0)`` carries the values in force before the first record: the voters of
+a dynamic quorum, and the feature levels. ``meta.properties`` is written last: its presence means
+that formatting is complete.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Mode(Enum):
     """How the node's quorum finds its first voters."""
 
     STATIC = "static"
-    """``controller.quorum.voters`` says it, on every node; kraft.version 0."""
+    """Every node has ``controller.quorum.voters``; kraft.version 0."""
     STANDALONE = "standalone"
     """This node is the only voter of a dynamic quorum."""
     INITIAL_CONTROLLERS = "initial-controllers"
     """A given set, the same on each of them."""
     NO_INITIAL_CONTROLLERS = "no-initial-controllers"
-    """The node joins a quorum that exists, or is a broker of one: nothing is written."""
+    """The node joins an existing quorum, or is a broker of one: no voters are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ def format_directory(
 ) -> Meta:
     """Make ``directory`` (created if missing) the data directory of a node; durable on return.
 
-    ``listener`` is where a STANDALONE node is reached, ``voters`` the set of INITIAL_CONTROLLERS;
-    a node of that set gets the directory id it has there. With ``metadata_version`` (a feature
-    level) or other ``features`` the bootstrap snapshot has a FeatureLevelRecord for each, except
-    for NO_INITIAL_CONTROLLERS. A directory formatted in the same way is left as it is and keeps
-    its directory id. Raises :class:`FormatError` if it belongs to another cluster, node or
-    directory id, began otherwise, or holds a log without ``meta.properties``; and OSError.
+    ``listener`` is the address of a STANDALONE node, ``voters`` the set of INITIAL_CONTROLLERS; a
+    node of that set gets its directory id from there. With ``metadata_version`` (a feature level)
+    or other ``features`` the bootstrap snapshot has a FeatureLevelRecord for each, except for
+    NO_INITIAL_CONTROLLERS. A directory formatted in the same way stays unchanged and keeps its
+    directory id. Raises OSError, and :class:`FormatError` if it belongs to another cluster, node or
+    directory id, was formatted differently, or holds a log without ``meta.properties``.
     """
     _check_ids(cluster_id, node_id, directory_id)
     if mode is Mode.STANDALONE and listener is None:
@@ -195,7 +195,7 @@ def _levels(metadata_version: int | None, features: Mapping[str, int]) -> dict[s
     for name, level in sorted(features.items()):
         if not name or not 0 <= level < 1 << 15:
             raise FormatError(f"feature {name!r} cannot have level {level}")
-        if level:  # level 0 is that of a feature nobody has set
+        if level:  # level 0 means that the feature was never set
             levels[name] = level
     return levels
 
@@ -223,7 +223,7 @@ def _check_voters(voters: Sequence[InitialVoter]) -> None:
 
 
 def _check_unused(directory: Path, media: Media) -> None:
-    """Refuse to take over a log; what an interrupted formatting left is no log."""
+    """Refuse to take over an existing log; remains of an interrupted formatting are not one."""
     metadata = directory / METADATA_DIRECTORY
     bootstrap = snapshot_name(*BOOTSTRAP)
     if media.exists(metadata):
@@ -235,7 +235,7 @@ def _check_unused(directory: Path, media: Media) -> None:
 
 
 def _check_same(directory: Path, content: bytes | None, media: Media) -> None:
-    """Hold the bootstrap snapshot there against the one that would be written."""
+    """Compare the bootstrap snapshot on disk with the one that would be written."""
     path = directory / METADATA_DIRECTORY / snapshot_name(*BOOTSTRAP)
     names = media.names(path.parent) if media.exists(path.parent) else []
     if path.name not in names and any(parse_snapshot_name(name) for name in names):

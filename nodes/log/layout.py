@@ -1,4 +1,4 @@
-"""Where things stand inside a node's data directory."""
+"""Paths and file names inside a node's data directory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
 
 @lru_cache(maxsize=4096)
 def inside(directory: Path, name: str) -> Path:
-    """Return ``directory / name``. The same few names are asked for again and again, and to
-    make a path costs more than to write a batch to the page cache."""
+    """Return ``directory / name``, cached.
+
+    Few names are used, very often, and making a path costs more than writing a batch to the page
+    cache.
+    """
     return directory / name
 
 
@@ -37,5 +40,5 @@ def segment_offsets(names: Iterable[str]) -> list[int]:
 
 
 def is_stale(name: str) -> bool:
-    """Tell whether a file of a partition is what an interrupted operation left behind."""
+    """Return whether a file of a partition is left over from an interrupted operation."""
     return name.endswith(_STALE)

@@ -1,6 +1,6 @@
 """One process per data directory, held by flock(2) on its ``.lock``.
 
-The kernel lets go when the process ends, however it ends, so no lock is ever left behind.
+The kernel releases the lock when the process ends, however it ends, so none is left behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOCK_FILE: Final = ".lock"
 
 
 class DirectoryLockedError(OSError):
-    """Another open log, in this process or another one, holds the data directory."""
+    """Another open log, in this or another process, holds the data directory."""
 
 
 class DirectoryLock:
@@ -42,7 +42,7 @@ class DirectoryLock:
             raise OSError(errno.EBADF, "the data directory was closed")
 
     def release(self) -> None:
-        """Let go; harmless when repeated."""
+        """Release the lock; may be repeated."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

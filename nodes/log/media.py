@@ -1,8 +1,7 @@
-"""Every change of a node's files goes through here: the plain file system.
+"""The plain file system, through which every change of a node's files goes.
 
-Nothing below promises durability but :meth:`File.fsync` (contents) and
-:meth:`Media.fsync_directory` (names); what the two cover is what a crash leaves.
-:class:`nodes.log.write_loss.WriteLossMedia` holds a node to that.
+Only :meth:`File.fsync` (contents) and :meth:`Media.fsync_directory` (names) promise durability; a
+crash leaves what these two cover. :class:`nodes.log.write_loss.WriteLossMedia` enforces that.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 class Lock(Protocol):
-    """What keeps other processes out of a data directory."""
+    """A lock that keeps other processes out of a data directory."""
 
     def check(self) -> None:
         """Raise OSError if it was released."""
         ...
 
     def release(self) -> None:
-        """Let go; harmless when repeated."""
+        """Release the lock; may be repeated."""
         ...
 
 
 class File:
-    """A file that is open for appending and cutting. All methods raise OSError."""
+    """A file open for appending and cutting. All methods raise OSError."""
 
     def __init__(self, path: Path, flags: int) -> None:
         # O_APPEND: after a cut the next write goes to the new end.
@@ -51,11 +50,11 @@ class File:
         os.fsync(self._fd)
 
     def protect(self) -> None:
-        """Take away the right to write from everybody."""
+        """Make the file read-only for all users."""
         os.fchmod(self._fd, os.fstat(self._fd).st_mode & 0o444)
 
     def close(self) -> None:
-        """Close the file, without making anything durable; harmless when repeated."""
+        """Close the file, without making anything durable; may be repeated."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -77,7 +76,7 @@ class Media:
         return DirectoryLock(directory)
 
     def exists(self, path: Path) -> bool:
-        """Tell whether there is a file or directory at ``path``."""
+        """Return whether there is a file or directory at ``path``."""
         return path.exists()
 
     def read(self, path: Path) -> bytes:
@@ -105,7 +104,7 @@ class Media:
         path.unlink(missing_ok=True)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give ``path`` the name ``target`` in the same directory, in place of what had it."""
+        """Rename ``path`` to ``target`` in the same directory, replacing it."""
         path.replace(target)
 
     def fsync_directory(self, directory: Path) -> None:
@@ -113,13 +112,13 @@ class Media:
         _fsync_directory(directory)
 
     def close(self) -> None:
-        """End orderly: what was written stays, as it does in the kernel's page cache."""
+        """Close in order: written data stays, as it does in the kernel's page cache."""
 
     def replace(self, path: Path, data: bytes) -> None:
         """Replace a small file so that a crash leaves the old content or the new one.
 
         Write beside it, fsync, rename over it, fsync the directory. Raises OSError with ``path``
-        unchanged; only if the last fsync fails it may hold either.
+        unchanged; only if the last fsync fails it may hold either content.
         """
         temporary, directory = _beside(path)
         try:
@@ -140,7 +139,7 @@ class Media:
 
 @lru_cache(maxsize=256)
 def _beside(path: Path) -> tuple[Path, Path]:
-    """Return where the new content of ``path`` is written, and the directory of both."""
+    """Return the temporary path for the new content of ``path``, and the directory of both."""
     return path.with_name(path.name + TEMPORARY_SUFFIX), path.parent
 
 

@@ -21,7 +21,7 @@ _CHECKSUM: Final = Checksum(b"#crc32c=", b"\n")
 
 
 class FormatError(Exception):
-    """The directory is not formatted, or for somebody else; the text says what to do."""
+    """The directory is not formatted, or for another node; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def load_meta(
     node_id: int | None = None,
     media: Media = PLAIN,
 ) -> Meta:
-    """Read ``meta.properties`` and hold it against the ids expected, where given.
+    """Read ``meta.properties`` and compare it with the expected ids, where given.
 
     Raises :class:`FormatError` if it is missing, damaged or belongs to another cluster or node.
     """
@@ -71,7 +71,7 @@ def load_meta(
 
 
 def _parse(data: bytes) -> Meta:
-    """Raises ValueError for a file that is damaged or not of this format."""
+    """Parse the file. Raises ValueError if it is damaged or of another format."""
     checked = _CHECKSUM.fits(data)
     if not checked and _CHECKSUM.is_at_end_of(data):
         raise ValueError("the checksum does not fit")
@@ -80,7 +80,7 @@ def _parse(data: bytes) -> Meta:
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
     properties: dict[str, str] = {}
-    # Not splitlines(), which has more line ends than Java's properties.
+    # splitlines() has more line ends than Java's properties.
     for line in text.removesuffix("\n").split("\n"):
         line = line.strip()
         if line and line[0] not in "#!":

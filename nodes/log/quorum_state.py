@@ -1,12 +1,12 @@
 """``quorum-state``: epoch, leader and vote, the promises a node keeps across restarts.
 
 One line of JSON, in version 0 (``kraft.version`` 0: the voters, no directory of the vote) or
-version 1 (the directory of the vote, no voters). Written before anything is promised: write,
-fsync, rename, fsync.
+version 1 (the directory of the vote, no voters). Written before any promise is sent: write, fsync,
+rename, fsync.
 
 The last member, ``"crc32c"``, is the checksum of all bytes before it, in eight hex digits; Apache
-Kafka ignores members it does not know. A file without a checksum may hold Kafka's own members
-only, so no changed bit can turn the checksum into something that is ignored here, too.
+Kafka ignores members it does not know. A file without a checksum may hold only Kafka's own members.
+So no changed bit can turn the checksum into a member that is ignored here, too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from nodes.log.media import PLAIN, Media
 from nodes.log.uuids import ZERO, from_text, to_text
 
 QuorumState = WriteQuorumState
-"""What is read has the shape of what is written; version 1 tells no voters, version 0 no
-directory of the vote (16 zero bytes)."""
+"""The content of the file, as read and as written.
+
+Version 1 has no voters, version 0 no directory of the vote (16 zero bytes).
+"""
 
 UNKNOWN: Final = -1
 MAX_EPOCH: Final = 2**31 - 1
@@ -46,7 +48,7 @@ _CHECKSUM: Final = Checksum(b',"crc32c":"', b'"}')
 
 
 class QuorumStateError(Exception):
-    """``quorum-state`` is there but cannot be trusted; the node must not start."""
+    """``quorum-state`` exists but cannot be trusted; the node must not start."""
 
 
 def write(directory: Path, state: WriteQuorumState, media: Media = PLAIN) -> None:
@@ -125,7 +127,7 @@ def read(directory: Path, media: Media = PLAIN) -> QuorumState | None:
 def _members(data: bytes, checked: bool) -> dict[str, Any]:
     """Return the members of the JSON object. Raises ValueError for an object of another form.
 
-    ``checked`` files may hold members that are not known here.
+    ``checked`` files may hold unknown members.
     """
     try:
         content = json.loads(data)

@@ -1,4 +1,4 @@
-"""What a metadata log's directory holds at the start, held against the rules of a sound one."""
+"""Recovery: the files of a metadata log at start, checked against the rules of a sound one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodes.log.snapshots import SnapshotCorruptError
 
 
 class LogCorruptError(Exception):
-    """The log or a snapshot is damaged as no crash can damage it; the node must not start.
+    """The log or a snapshot has damage that no crash can cause; the node must not start.
 
     The text names the file and, for damaged bytes, where in it.
     """
@@ -27,9 +27,9 @@ class LogCorruptError(Exception):
 class Found:
     """The log found: ``batches`` in ``segments`` (base offsets), up to ``end_offset``.
 
-    ``last_length`` are the sound bytes of the last segment; what follows them is to be cut if
-    ``torn``. ``restart`` (offset, epoch) is where the log is to begin anew, emptied.
-    ``epoch_before`` is that of the record before the first, None if nothing tells.
+    ``last_length`` are the sound bytes of the last segment; the rest is to be cut if ``torn``.
+    ``restart`` (offset, epoch) is where the log is to start again, emptied. ``epoch_before`` is
+    that of the record before the first, None if unknown.
     """
 
     segments: list[int]
@@ -46,7 +46,7 @@ class Found:
 def find_log(
     directory: Path, media: Media, snapshots: SnapshotFiles, epochs: EpochCheckpoint
 ) -> Found:
-    """Remove stale files, read segments and snapshots, and say what there is and must be done.
+    """Remove stale files, read segments and snapshots, and return what to do.
 
     ``snapshots`` is brought up to date, ``epochs`` filled from the batches. Raises
     :class:`LogCorruptError` and OSError.
@@ -56,7 +56,7 @@ def find_log(
         media.unlink(directory / name)
     snapshots.find()
     latest = snapshots.ids[-1] if snapshots.ids else (0, 0)
-    # Without any segment it was about to begin at the latest snapshot.
+    # A log without any segment was about to begin at the latest snapshot.
     segments = segment_offsets(names) or [latest[0]]
     start = segments[0]
     if start > max((end for end, _ in snapshots.ids), default=0):
@@ -64,7 +64,7 @@ def find_log(
             f"{directory}: the log starts at {start} and no snapshot reaches up to there; "
             "restore the missing files or remove the node's directory and format it anew"
         )
-    # Those below are about to be removed; nobody reads them.
+    # Those below are about to be removed and are never read.
     snapshots.remove_below(start)
     before = dict(snapshots.ids) | ({0: 0} if start == 0 else {})
     found = Found(segments, before.get(start), end_offset=start)
@@ -73,8 +73,8 @@ def find_log(
     last_epoch = epochs.entries[-1][0] if epochs.entries else found.epoch_before or 0
     newer = (latest[1], latest[0]) > (last_epoch, found.end_offset)
     if newer or latest[0] > found.end_offset:
-        # A crash came between a snapshot's end and its installation. What is in the log is
-        # below the snapshot; where it is of a newer epoch it was never committed.
+        # The process crashed between a snapshot's end and its installation. The log's records are
+        # below the snapshot; those of a newer epoch were never committed.
         found.restart = latest
     if found.restart is not None:
         found.snapshots = [file for file in found.snapshots if file.end_offset >= latest[0]]
@@ -116,7 +116,10 @@ def _read_snapshots(snapshots: SnapshotFiles, found: Found) -> None:
 
 
 def _what_to_do(damaged: tuple[int, int], ids: Sequence[tuple[int, int]], found: Found) -> str:
-    """Say whether the node can do without a snapshot: another one and the log must replace it."""
+    """Return the operator's remedy for a damaged snapshot.
+
+    The node can do without it if another snapshot and the log replace it.
+    """
     others = [end for end, _ in ids if end != damaged[0]]
     if found.segments[0] == 0:
         others.append(0)

@@ -1,9 +1,9 @@
-"""Read a segment's bytes as far as they are good, and say why they are not any further.
+"""Read a segment's bytes up to the first defect, and classify the defect.
 
-A defect is either **torn**, what a crash can leave at the end of a log that was being written, or
+A defect is either **torn**, which a crash can cause at the end of a log that was being written, or
 damage. A crash leaves a prefix of a batch, or sectors of zeros where the file grew before its data
-came; anything else was changed after it was written. Torn bytes were never promised to anybody;
-damage may take back a promise, so the two are told apart.
+came; anything else was changed after it was written. Torn bytes were never acknowledged. Damage may
+destroy acknowledged records, so the two are distinguished.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SOME_ZEROS: Final = 17
 
 @dataclass(slots=True)
 class Scan:
-    """``batches`` are the good ones, ``length`` their bytes; ``defect`` is None if that is all."""
+    """The good ``batches``, ``length`` their bytes; ``defect`` is None if that is all."""
 
     batches: list[bytes]
     length: int
@@ -50,11 +50,11 @@ def scan_segment(
 ) -> Scan:
     """Take whole batches from ``data`` until one is torn or wrong.
 
-    Good is a batch with a right checksum whose base offset is ``expected_offset`` or follows its
-    predecessor, and whose epoch is its predecessor's (``last_epoch``, None if that is not known)
-    or, if it is a control batch (the LeaderChange that begins every epoch), above it: one that is
-    no LeaderChange only where ``known_epochs`` says so.
-    ``known_epochs`` tells the epochs of some base offsets.
+    A good batch has a right checksum, and its base offset is ``expected_offset`` or follows its
+    predecessor. Its epoch is its predecessor's (``last_epoch``, None if not known), and that of
+    ``known_epochs`` (by base offset) if there is one. A control batch may have a higher epoch than
+    its predecessor. Unless ``known_epochs`` confirms that epoch, it must be the LeaderChange that
+    begins it.
     """
     scan = Scan([], 0, expected_offset, last_epoch)
     known_epochs = known_epochs or {}
@@ -77,7 +77,7 @@ def scan_segment(
 
 
 def epoch_defect(header: BatchHeader, last_epoch: int | None) -> str | None:
-    """Say why a batch cannot follow one of ``last_epoch``, None if it can."""
+    """Return why a batch cannot follow one of ``last_epoch``, None if it can."""
     if last_epoch is None or header.epoch == last_epoch:
         return None
     if header.epoch < last_epoch:
@@ -118,14 +118,14 @@ def _defect(header: BatchHeader, batch: bytes, scan: Scan, known_epoch: int | No
     if known_epoch not in (None, header.epoch):
         return f"batch has epoch {header.epoch}, and the epoch checkpoint says {known_epoch}"
     unknown = known_epoch is None and scan.last_epoch not in (None, header.epoch)
-    # Where its epoch is its own word only, it must be the one batch that may begin one.
+    # If no other source confirms its epoch, it must be the one batch that may begin an epoch.
     if unknown and header.is_control and not _is_leader_change(batch):
         return f"epoch {header.epoch} begins after {scan.last_epoch} without a leader change"
     return epoch_defect(header, scan.last_epoch)
 
 
 def _is_leader_change(batch: bytes) -> bool:
-    """Tell whether the first record of a control batch with a right checksum is a LeaderChange."""
+    """Return whether a control batch with a right checksum begins with a LeaderChange."""
     try:
         records = decode_batch(batch)[1]
     except BatchError:
@@ -134,7 +134,7 @@ def _is_leader_change(batch: bytes) -> bool:
 
 
 def _is_torn(data: bytes, position: int) -> bool:
-    """Tell whether a crash can have left ``data`` from ``position`` on."""
+    """Return whether a crash can have left ``data`` from ``position`` on."""
     rest = data[position:]
     if len(rest) < HEADER_SIZE:
         return True
@@ -146,15 +146,15 @@ def _is_torn(data: bytes, position: int) -> bool:
         return True
     if header.length <= len(rest):
         return False
-    # It claims to go on after the end of the file. If it is whole nevertheless, or others come
-    # after it, then its length is not what was written.
+    # Its length extends beyond the end of the file. If it is whole nevertheless, or others come
+    # after it, then its length was changed after it was written.
     return crc32c(memoryview(rest)[CRC_START:]) != header.crc and not _has_batch(rest, header)
 
 
 def _has_lost_sector(data: bytes, start: int, end: int) -> bool:
-    """Tell whether some sector that has a part within ``start`` to ``end`` is all zeros.
+    """Return whether some sector that overlaps ``start`` to ``end`` is all zeros.
 
-    From ``start`` on, and up to the end of the file: of the batch it may hold the last byte only.
+    Sectors are read from ``start`` to the end of the file: one may hold only the batch's last byte.
     """
     end = min(end, len(data))
     while start < end:
@@ -166,7 +166,7 @@ def _has_lost_sector(data: bytes, start: int, end: int) -> bool:
 
 
 def _has_batch(rest: bytes, after: BatchHeader) -> bool:
-    """Tell whether a whole batch of higher offsets stands anywhere in ``rest``."""
+    """Return whether ``rest`` contains a whole batch of higher offsets."""
     magic = rest.find(b"\x02", HEADER_SIZE + 16)
     while magic != -1:
         try:

@@ -1,7 +1,7 @@
 """The snapshot files of a metadata log: unfinished, complete, removed.
 
-``<end>-<epoch>.checkpoint.part`` is written in pieces; finishing it is fsync, read-only, rename,
-fsync of the directory, so that the complete name never stands for incomplete content.
+``<end>-<epoch>.checkpoint.part`` is written in pieces. Finishing it is fsync, read-only, rename,
+fsync of the directory, so a file with the complete name is never incomplete.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class SnapshotFiles:
         self._parts: dict[tuple[int, int], tuple[File, int]] = {}
 
     def find(self) -> None:
-        """Look at what is there."""
+        """List the snapshots in the directory."""
         names = self._media.names(self._directory)
         found = [identity for name in names if (identity := parse_snapshot_name(name))]
         self.ids = sorted(found, key=_age)
 
     def path(self, end_offset: int, epoch: int) -> Path:
-        """Return where the complete snapshot stands."""
+        """Return the path of the complete snapshot."""
         return inside(self._directory, snapshot_name(end_offset, epoch))
 
     def load(self, identity: tuple[int, int]) -> tuple[SnapshotFile, bytes]:
@@ -54,7 +54,7 @@ class SnapshotFiles:
         return self._media.read_at(self.path(end_offset, epoch), position, max_bytes)
 
     def append(self, end_offset: int, epoch: int, position: int, data: bytes) -> None:
-        """Write the next piece of an unfinished snapshot; the one at 0 begins it anew.
+        """Write the next piece of an unfinished snapshot; a piece at 0 replaces the file.
 
         Raises ValueError if the piece does not follow the one before.
         """

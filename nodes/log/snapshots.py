@@ -40,7 +40,7 @@ from nodes.protocol.records import (
 
 SUFFIX: Final = ".checkpoint"
 BOOTSTRAP: Final = (0, 0)
-"""The snapshot the formatter writes: it is loaded, and never sent to anybody."""
+"""The snapshot that the formatter writes: a node loads it and never sends it."""
 
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _FIRST: Final = (SNAPSHOT_HEADER, KRAFT_VERSION, KRAFT_VOTERS)
@@ -52,10 +52,10 @@ class SnapshotCorruptError(Exception):
 
 @dataclass(slots=True, frozen=True)
 class SnapshotHeader:
-    """What the control records at the head of a snapshot say.
+    """The content of the control records at the head of a snapshot.
 
     ``timestamp`` is the last contained log timestamp in wall-clock ms. ``kraft_version`` and
-    ``voters`` (the voters of a VotersRecord, as decoded) are None where they are not given.
+    ``voters`` (the voters of a VotersRecord, as decoded) are None if absent.
     """
 
     timestamp: int
@@ -119,11 +119,11 @@ def footer_batch(base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
 
 
 def verify(content: Buffer, name: str) -> SnapshotHeader:
-    """Hold the whole of a snapshot against its rules; return what its head says.
+    """Check a whole snapshot against its rules; return its header.
 
     ``name`` is the file's name or path. Any one changed byte is found: those outside of the
-    checksums are offsets, lengths, epochs and versions of the format, which have one right
-    value each. Raises :class:`SnapshotCorruptError`.
+    checksums are offsets, lengths, epochs and versions of the format, which have one right value
+    each. Raises :class:`SnapshotCorruptError`.
     """
     identity = parse_snapshot_name(PurePath(name).name)
     if identity is None:
@@ -154,9 +154,9 @@ def verify(content: Buffer, name: str) -> SnapshotHeader:
 
 
 def read_header(content: Buffer) -> SnapshotHeader:
-    """Return what the first batch says; the rest is not looked at.
+    """Return the header in the first batch; the rest is not read.
 
-    Raises :class:`SnapshotCorruptError` if it is not the head of a snapshot.
+    Raises :class:`SnapshotCorruptError` if the batch is not the head of a snapshot.
     """
     try:
         header = parse_header(content)
@@ -176,7 +176,7 @@ def read_control(
 
 
 def data_records(content: Buffer) -> Iterator[bytes]:
-    """Yield the framed metadata records of a verified snapshot, in order, as they are asked for."""
+    """Yield the framed metadata records of a verified snapshot lazily, in order."""
     view = memoryview(content)
     position = 0
     while position < len(view):

@@ -21,7 +21,7 @@ UNASSIGNED: Final = from_halves(0, 1)
 LOST: Final = from_halves(0, 2)
 METADATA_TOPIC_ID: Final = from_halves(0, 1)
 RESERVED: Final = 100
-"""The first hundred uuids, ``(0, 0)`` to ``(0, 99)``, never name anything else."""
+"""The first hundred uuids, ``(0, 0)`` to ``(0, 99)``, have fixed meanings."""
 
 
 def to_text(value: bytes) -> str:
@@ -32,7 +32,7 @@ def to_text(value: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """Return the 16 bytes of a text form. Raises ValueError if it is none."""
+    """Return the 16 bytes of a text form. Raises ValueError for any other text."""
     try:
         value = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
@@ -43,7 +43,7 @@ def from_text(text: str) -> bytes:
 
 
 def is_usable(value: bytes) -> bool:
-    """Tell whether ``value`` may name a directory or topic: not reserved, no leading ``-``."""
+    """Return whether ``value`` may name a directory or topic: not reserved, no leading ``-``."""
     return int.from_bytes(value, "big") >= RESERVED and not to_text(value).startswith("-")
 
 
@@ -55,7 +55,7 @@ def random_uuid() -> bytes:
 
 
 def draw_uuid(seed: int, *key: object) -> bytes:
-    """Return the usable uuid that belongs to ``seed`` and ``key``."""
+    """Return the usable uuid determined by ``seed`` and ``key``."""
     attempt = 0
     while True:
         halves = (draw(seed, *key, "uuid", attempt, half) for half in ("most", "least"))

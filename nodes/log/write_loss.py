@@ -1,14 +1,14 @@
 """Write-loss mode: a file system that keeps, at kill -9, only what was fsynced.
 
-The kernel keeps what a killed process wrote, so kill -9 never shows a missing fsync; a loss of
-power does. Here contents that were not fsynced, and names that were created, changed or removed
-without an fsync of their directory, are held in this process and die with it. The files on disk
-are at each moment what a loss of power would leave at worst:
+The kernel keeps the writes of a killed process, so kill -9 never shows a missing fsync; a power
+failure does. Here unsynced contents, and names created, changed or removed without an fsync of
+their directory, are held in this process and die with it. The files on disk are at each moment the
+worst case of a power failure:
 
 * fsync of a file makes its contents durable, not its name;
-* fsync of a directory carries out its changes of names, in order; a file whose contents were
-  never fsynced appears empty;
-* what is older than some seconds is written back, as a page cache does, and all of it at an
+* fsync of a directory carries out its changes of names, in order; a file whose contents were never
+  fsynced appears empty;
+* changes older than some seconds are written back, as a page cache does, and all of them at an
   orderly close.
 
 Directories themselves are made durably. One thread, one process per directory.
@@ -27,15 +27,15 @@ from typing import Final
 from nodes.log.media import PLAIN, TEMPORARY_SUFFIX, File, Media, write_fully
 
 WRITE_BACK_S: Final = 5.0
-"""As old as dirty pages get under Linux before a flusher takes them up, about."""
+"""About the age at which Linux flushes dirty pages."""
 
 
 @dataclass(slots=True, eq=False)
 class _Inode:
     """A file: its durable content to the first ``keep`` bytes, then ``tail``.
 
-    The durable content of ``length`` bytes stands at ``path``; in ``nameless`` while no durable
-    name leads to it.
+    The durable content of ``length`` bytes is at ``path``, or in ``nameless`` while no durable name
+    refers to it.
     """
 
     path: Path | None
@@ -50,7 +50,7 @@ class _Inode:
         return self.keep + len(self.tail)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return what a reader sees."""
+        """Return the bytes that a reader sees."""
         end = min(position + size, self.size)
         kept = b""
         if position < min(end, self.keep):
@@ -72,7 +72,7 @@ class _Inode:
             self.tail.clear()
 
     def store(self, *, durably: bool) -> None:
-        """Make the content seen the durable one."""
+        """Make the visible content durable."""
         if self.keep == self.length and not self.tail:
             return
         if self.path is None:
@@ -102,7 +102,7 @@ class _Inode:
             path.chmod(path.stat().st_mode & 0o444 | write)
 
     def appear(self, path: Path) -> None:
-        """Take the durable name ``path``, with the durable content, in one step."""
+        """Give the durable content the durable name ``path``, in one step."""
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         file = PLAIN.open(temporary, fresh=True)
         try:
@@ -123,12 +123,12 @@ class WriteLossFile(File):
         self._inode = inode
 
     def append(self, data: bytes) -> None:
-        """Add ``data`` to what is seen; lost at a kill before :meth:`fsync`."""
+        """Append ``data`` to the visible content; a kill before :meth:`fsync` loses it."""
         self._media.age()
         self._inode.tail += data
 
     def truncate(self, length: int) -> None:
-        """Cut what is seen; undone at a kill before :meth:`fsync`."""
+        """Cut the visible content; a kill before :meth:`fsync` undoes this."""
         self._media.age()
         self._inode.cut(length)
 
@@ -150,17 +150,17 @@ _Change = tuple[str, str | _Inode | None]
 
 @dataclass(slots=True)
 class _Directory:
-    """The names seen, those that are durable, and the changes between."""
+    """The visible names, the durable names, and the changes between them."""
 
     seen: dict[str, _Inode]
     durable: dict[str, _Inode]
     changes: list[_Change] = field(default_factory=list)
     touched: dict[int, _Inode] = field(default_factory=dict)
-    """Every file seen since the start, by identity: those may have unwritten content."""
+    """Every file seen since the start, by identity; these may have unwritten content."""
 
 
 class WriteLossMedia(Media):
-    """``write_back_s`` is the age at which changes become durable on their own."""
+    """The file system; ``write_back_s`` is the age at which changes become durable on their own."""
 
     def __init__(
         self, write_back_s: float = WRITE_BACK_S, clock: Callable[[], float] = time.monotonic
@@ -189,7 +189,7 @@ class WriteLossMedia(Media):
         return self.open(path)
 
     def exists(self, path: Path) -> bool:
-        """Tell whether there is a file or directory at ``path``."""
+        """Return whether there is a file or directory at ``path``."""
         if path.is_dir() or not path.parent.is_dir():
             return path.is_dir()
         return path.name in self._directory(path.parent).seen
@@ -215,7 +215,7 @@ class WriteLossMedia(Media):
             directory.changes.append((path.name, None))
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give ``path`` the name ``target`` in the same directory, in place of what had it."""
+        """Rename ``path`` to ``target`` in the same directory, replacing it."""
         self.age()
         inode = self._inode(path)
         if path.name == target.name:
@@ -240,7 +240,7 @@ class WriteLossMedia(Media):
         self._oldest = None
 
     def age(self) -> None:
-        """Write everything back if the oldest change is old enough; note that there is one."""
+        """Note that there is a change; write everything back if the oldest is old enough."""
         now = self._clock()
         if self._oldest is not None and now - self._oldest >= self._write_back_s:
             self.close()
@@ -272,7 +272,7 @@ class WriteLossMedia(Media):
         return inode
 
     def _apply(self, path: Path) -> None:
-        """Carry out the changes of names in their order."""
+        """Carry out the changes of names in order."""
         directory = self._directory(path)
         durable = directory.durable
         changes, directory.changes = directory.changes, []
@@ -292,7 +292,7 @@ class WriteLossMedia(Media):
 
 
 def _forget(inode: _Inode) -> None:
-    """The last name of a file is gone, and with it what only a name leads to."""
+    """Drop a file whose last name is gone, and the content that only a name reached."""
     inode.path, inode.nameless = None, b""
     inode.length = inode.keep = 0
     inode.tail.clear()

@@ -12,13 +12,13 @@ from nodes.consensus.endpoint import Endpoint
 class QuorumConfig:
     """Identity and timers of one replica of the metadata log.
 
-    ``voters`` is the static voter set (``controller.quorum.voters``); it is empty where the
-    set is dynamic (KIP-853) and lies in the log. ``bootstrap_servers`` are controllers to ask
-    who leads (``controller.quorum.bootstrap.servers``), ``listener`` is where this node's
-    quorum RPCs are to be sent (None: nowhere, it is a broker). A node that ``can_become_voter``
-    (a controller) flushes what it fetches; with ``auto_join`` it adds itself to the voters.
-    ``incarnation`` counts process starts; with ``seed`` it keys every random choice. Sizes
-    are bytes, times milliseconds.
+    ``voters`` is the static voter set (``controller.quorum.voters``); it is empty if the set is
+    dynamic (KIP-853), as the log then holds it. ``bootstrap_servers`` are controllers from which a
+    node learns the leader (``controller.quorum.bootstrap.servers``). ``listener`` receives this
+    node's quorum RPCs (None for a broker, which receives none). A node that ``can_become_voter`` (a
+    controller) flushes the records it fetches; with ``auto_join`` it adds itself to the voters.
+    ``incarnation`` counts process starts; with ``seed`` it keys every random choice. Sizes are
+    bytes, times milliseconds.
     """
 
     node_id: int
@@ -48,7 +48,7 @@ class QuorumConfig:
     clean_interval_ms: int = 60_000
 
     def __post_init__(self) -> None:
-        """Refuse settings no quorum can work with (ValueError)."""
+        """Reject settings that no quorum can work with (ValueError)."""
         if len(self.directory_id) != 16:
             raise ValueError("directory_id must be 16 bytes")
         if self.node_id < 0 or any(v < 0 for v in self.voters):

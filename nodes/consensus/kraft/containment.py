@@ -1,9 +1,9 @@
-"""Keep one message from ending the node: the boundary, and how far an epoch may be raised.
+"""Containment: one message must not stop a node, nor raise its epoch without bound.
 
-A message is refused, and the node continues, as long as its handler has changed nothing. A
-node reaches its disk and other nodes by effects only, so a handler that has queued none has
-promised nothing. Once there are effects, an unexpected exception leaves memory and promises apart:
-then the process stops, and restarts from its disk (docs/decisions/0030-frames-that-kill.md).
+A node rejects a message and continues as long as the handler has changed nothing. A node changes
+its disk and other nodes only through effects, so a handler that queued none has promised nothing.
+An unexpected exception after effects leaves memory and promises inconsistent. The process then
+stops and restarts from its disk (docs/decisions/0030-frames-that-kill.md).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DEFECT: Final = "defect"
 
 
 def contained(replica: Replication, what: str, handler: Callable[[], None]) -> str | None:
-    """Run ``handler``; return why it was refused (:data:`CONTRADICTION`, :data:`DEFECT`) or None.
+    """Run ``handler``; return None or why it failed (:data:`CONTRADICTION`, :data:`DEFECT`).
 
-    A refusal is traced. Raises what the handler raised if it had changed something before.
+    A rejection is traced. If the handler had already changed something, its exception propagates.
     """
     before = _position(replica)
     try:
@@ -40,7 +40,7 @@ def contained(replica: Replication, what: str, handler: Callable[[], None]) -> s
 
 
 def _position(replica: Replication) -> tuple[object, ...]:
-    """Return what every change of a replica that others can see changes, too."""
+    """Return values of which at least one differs after any externally visible change."""
     state = replica.state
     queued = state.next_offset if isinstance(state, Leader) else -1
     return id(state), replica.epoch, len(replica.effects), len(replica.committed), queued

@@ -1,4 +1,4 @@
-"""Who may get a vote, and when an election is decided (KIP-595, KIP-996)."""
+"""The rules for granting votes and for deciding an election (KIP-595, KIP-996)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_won(voters: int, granted: int) -> bool:
 
 
 def is_lost(voters: int, rejected: int) -> bool:
-    """Whether so many rejected that a majority can no longer be reached."""
+    """Whether a majority can no longer be reached after ``rejected`` rejections."""
     return voters - rejected < majority(voters)
 
 
@@ -29,8 +29,8 @@ def grants(
 ) -> bool:
     """Decide a vote; ``own`` is this log's ``(last epoch, end offset)``.
 
-    The table of KIP-996: pre-votes go to anybody whose log is good enough, unless this node
-    has a leader it fetches from; a real vote is given once per epoch.
+    The table of KIP-996: a pre-vote is granted to any candidate with an up-to-date log, unless this
+    node has a leader it fetches from; a real vote is given once per epoch.
     """
     up_to_date = is_up_to_date((request.last_epoch, request.last_offset), own)
     if isinstance(state, Leader):

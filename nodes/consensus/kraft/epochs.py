@@ -1,9 +1,9 @@
-"""How far other nodes may raise this node's epoch (docs/decisions/0030-frames-that-kill.md).
+"""The limit to which other nodes may raise this node's epoch.
 
-An epoch is an int32, only grows and is durable: a single request that names the last one would
-leave the quorum no epoch to elect a leader in. Real epochs cost time, one election each. So a node
-believes in ``START_LEAP`` epochs beyond the one it started with, and in one more for each
-``PERIOD_US`` it has been running.
+An epoch is a durable int32 that only grows. A single request with the last epoch would leave the
+quorum without an epoch for the next election. Real epochs take time, one election each. So a node
+accepts ``START_LEAP`` epochs beyond the one it started with, and one more for each ``PERIOD_US`` of
+its running time (docs/decisions/0030-frames-that-kill.md).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ MAX_EPOCH: Final = 2**31 - 1
 START_LEAP: Final = 1 << 20
 """Epochs a node can have missed before it started: twelve days of an election per second."""
 PERIOD_US: Final = 100_000
-"""The space of epochs lasts 6.8 years at this pace."""
+"""At this pace all epochs last 6.8 years."""
 
 
 class EpochLimit:
-    """The largest epoch believed by a node that started with ``epoch`` at ``now`` (µs)."""
+    """The largest epoch accepted by a node that started with ``epoch`` at ``now`` (µs)."""
 
     __slots__ = ("_epoch", "_started")
 
@@ -28,6 +28,6 @@ class EpochLimit:
         self._started = now
 
     def at(self, now: int) -> int:
-        """Return the largest epoch that is believed at ``now``."""
+        """Return the largest epoch accepted at ``now``."""
         earned = (now - self._started) // PERIOD_US
         return min(self._epoch + START_LEAP + earned, MAX_EPOCH - 1)

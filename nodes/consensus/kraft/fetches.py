@@ -1,8 +1,8 @@
-"""Fetches the leader has not answered yet (long polls), and how each is answered.
+"""Fetches that the leader has not answered yet (long polls), and how it answers each.
 
-A parked fetch is answered when the log grows past its offset, when the high watermark
-moves past the one the fetcher knows, when leadership is lost, or at its time-out, and then
-with the answer computed when it arrived (KAFKA-15100).
+The leader answers a parked fetch when the log grows past its offset, when the high watermark moves
+past the fetcher's, when leadership is lost, or at its timeout. At the timeout it sends the answer
+that it computed on arrival (KAFKA-15100).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 MAX_PARKED: Final = 1000
-"""Fetches that wait at a leader. One more ends the wait of the first, as if its time were over."""
+"""Fetches parked at a leader. Beyond that, the oldest is answered as if it had timed out."""
 MAX_BYTES: Final = 8 << 20
-"""Bytes of records in one answer, whatever the request allows; one batch always fits."""
+"""Bytes of records in one answer, whatever limit the request names; one batch always fits."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Parked:
 def fetch_error(
     replica: Replication, partition_error: int, error: int = errors.NONE
 ) -> FetchResponse:
-    """Return a Fetch answer that only tells error, leader and epoch."""
+    """Return a Fetch answer with only error, leader and epoch."""
     return FetchResponse(
         error,
         partition_error,
@@ -58,10 +58,10 @@ def fetch_error(
 
 @dataclass(slots=True, frozen=True)
 class Verdict:
-    """How a fetch offset stands to the leader's log: at most one of the two is set.
+    """The result of comparing a fetch offset with the leader's log: at most one field is set.
 
-    ``diverging`` is ``(epoch, end offset)`` of where the logs part, ``snapshot`` the id
-    ``(end offset, epoch)`` of the snapshot to fetch instead.
+    ``diverging`` is the ``(epoch, end offset)`` where the logs diverge, ``snapshot`` the id ``(end
+    offset, epoch)`` of the snapshot to fetch instead.
     """
 
     diverging: tuple[int, int] | None = None
@@ -77,7 +77,7 @@ VALID = Verdict()
 
 
 def validate(replica: Replication, offset: int, last_epoch: int) -> Verdict:
-    """Hold a fetcher's ``(offset, last epoch)`` against this log (KRAFT 2.6)."""
+    """Compare a fetcher's ``(offset, last epoch)`` with this log (KRAFT 2.6)."""
     log, snapshots = replica.log, replica.snapshots
     latest = snapshots[-1].id if snapshots else None
     if offset == 0 and latest is not None and latest != (0, 0):
@@ -92,14 +92,14 @@ def validate(replica: Replication, offset: int, last_epoch: int) -> Verdict:
             return Verdict(snapshot=latest)
     end, epoch = log.end_offset_for_epoch(last_epoch)
     if latest is not None and (end, last_epoch) == snapshots[0].id:
-        epoch = last_epoch  # The log begins where a snapshot of this very epoch ends.
+        epoch = last_epoch  # The log begins at the end of a snapshot of this very epoch.
     if epoch != last_epoch or end < offset:
         return Verdict(diverging=(epoch, end))
     return VALID
 
 
 def answer(replica: Replication, request: FetchRequest, verdict: Verdict = VALID) -> FetchResponse:
-    """Serve ``request`` now; ``verdict`` is what :func:`validate` said of it."""
+    """Answer ``request`` now; ``verdict`` is the result of :func:`validate`."""
     response = fetch_error(replica, errors.NONE)
     response.log_start_offset = replica.log.start_offset
     if verdict.diverging is not None:
@@ -123,7 +123,7 @@ class ParkedFetches:
         self.next_deadline = NEVER
 
     def park(self, replica: Replication, parked: Parked) -> None:
-        """Keep a fetch for which there is no news yet."""
+        """Park a fetch for which there is nothing new."""
         self._parked.append(parked)
         if len(self._parked) > MAX_PARKED:
             first = self._parked.pop(0)
@@ -135,7 +135,7 @@ class ParkedFetches:
         self.next_deadline = min((p.deadline for p in parked), default=NEVER)
 
     def complete(self, replica: Replication, *, high_watermark_changed: bool) -> None:
-        """Answer those for whom there is news: longer log or higher high watermark."""
+        """Answer the fetches that have news: a longer log or a higher high watermark."""
         if not isinstance(replica.state, Leader) or not self._parked:
             return
         kept: list[Parked] = []
@@ -146,7 +146,7 @@ class ParkedFetches:
                 high_watermark_changed and replica.high_watermark > request.high_watermark
             )
             if news:
-                # The log may have been cleaned up past the offset since the fetch came in.
+                # The log may have been cleaned past the offset since the fetch arrived.
                 verdict = validate(replica, request.fetch_offset, request.last_fetched_epoch)
                 replica.effects.append(Reply(parked.token, answer(replica, request, verdict)))
             else:
@@ -154,7 +154,7 @@ class ParkedFetches:
         self._keep(kept)
 
     def expire(self, replica: Replication) -> None:
-        """Answer those whose wait is over."""
+        """Answer the fetches that have timed out."""
         if self.next_deadline > replica.now:
             return
         kept = []
@@ -166,7 +166,7 @@ class ParkedFetches:
         self._keep(kept)
 
     def fail_all(self, replica: Replication) -> None:
-        """Answer everybody that this node leads no longer."""
+        """Answer all parked fetches: this node no longer leads."""
         parked, self._parked = self._parked, []
         self.next_deadline = NEVER
         for fetch in parked:

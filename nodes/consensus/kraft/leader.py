@@ -1,9 +1,9 @@
-"""What the leader of an epoch keeps: who has fetched how far, and what is committed.
+"""The state of a leader: how far each replica has fetched, and how far the log is committed.
 
 Invariants:
-* the high watermark only grows, and only onto an offset past the start of the leader's own
-  epoch that a majority of voters has fetched up to (Raft section 5.4.2, KAFKA-12619);
-* a leader not fetched from by a majority for 1.5 fetch time-outs must resign (KAFKA-15489).
+* the high watermark only grows, and only to an offset past the start of the leader's own epoch that
+  a majority of voters has fetched up to (Raft section 5.4.2, KAFKA-12619);
+* a leader resigns if no majority has fetched from it for 1.5 fetch timeouts (KAFKA-15489).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodes.consensus.kraft.states import NEVER
 from nodes.consensus.kraft.voters import Voter, VoterSet
 
 MAX_OBSERVERS: Final = 1000
-"""Observers a leader remembers; one more takes the place of the one silent for longest."""
+"""Observers that a leader remembers; a further one replaces the one silent for longest."""
 
 
 def majority(voters: int) -> int:
@@ -54,8 +54,8 @@ class Pending:
 class VoterChange:
     """The one voter change in flight: ``kind`` is add, remove or update.
 
-    ``token`` answers its client (None once answered), ``deadline`` is when the change is
-    given up; ``offset`` is that of its VotersRecord, -1 until it is appended.
+    ``token`` answers its client (None once answered). The leader gives the change up at
+    ``deadline``. ``offset`` is that of its VotersRecord, -1 until it is appended.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class VoterChange:
 
 
 class Leader:
-    """Leader of ``epoch``; ``epoch_start`` is where its LeaderChange record lies."""
+    """Leader of ``epoch``; ``epoch_start`` is the offset of its LeaderChange record."""
 
     name: ClassVar[str] = "leader"
     __slots__ = (
@@ -118,7 +118,7 @@ class Leader:
         self.next_offset = epoch_start
 
     def set_voters(self, voters: VoterSet, now: int) -> None:
-        """Count by another voter set from now on; what is known of each replica is kept."""
+        """Count by another voter set from now on; the progress of each replica is kept."""
         known = {(i, p.directory): p for i, p in self.voters.items()} | self.observers
         self.voters = {}
         for voter_id in voters.ids:
@@ -146,7 +146,7 @@ class Leader:
         return last
 
     def candidate_high_watermark(self) -> int:
-        """Return the largest offset a majority of voters has reached, -1 if unknown."""
+        """Return the largest offset that a majority of voters has reached, -1 if unknown."""
         ends = sorted((p.end_offset for p in self.voters.values()), reverse=True)
         return ends[majority(len(ends)) - 1]
 
@@ -170,7 +170,7 @@ class Leader:
         now: int,
         wall_ms: int,
     ) -> None:
-        """Note that a replica holds everything below ``fetch_offset`` (a valid Fetch)."""
+        """Record that a replica holds everything below ``fetch_offset`` (a valid Fetch)."""
         progress = self.progress(replica_id, directory)
         progress.directory = directory
         if fetch_offset >= leader_end:
@@ -184,7 +184,7 @@ class Leader:
         self.heard_from(replica_id, directory, now)
 
     def progress(self, replica_id: int, directory: bytes) -> Progress:
-        """Return what is known of a replica: of a voter, or else of an observer (I27)."""
+        """Return the progress of a replica: of a voter, or else of an observer (I27)."""
         if self.voter_set.has(replica_id, directory):
             return self.voters[replica_id]
         key = (replica_id, directory)
@@ -193,7 +193,7 @@ class Leader:
         return self.observers.setdefault(key, Progress())
 
     def heard_from(self, replica_id: int, directory: bytes, now: int) -> None:
-        """Count a sign of life of a voter towards the check of the quorum (KAFKA-15489)."""
+        """Count a voter as heard from in the check of the quorum (KAFKA-15489)."""
         if replica_id == self.leader_id or not self.voter_set.has(replica_id, directory):
             return
         self.fetched.add(replica_id)
@@ -204,7 +204,7 @@ class Leader:
                 self.check_quorum_deadline = now + self.check_quorum_us
 
     def forget_silent_observers(self, before: int) -> None:
-        """Drop observers not heard of since ``before`` (µs)."""
+        """Drop observers that have been silent since ``before`` (µs)."""
         if any(p.last_fetch < before for p in self.observers.values()):
             self.observers = {k: p for k, p in self.observers.items() if p.last_fetch >= before}
 

@@ -1,7 +1,7 @@
-"""Requests to other voters: at most one outstanding per destination, with back-off.
+"""Requests to other voters: at most one in flight per destination, with back-off.
 
-An answer counts only if it carries the correlation id of the request that is out; a state
-transition forgets all of them, so a late answer can never be taken for a new one.
+A response counts only if it carries the correlation id of the request in flight. A state transition
+forgets all requests, so a late response is never taken for a new one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Links:
         self._backoff: dict[int, int] = {}
         self._failures: dict[int, int] = {}
         self._correlation = 0
-        # What next_event() returns, None while it is not known.
+        # The result of next_event(), None while it is not known.
         self._next: int | None = NEVER
 
     def clear(self) -> None:
-        """Forget what is in flight (state transition)."""
+        """Forget all requests in flight (state transition)."""
         self._out.clear()
         self._next = None
 
     def forget(self, destination: int) -> None:
-        """Free the slot of ``destination``, whatever was asked, and end its back-off."""
+        """Free the slot of ``destination``, whatever request holds it, and end its back-off."""
         self._out.pop(destination, None)
         self._backoff.pop(destination, None)
         self._next = None
@@ -47,7 +47,7 @@ class Links:
         return destination not in self._out and self._backoff.get(destination, 0) <= now
 
     def open(self, destination: int, now: int) -> int | None:
-        """Take the slot of ``destination``; None when it is taken or backing off."""
+        """Take the slot of ``destination``; None if it is taken or backing off."""
         if not self.is_ready(destination, now):
             return None
         self._correlation += 1
@@ -58,7 +58,7 @@ class Links:
         return self._correlation
 
     def close(self, destination: int, correlation: int) -> bool:
-        """Free the slot; False when this answer is not the one waited for."""
+        """Free the slot; False if this response is not the one waited for."""
         slot = self._out.get(destination)
         if slot is None or slot[0] != correlation:
             return False
@@ -67,19 +67,19 @@ class Links:
         return True
 
     def succeeded(self, destination: int) -> None:
-        """Note a usable answer: the back-off ends."""
+        """Record a usable response: the back-off ends."""
         self._failures.pop(destination, None)
         if self._backoff.pop(destination, None) is not None:
             self._next = None
 
     def refused(self, destination: int, now: int) -> None:
-        """Note an unsuccessful answer: wait the retry back-off."""
+        """Record an unsuccessful response: wait for the retry back-off."""
         self._failures.pop(destination, None)
         self._backoff[destination] = now + self._config.retry_backoff_ms * _MS
         self._next = None
 
     def failed(self, destination: int, now: int) -> None:
-        """Note a transport failure: wait the reconnect back-off, doubling up to its bound."""
+        """Record a transport failure: wait for the reconnect back-off, doubled up to its bound."""
         failures = self._failures.get(destination, 0)
         self._failures[destination] = failures + 1
         config = self._config
@@ -90,7 +90,7 @@ class Links:
         self._next = None
 
     def expire(self, now: int) -> None:
-        """Free slots whose answer is overdue (a transport failure) and end back-offs."""
+        """Free slots whose response is overdue (a transport failure) and end back-offs."""
         if self.next_event() > now:
             return
         self._next = None
@@ -107,7 +107,7 @@ class Links:
         return destination not in self._out and destination not in self._backoff
 
     def next_event(self) -> int:
-        """Return when the next slot or back-off runs out; a fact of the state, not of now."""
+        """Return when the next slot or back-off expires; it depends on the state, not on now."""
         wake = self._next
         if wake is None:
             wake = NEVER

@@ -1,9 +1,9 @@
 """The replicated log as the core sees it: whole batches in memory and their epochs.
 
-What lies below ``start_offset`` is covered by a snapshot and is not here any more.
+A snapshot covers the records below ``start_offset``, which are no longer here.
 
-The shell keeps the same bytes on disk; every change here has its effect (AppendLog,
-TruncateLog). Offsets are record offsets; ``end_offset`` (LEO) is the next one to write.
+The shell keeps the same bytes on disk; every change here has its effect (AppendLog, TruncateLog).
+Offsets are record offsets; ``end_offset`` (LEO) is the next one to write.
 
 Invariants, asserted where cheap:
 * batches are contiguous: each begins where the one before ended;
@@ -22,8 +22,8 @@ from nodes.log.batch import BatchHeader, parse_header
 class ReplicatedLog:
     """Batches from ``start_offset`` on, and the first offset of each epoch.
 
-    ``base`` is the snapshot ``(end offset, epoch)`` that an empty log continues: its epoch
-    counts as the last one as long as the log holds nothing newer.
+    ``base`` is the snapshot ``(end offset, epoch)`` that an empty log continues. Its epoch is the
+    last one as long as the log holds nothing newer.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class ReplicatedLog:
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record (lastFetchedEpoch): 0, or the snapshot's, if none is here."""
+        """Epoch of the last record (lastFetchedEpoch); if the log is empty, the snapshot's or 0."""
         if self._epochs:
             return self._epochs[-1]
         return self.base[1] if self.base[0] == self.end_offset else 0
@@ -96,7 +96,7 @@ class ReplicatedLog:
     def clean(self, snapshot: tuple[int, int]) -> None:
         """Let the log begin at the end of ``snapshot`` (end offset, epoch), which is on disk.
 
-        Should truncation empty the log later, the snapshot's epoch is the last one.
+        If truncation empties the log later, the snapshot's epoch is the last one.
         """
         start_offset = snapshot[0]
         if not self.start_offset <= start_offset <= self.end_offset:
@@ -116,7 +116,7 @@ class ReplicatedLog:
             self._epoch_starts[0] = start_offset
 
     def restart(self, start_offset: int, base: tuple[int, int]) -> None:
-        """Forget everything; the log begins anew at ``start_offset``, after snapshot ``base``."""
+        """Drop everything; the log starts again at ``start_offset``, after snapshot ``base``."""
         self._batches.clear()
         self._bases.clear()
         self._headers.clear()
@@ -134,14 +134,14 @@ class ReplicatedLog:
         return self._epochs[bisect_right(self._epoch_starts, offset) - 1]
 
     def batch_ending_at(self, end_offset: int) -> bytes | None:
-        """Return the batch whose last record is the one before ``end_offset``, if one is."""
+        """Return the batch that ends right before ``end_offset``, None if there is none."""
         index = bisect_left(self._bases, end_offset) - 1
         if index < 0 or self._headers[index].last_offset + 1 != end_offset:
             return None
         return self._batches[index]
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from the one holding ``offset`` on, at least one if any."""
+        """Return whole batches, from the one that holds ``offset``; at least one if any."""
         batches = self._batches
         first = bisect_right(self._bases, offset) - 1
         if first < 0 or offset >= self.end_offset:

@@ -1,4 +1,4 @@
-"""What a replica is and says whatever its state: identity, voters, clocks, messages out."""
+"""The parts of a replica common to all states: identity, voters, clocks, outgoing messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Member:
         return self.history.level
 
     def note_voters(self) -> None:
-        """Remember who votes now, and whether this node does."""
+        """Store the current voters, and whether this node is one."""
         self.voters = self.history.latest.ids
         self.is_voter = self.history.latest.has(self.node_id, self.config.directory_id)
         self.other_voters = [v for v in self.voters if v != self.node_id]
@@ -88,7 +88,7 @@ class Member:
         return found
 
     def voters_changed(self) -> None:
-        """Put the voter set in force to use; called whenever it may be another one."""
+        """Apply the voter set in force; called whenever it may have changed."""
         self.note_voters()
         state = self.state
         if isinstance(state, Leader):
@@ -98,7 +98,7 @@ class Member:
         self.trace_voters()
 
     def trace_voters(self) -> None:
-        """Tell which voter set is in force."""
+        """Trace the voter set in force."""
         self.trace(
             "voters",
             {
@@ -125,7 +125,7 @@ class Member:
         return self.now + timeout + jitter
 
     def fetch_deadline(self) -> int:
-        """Return when a follower has not heard of its leader for too long."""
+        """Return when a follower's fetch timeout expires."""
         return self.now + self.config.fetch_timeout_ms * MS
 
     # --- small facts ------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Member:
         return self.voter_set.endpoint(state.leader_id)
 
     def trace(self, kind: str, detail: dict[str, Any] | None = None) -> None:
-        """Tell the world of a transition that has just happened."""
+        """Trace a transition that has just happened."""
         state = self.state
         self.effects.append(
             Trace(
@@ -169,8 +169,8 @@ class Member:
     def write_quorum_state(self) -> None:
         """Persist epoch, leader and vote.
 
-        A resigned node stays on disk as the leader its epoch had: forgetting that, it could
-        vote for another in the same epoch after the next restart.
+        A resigned node stays on disk as the leader of its epoch. Otherwise it could vote for
+        another node in the same epoch after the next restart.
         """
         state = self.state
         leader_id = self.node_id if isinstance(state, Resigned) else state.leader_id
@@ -188,7 +188,7 @@ class Member:
     # --- messages out -------------------------------------------------------------------
 
     def send(self, destination: int, message: Request) -> bool:
-        """Send unless a request to ``destination`` is out or backing off; True when sent."""
+        """Send unless a request to ``destination`` is in flight or backing off; True when sent."""
         endpoint = self.endpoint_of(destination)
         if endpoint is None:
             return False
@@ -199,7 +199,7 @@ class Member:
         return True
 
     def endpoint_of(self, destination: int) -> Endpoint | None:
-        """Return where to send what is for ``destination``: a node id or a bootstrap server."""
+        """Return the endpoint of ``destination``: a node id or a bootstrap server."""
         if destination <= FIRST_BOOTSTRAP_ID:
             return self.config.bootstrap_servers[FIRST_BOOTSTRAP_ID - destination]
         if destination == self.leader_id:
@@ -212,7 +212,7 @@ class Member:
         return self.voter_set.endpoint(destination)
 
     def bootstrap_ids(self) -> list[int]:
-        """Return whom to ask who leads: the other voters, and the bootstrap servers."""
+        """Return the nodes that may know the leader: the other voters and the bootstrap servers."""
         servers = [
             FIRST_BOOTSTRAP_ID - position
             for position, server in enumerate(self.config.bootstrap_servers)

@@ -1,12 +1,12 @@
 """Changing the voters one at a time (KIP-853): add, remove, update; and kraft.version 0 → 1.
 
-Invariants (I26): a change is taken up only by a leader that has committed a record of its
-own epoch and whose latest VotersRecord is committed, with no other change in flight; it
-changes one voter. So the majorities of the sets before and after it overlap, in whatever
-order leaders come and go. It counts from the moment it is appended.
+Invariants (I26): a change adds, removes or updates one voter, so the majorities of the sets before
+and after it overlap, whichever leaders follow. A leader accepts a change only if it has committed a
+record of its own epoch, its latest VotersRecord is committed, and no other change is in flight. The
+new set is in force from the moment it is appended.
 
-A change that is given up (lost leadership, time-out) may still be committed later: its
-client has to treat the answer as indeterminate.
+A change that is given up (lost leadership, timeout) may still be committed later: its client has to
+treat the answer as indeterminate.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ControlRecord = tuple[int, Mapping[str, Any]]
 
 
 def own_voter(replica: Replica) -> Voter:
-    """Return this node as it should stand in the voter set."""
+    """Return this node's up-to-date entry for the voter set."""
     known = replica.voter_set.get(replica.node_id)
     endpoints = known.endpoints if known is not None else ()
     if replica.config.listener is not None:
@@ -66,8 +66,11 @@ def own_voter(replica: Replica) -> Voter:
 
 
 def epoch_records(replica: Replica, leader: Leader) -> list[ControlRecord]:
-    """Return the control records that begin an epoch: LeaderChange, and the voters if they
-    are in no log yet or tell something old about this leader."""
+    """Return the control records that begin an epoch.
+
+    These are LeaderChange, and the voters if the log has none yet or has outdated data of this
+    leader.
+    """
     records: list[ControlRecord] = [
         (
             LEADER_CHANGE,
@@ -93,7 +96,7 @@ def epoch_records(replica: Replica, leader: Leader) -> list[ControlRecord]:
 
 
 def add_voter(replica: Replica, token: int, request: AddRaftVoterRequest) -> int:
-    """Begin to add a voter; return the error to answer now, or NONE: the answer comes later."""
+    """Begin to add a voter; return an error to answer now, or NONE: the answer comes later."""
     error = _not_possible(replica)
     if error != errors.NONE:
         return error
@@ -113,7 +116,7 @@ def add_voter(replica: Replica, token: int, request: AddRaftVoterRequest) -> int
 
 
 def remove_voter(replica: Replica, token: int, request: RemoveRaftVoterRequest) -> int:
-    """Append the voter set without a voter; return the error to answer now, or NONE."""
+    """Append the voter set without a voter; return an error to answer now, or NONE."""
     error = _not_possible(replica)
     if error != errors.NONE:
         return error
@@ -130,7 +133,7 @@ def remove_voter(replica: Replica, token: int, request: RemoveRaftVoterRequest) 
 
 
 def update_voter(replica: Replica, request: UpdateRaftVoterRequest) -> int:
-    """Take what a voter tells of its endpoints and versions; return the error to answer."""
+    """Update a voter's endpoints and versions from its request; return the error to answer."""
     leader = replica.state
     assert isinstance(leader, Leader)
     known = replica.voter_set.get(request.voter_id)
@@ -156,7 +159,7 @@ def update_voter(replica: Replica, request: UpdateRaftVoterRequest) -> int:
 def upgrade_fault(replica: Replica, level: int) -> str | None:
     """Return why kraft.version cannot be raised to ``level`` now, None if it can.
 
-    Every voter must have told its directory and that it supports the level (KRAFT 2.13).
+    Every voter must have reported its directory and that it supports the level (KRAFT 2.13).
     """
     leader = replica.state
     if not isinstance(leader, Leader):
@@ -194,7 +197,7 @@ def upgrade(replica: Replica, level: int) -> None:
 def api_versions_answered(
     replica: Replica, source: int, response: ApiVersionsResponse | None
 ) -> None:
-    """The voter to be added has told what it supports: add it if it has caught up."""
+    """Add the waiting voter if it has caught up, with the versions that it has just reported."""
     leader = replica.state
     if not isinstance(leader, Leader) or leader.change is None:
         return
@@ -219,7 +222,7 @@ def api_versions_answered(
 
 
 def committed(replica: Replica, leader: Leader) -> None:
-    """The high watermark has moved: a voter change below it is complete."""
+    """Complete a voter change that is now below the high watermark."""
     change = leader.change
     if change is not None and 0 <= change.offset < replica.high_watermark:
         _finish(replica, leader, errors.NONE)
@@ -229,13 +232,13 @@ def committed(replica: Replica, leader: Leader) -> None:
 
 
 def expire(replica: Replica, leader: Leader) -> None:
-    """Give up a change that takes too long; its record stays in the log."""
+    """Give up a change that has timed out; its record stays in the log."""
     if leader.change is not None and leader.change.deadline <= replica.now:
         _finish(replica, leader, errors.REQUEST_TIMED_OUT)
 
 
 def give_up(replica: Replica, leader: Leader) -> None:
-    """This node leads no longer: the change in flight is somebody else's now."""
+    """Give up the change in flight, as this node no longer leads."""
     if leader.change is not None:
         _finish(replica, leader, errors.NOT_LEADER_OR_FOLLOWER)
 

@@ -1,9 +1,9 @@
 """The quorum RPCs as the core sees them: one topic, one partition, flattened.
 
-``nodes.server.wire`` translates them to and from Kafka's messages. ``error`` is the
-top-level error code, ``partition_error`` the one inside the partition; -1 stands for an
-unknown leader. Directory ids are 16 bytes, all zero meaning absent. ``leader_endpoint`` is
-where the leader named in a message listens, None if not told.
+``nodes.server.wire`` translates them to and from Kafka's messages. ``error`` is the top-level error
+code, ``partition_error`` the one inside the partition; -1 is an unknown leader. Directory ids are
+16 bytes, all zero meaning absent. ``leader_endpoint`` is the address of the leader named in a
+message, None if absent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodes.consensus.endpoint import Endpoint
 NO_DIRECTORY: Final = bytes(16)
 NO_HIGH_WATERMARK: Final = -1
 NO_WAKE: Final = 2**63 - 1
-"""FetchRequest.high_watermark of a fetcher that wants no answer for a new high watermark."""
+"""FetchRequest.high_watermark of a fetcher that needs no answer at a new high watermark."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class FetchSnapshotRequest:
 class FetchSnapshotResponse:
     """Answer to FetchSnapshot: ``data`` at ``position`` of a file of ``size`` bytes.
 
-    ``snapshot_end`` and ``snapshot_epoch`` repeat the id asked for.
+    ``snapshot_end`` and ``snapshot_epoch`` repeat the id of the request.
     """
 
     error: int
@@ -180,7 +180,7 @@ class RemoveRaftVoterRequest:
 
 @dataclass(slots=True)
 class UpdateRaftVoterRequest:
-    """UpdateRaftVoter (82): a voter tells where it listens and what it supports."""
+    """UpdateRaftVoter (82): a voter reports its endpoints and supported versions."""
 
     cluster_id: str | None
     current_leader_epoch: int
@@ -195,8 +195,8 @@ class UpdateRaftVoterRequest:
 class VoterChangeResponse:
     """Answer to AddRaftVoter, RemoveRaftVoter or UpdateRaftVoter.
 
-    ``partition_error`` is always 0. Only UpdateRaftVoter's answer carries the leader on the
-    wire, only the others' a ``text``.
+    ``partition_error`` is always 0. On the wire only UpdateRaftVoter's answer carries the leader,
+    and only the other two carry a ``text``.
     """
 
     error: int
@@ -209,7 +209,7 @@ class VoterChangeResponse:
 
 @dataclass(slots=True)
 class ApiVersionsRequest:
-    """ApiVersions (18) as a leader asks it of a voter to be added."""
+    """ApiVersions (18), which a leader sends to a voter to be added."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What a replica does as time passes, by state; and when it next wants to be woken."""
+"""Time-driven actions of a replica, by state, and the deadline of the next one."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from nodes.draw import draw
 
 _MS = 1000
 OBSERVER_SESSION_US: Final = 300_000_000
-"""How long a leader remembers an observer that is silent."""
+"""How long a leader remembers a silent observer."""
 PROBE_INTERVAL_MS: Final = 100
-"""How often a replica that cannot reach a leader asks around."""
+"""Pause between a replica's requests to random voters while it cannot reach a leader."""
 
 
 def poll(replica: Replica) -> None:
@@ -78,7 +78,7 @@ def deadline(replica: Replica) -> int:
         progress = state.voters
         for voter in replica.other_voters:
             last = progress[voter].last_fetch
-            if last < 0 or last + period < wake:  # Most were heard of a moment ago.
+            if last < 0 or last + period < wake:  # Most fetched a moment ago.
                 due = _begin_due(state, voter, period)
                 if due < wake and links.is_open(voter):
                     wake = due
@@ -86,7 +86,7 @@ def deadline(replica: Replica) -> int:
     if now < replica.join_at < wake and _wants_to_tell(replica, state):
         wake = replica.join_at
     if replica.shutting_down and isinstance(state, Resigned):
-        return wake  # It stands for nothing more: whoever follows it, or its process, ends this.
+        return wake  # It has no deadline: a new leader, or the end of the process, ends it.
     return wake if wake < state.deadline else state.deadline
 
 
@@ -104,9 +104,9 @@ def _leader(replica: Replica, leader: Leader) -> None:
     if leader.observers:
         leader.forget_silent_observers(now - OBSERVER_SESSION_US)
     period = replica.config.fetch_timeout_ms * _MS // 2
-    silent = max(now - period, -1)  # who has never fetched is silent, also right after a boot
+    silent = max(now - period, -1)  # -1: never fetched, silent even right after boot
     for voter in replica.other_voters:
-        # Most have fetched a moment ago.
+        # Most fetched a moment ago.
         if leader.voters[voter].last_fetch <= silent and now >= _begin_due(leader, voter, period):
             request = BeginQuorumEpochRequest(
                 replica.config.cluster_id,
@@ -131,8 +131,8 @@ def _begin_due(leader: Leader, voter: int, period: int) -> int:
 def _follower(replica: Replica, follower: Follower) -> None:
     overdue = replica.now >= follower.deadline
     if overdue and not replica.is_voter:
-        # An observer goes on asking, but stands in nobody's way: it may be a voter without knowing
-        # it yet, by a record that it has not fetched, and be needed to elect another leader.
+        # An observer keeps fetching but does not block an election: it may be a voter by a record
+        # that it has not fetched yet, and its vote may be needed.
         follower.deadline = NEVER
         follower.has_fetched = False
     elif overdue:
@@ -144,7 +144,7 @@ def _follower(replica: Replica, follower: Follower) -> None:
     if reachable and replica.links.is_ready(follower.leader_id, replica.now):
         replica.send(follower.leader_id, _follower_request(replica, follower))
     else:
-        # The leader does not answer, or was known by the voter set alone and has left it.
+        # The leader does not answer, or it was known from the voter set only and has left it.
         _fetch_from_anybody(replica)
 
 
@@ -157,7 +157,10 @@ def _unattached(replica: Replica, state: Unattached) -> None:
 
 
 def _fetch_from_anybody(replica: Replica) -> None:
-    """Ask a random ready voter who leads, at a steady pace: the winner also announces itself."""
+    """Fetch from a random ready voter at a steady pace, to learn the leader.
+
+    The winner of an election also announces itself.
+    """
     now = replica.now
     if now < replica.probe_at:
         return
@@ -175,7 +178,7 @@ def _directory(replica: Replica, voter_id: int) -> bytes:
 
 
 def _follower_request(replica: Replica, follower: Follower) -> Request:
-    """Return what to ask the leader now: join the voters, a snapshot, or records."""
+    """Return the next request to the leader: join or update the voters, snapshot, or records."""
     if replica.now >= replica.join_at and _wants_to_tell(replica, follower):
         replica.join_at = replica.now + 2 * replica.config.fetch_timeout_ms * _MS
         return _tell(replica)
@@ -185,7 +188,7 @@ def _follower_request(replica: Replica, follower: Follower) -> Request:
 
 
 def _wants_to_tell(replica: Replica, state: State) -> bool:
-    """Whether the voter set should say something else of this node (KIP-853)."""
+    """Whether the voter set has outdated data of this node, or lacks it (KIP-853)."""
     if not isinstance(state, Follower) or replica.config.listener is None:
         return False
     if not replica.is_voter:
@@ -210,7 +213,7 @@ def _tell(replica: Replica) -> Request:
         )
     other = replica.voter_set.get(replica.node_id)
     if other is not None:
-        # The same id with another directory: the disk this node had before.
+        # The same id with another directory: the previous disk of this node.
         return RemoveRaftVoterRequest(config.cluster_id, other.voter_id, other.directory)
     timeout = config.request_timeout_ms
     return AddRaftVoterRequest(

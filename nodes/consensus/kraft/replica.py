@@ -1,12 +1,12 @@
 """One replica of the metadata log: its states and the transitions between them.
 
-``Replica`` performs transitions; what to do with a message lives in ``requests`` and
-``responses``, what to do as time passes in ``poll``. All of it is pure: effects are
-collected in ``effects``, and the shell makes them real, durable ones first.
+``Replica`` performs transitions. Modules ``requests`` and ``responses`` handle messages, ``poll``
+handles timeouts. All of it is pure: the replica collects effects in ``effects``, and the shell
+carries them out, durable ones first.
 
 Correctness rests on these rules, each at the one place named:
-* one vote per epoch, remembered for ever: ``grant_vote`` and every transition write
-  quorum-state before the message that tells of it leaves (persist before you speak);
+* one vote per epoch, remembered for ever: ``grant_vote`` and every transition write quorum-state
+  before a message that depends on it is sent (persist before you speak);
 * a new leader commits nothing before its own LeaderChange record: ``leader.high_watermark``;
 * a restarted leader does not lead again in its old epoch: ``_initial_state``.
 """
@@ -43,7 +43,7 @@ class Replica(Replication):
     # --- start ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up the state that quorum-state and the log allow, durably."""
+        """Enter the state that quorum-state and the log allow, durably."""
         self.state = self._initial_state(self._recovered)
         self.epoch_limit = EpochLimit(self.epoch, self.now)
         self.write_quorum_state()
@@ -140,7 +140,7 @@ class Replica(Replication):
         self._enter(follower, durable=True)
 
     def become_prospective(self) -> None:
-        """Ask for pre-votes; nothing durable changes and the epoch stays."""
+        """Start a pre-vote; nothing durable changes and the epoch stays."""
         before = self.state
         if isinstance(before, Leader | Prospective | Resigned) or not self.is_voter:
             raise FatalError(f"{before.name} cannot become prospective")
@@ -156,7 +156,7 @@ class Replica(Replication):
         self.maybe_advance_election()
 
     def become_candidate(self) -> None:
-        """Raise the epoch and vote for itself, durably, before asking anybody."""
+        """Raise the epoch and vote for itself, durably, before requesting votes."""
         if not isinstance(self.state, Prospective):
             raise FatalError(f"{self.state.name} cannot become candidate")
         self._raise_epoch(self.epoch + 1)
@@ -167,7 +167,7 @@ class Replica(Replication):
         self.maybe_advance_election()
 
     def become_leader(self) -> None:
-        """Lead the epoch won: LeaderChange first, and no high watermark until it is shared."""
+        """Lead the epoch won: append LeaderChange; until it is replicated, no high watermark."""
         state = self.state
         if not isinstance(state, Candidate):
             raise FatalError(f"{state.name} cannot become leader")
@@ -191,7 +191,7 @@ class Replica(Replication):
         self.append_control(leader, membership.epoch_records(self, leader))
 
     def resign(self, reason: str) -> None:
-        """Stop leading; the epoch is over for this node, and the voters are told."""
+        """Stop leading this epoch and announce it to the voters."""
         leader = self.state
         if not isinstance(leader, Leader):
             return
@@ -204,7 +204,7 @@ class Replica(Replication):
         self.trace("resign", {"reason": reason})
 
     def leave_prospective(self) -> None:
-        """Give up the pre-vote: back to the known leader, or wait."""
+        """Give up the pre-vote: follow the known leader again, or wait."""
         state = self.state
         if not isinstance(state, Prospective):
             raise FatalError(f"{state.name} is not prospective")
@@ -236,7 +236,7 @@ class Replica(Replication):
         return election.is_lost(len(self.voters), len(state.rejected))
 
     def maybe_advance_election(self) -> None:
-        """Move on when a pre-vote or an election is decided."""
+        """Make the next transition when a pre-vote or an election is decided."""
         state = self.state
         if isinstance(state, Prospective):
             if election.is_won(len(self.voters), len(state.granted)):
@@ -247,16 +247,17 @@ class Replica(Replication):
             self.become_leader()
 
     def learn(self, leader_id: int, epoch: int, endpoint: Endpoint | None = None) -> None:
-        """Adopt what another node says of leader and epoch (maybeTransition).
+        """Adopt leader and epoch as another node reports them (maybeTransition).
 
-        A leader is followed only if it is known where it listens: ``endpoint``, or what the
-        voter set says. Raises :class:`ContradictionError`, with nothing changed, for two leaders
-        in one epoch, for a claim that this node leads, and for an epoch out of reach.
+        A leader is followed only if its address is known: ``endpoint``, or the voter set's. Raises
+        :class:`ContradictionError`, with nothing changed, for two leaders in one epoch, for a claim
+        that this node leads, and for an epoch beyond the limit.
         """
         if epoch < self.epoch:
             return
         if leader_id == self.node_id and not self.is_voter:
-            # The leader had this id and another disk; this replica is not it (KIP-853).
+            # The leader had this node's id and another disk; this replica is not the leader
+            # (KIP-853).
             leader_id = -1
         if leader_id >= 0 and endpoint is None:
             endpoint = self.voter_set.endpoint(leader_id)
@@ -296,17 +297,17 @@ class Replica(Replication):
             )
 
     def high_watermark_advanced(self) -> None:
-        """Answer the client of a voter change that is committed now."""
+        """Answer the client of a voter change that is now committed."""
         if isinstance(self.state, Leader):
             membership.committed(self, self.state)
 
     def stop(self) -> None:
-        """Shut down gracefully: at once, or, as leader, after telling the voters."""
+        """Shut down gracefully: at once, or, as leader, after announcing it to the voters."""
         self.shutting_down = True
         self.resign("shutdown")
 
     def maybe_finish_shutdown(self) -> None:
-        """A resigned leader may go once it knows a successor, everybody else at once."""
+        """Finish the shutdown; a resigned leader waits until it knows a successor."""
         if not self.shutting_down or self.stopped:
             return
         resigned = isinstance(self.state, Resigned)

@@ -1,10 +1,10 @@
-"""What a replica holds whatever its state: its log, and how far that is committed.
+"""The parts of a replica common to all states: its log, and how far it is committed.
 
 Correctness rests on rules that live here:
 * the voter set in force is the latest one **appended** (KIP-853): ``_append``, ``truncate``;
-* records are flushed before anything that counts on them leaves (effects, in this order);
-* the high watermark never goes back and nothing below it is ever cut: ``truncate``;
-* only what lies below it is delivered, in order and once: ``_deliver``.
+* records are flushed before any message that depends on them is sent (order of the effects);
+* the high watermark never decreases and nothing below it is ever cut: ``truncate``;
+* only records below it are delivered, in order and once: ``_deliver``.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from nodes.protocol.records import (
 
 
 class Replication(Member):
-    """The log of one replica, who votes, and how far it is committed.
+    """The log of one replica, its voters, and how far it is committed.
 
-    ``committed`` holds what a listener has to take next, in order: batches newly below the
-    high watermark, and snapshots that replace all it has; ``announcements`` the (leader id,
-    epoch) changes it has not seen yet. Whoever embeds the replica takes both. ``served`` says when
-    somebody was last sent a piece of a snapshot.
+    ``committed`` holds the listener's next input, in order: batches newly below the high watermark,
+    and snapshots that replace all it has. ``announcements`` holds the (leader id, epoch) changes
+    that the listener has not seen yet. The embedding node takes both. ``served`` is when this
+    replica last sent a piece of a snapshot.
     """
 
     def __init__(self, config: QuorumConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
@@ -62,7 +62,7 @@ class Replication(Member):
         self._load(recovered)
 
     def _load(self, recovered: Recovered) -> None:
-        """Take up snapshot and log: both tell who votes, and the listener starts from them."""
+        """Load snapshot and log; both define the voters, and the listener starts from them."""
         latest = self.snapshots[-1] if self.snapshots else None
         base = latest.id if latest is not None else (0, 0)
         if latest is not None:
@@ -76,8 +76,8 @@ class Replication(Member):
         if self.log.end_offset < base[0]:
             raise FatalError(f"the log ends at {self.log.end_offset}, before snapshot {base}")
         if self.log.start_offset < base[0] and self.log.epoch_at(base[0] - 1) != base[1]:
-            # A crash came between the end of a download and its installation: the log is not
-            # what the snapshot stands for, so what differs was never committed.
+            # The process crashed between the end of a download and its installation: the log is not
+            # the one that the snapshot covers, so the difference was never committed.
             self.effects.append(InstallSnapshot(*base))
             self.log.restart(base[0], base)
             self.snapshots = self.snapshots[-1:]
@@ -108,7 +108,7 @@ class Replication(Member):
             self.voters_changed()
 
     def append_as_leader(self, leader: Leader, batches: Sequence[bytes]) -> None:
-        """Append batches of the own epoch, flush, and see what that commits."""
+        """Append batches of the own epoch, flush, and commit up to the new high watermark."""
         for batch in batches:
             self._append(batch, parse_header(batch), "leader")
         self.effects.append(FlushLog())
@@ -121,8 +121,10 @@ class Replication(Member):
         self.parked.complete(self, high_watermark_changed=advanced)
 
     def append_as_follower(self, batches: Sequence[tuple[bytes, BatchHeader]]) -> None:
-        """Append batches fetched from the leader; a controller flushes before it fetches on:
-        it may be a voter already without knowing it."""
+        """Append batches fetched from the leader; a controller flushes before its next fetch.
+
+        It may be a voter by a record that it has not applied yet.
+        """
         for batch, header in batches:
             self._append(batch, header, "follower")
         if batches and (self.is_voter or self.config.can_become_voter):
@@ -145,7 +147,7 @@ class Replication(Member):
             self.voters_changed()
 
     def install(self, end_offset: int, epoch: int, content: bytes) -> None:
-        """Let the log begin anew after a snapshot that the leader has sent, complete."""
+        """Let the log start after a complete snapshot that the leader has sent."""
         if end_offset < self.high_watermark:
             raise FatalError(f"snapshot {end_offset} ends below the high watermark")
         header = read_header(content)
@@ -253,10 +255,10 @@ class Replication(Member):
         self.announce()
 
     def announce(self) -> None:
-        """Tell the listener of a leader change it has not heard of.
+        """Announce a leader change to the listener if it is new.
 
-        Its own leadership is told only once its LeaderChange record is delivered
-        (KAFKA-15345); a resigned node never claims its old epoch (KAFKA-17333).
+        A leader announces itself only once its LeaderChange record is delivered (KAFKA-15345); a
+        resigned node never claims its old epoch (KAFKA-17333).
         """
         state = self.state
         if isinstance(state, Leader):

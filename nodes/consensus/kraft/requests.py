@@ -1,4 +1,4 @@
-"""Quorum RPCs that arrive, in the order of checks Kafka gives them (KRAFT RPCs 52-54, 1).
+"""Handlers of quorum RPCs, with Kafka's order of checks (KRAFT RPCs 52-54, 1).
 
 Each handler returns the answer, or None when a Fetch was parked.
 """
@@ -37,7 +37,7 @@ _ABOUT_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)
 
 
 def handle_request(replica: Replica, token: int, message: Request) -> None:
-    """Handle one RPC completely and queue its answer; see ``containment`` for what is refused."""
+    """Handle one RPC completely and queue its answer; ``containment`` defines rejections."""
     name = type(message).__name__
     refused = contained(replica, name, lambda: _handle(replica, token, message))
     if refused == CONTRADICTION and isinstance(message, _ABOUT_EPOCHS):
@@ -47,7 +47,7 @@ def handle_request(replica: Replica, token: int, message: Request) -> None:
 
 
 def _refusal(replica: Replica, message: Request) -> QuorumResponse:
-    """Return an error at the top of the answer: there it is not fatal for Apache Kafka either."""
+    """Return an answer with a top-level error, which is not fatal for Apache Kafka either."""
     error, leader, epoch = errors.INVALID_REQUEST, replica.leader_id, replica.epoch
     if isinstance(message, VoteRequest):
         return VoteResponse(error, errors.NONE, leader, epoch, False)
@@ -235,7 +235,7 @@ def _fetch(replica: Replica, token: int, request: FetchRequest) -> FetchResponse
         )
         advanced = replica.advance_high_watermark(leader)
     if advanced:
-        if replica.state is not leader:  # What was committed removed this node from the voters.
+        if replica.state is not leader:  # The commit removed this node from the voters.
             return fetch_error(replica, errors.NOT_LEADER_OR_FOLLOWER)
         replica.parked.complete(replica, high_watermark_changed=True)
     response = answer(replica, request, verdict)

@@ -1,4 +1,4 @@
-"""Answers to our own quorum RPCs: first what any answer teaches, then what this one says."""
+"""Handlers of quorum RPC responses: first what is common to all, then each kind."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _LEARN = {errors.FENCED_LEADER_EPOCH, errors.NOT_LEADER_OR_FOLLOWER}
 def handle_response(
     replica: Replica, source: int, correlation: int, message: Response | None
 ) -> None:
-    """Handle the answer to request ``correlation`` (None: the transport failed).
+    """Handle the response to request ``correlation`` (None: the transport failed).
 
-    See ``containment`` for what is refused.
+    ``containment`` defines which ones are rejected.
     """
     if not replica.links.close(source, correlation):
         return
@@ -88,7 +88,7 @@ def _top_level_error(replica: Replica, source: int, message: Response) -> None:
 
 
 def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
-    """Learn leader and epoch; True when nothing is left to do with the answer."""
+    """Learn leader and epoch; True if the response is then fully handled."""
     error = message.partition_error
     if error == errors.INVALID_REQUEST:
         answer = type(message).__name__
@@ -100,7 +100,7 @@ def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
         before = (replica.epoch, replica.leader_id)
         replica.learn(message.leader_id, message.leader_epoch, message.leader_endpoint)
         if (replica.epoch, replica.leader_id) == before:
-            # Nothing new: without a pause two nodes could ask each other in a tight circle.
+            # Nothing new: without a pause two nodes could send each other requests in a tight loop.
             replica.links.refused(source, replica.now)
         return True
     if message.leader_id >= 0 and replica.leader_id < 0:
@@ -117,7 +117,7 @@ def _common(replica: Replica, source: int, message: QuorumResponse) -> bool:
 
 
 def _voter_change(replica: Replica, source: int, message: VoterChangeResponse) -> None:
-    """The answer to UpdateRaftVoter, or to a request to join the voters."""
+    """Handle the response to UpdateRaftVoter, or to a request to join the voters."""
     state = replica.state
     if message.error == errors.NONE:
         replica.links.succeeded(source)
@@ -131,7 +131,7 @@ def _voter_change(replica: Replica, source: int, message: VoterChangeResponse) -
 
 def _fetch_snapshot(replica: Replica, source: int, message: FetchSnapshotResponse) -> None:
     if message.partition_error == errors.SNAPSHOT_NOT_FOUND:
-        # A leader whose file is damaged sends us to it again and again.
+        # A leader with a damaged file sends this node to it again and again.
         replica.links.refused(source, replica.now)
     else:
         replica.links.succeeded(source)
@@ -199,8 +199,8 @@ def _truncation_offset(replica: Replica, epoch: int, end: int) -> int:
 def _read_batches(replica: Replica, records: bytes) -> list[tuple[bytes, BatchHeader]]:
     """Return the batches to append.
 
-    Raises ContradictionError for batches that cannot follow this log or cannot be read: neither
-    this node nor a later start of it could use a log that holds them.
+    Raises ContradictionError for batches that cannot follow this log or cannot be read: this node
+    and later starts of it could not use a log that holds them.
     """
     try:
         return _usable_batches(replica, records)
@@ -209,7 +209,7 @@ def _read_batches(replica: Replica, records: bytes) -> list[tuple[bytes, BatchHe
 
 
 def _usable_batches(replica: Replica, records: bytes) -> list[tuple[bytes, BatchHeader]]:
-    """Return the whole, undamaged batches of no newer epoch than ours; the rest is dropped."""
+    """Return the whole, undamaged batches up to this node's epoch; the rest is dropped."""
     usable: list[tuple[bytes, BatchHeader]] = []
     end, epoch = replica.log.end_offset, replica.log.last_epoch
     for batch in split_batches(records):

@@ -48,9 +48,9 @@ BOOTSTRAP = (0, 0)
 def begin(replica: Replication, end_offset: int, epoch: int) -> bytes | None:
     """Return the header batch of a new snapshot ``(end_offset, epoch)``.
 
-    None if there is one that new already, or while this node, a new leader, does not know what
-    is committed: one that is due by time waits until it does. Raises FatalError for an id that
-    is none of this log: beyond the high watermark, inside a batch, or of another epoch.
+    None if there is one at least as new. None also while this node, a new leader, does not know its
+    high watermark; a snapshot that is due by time waits for that. Raises FatalError for an id that
+    is not in this log: beyond the high watermark, inside a batch, or of another epoch.
     """
     if replica.snapshots and replica.snapshots[-1].id >= (end_offset, epoch):
         return None
@@ -77,14 +77,14 @@ def begin(replica: Replication, end_offset: int, epoch: int) -> bytes | None:
 
 
 def piece(replica: Replication, end_offset: int, epoch: int, position: int, data: bytes) -> None:
-    """Write a piece of a snapshot that is being made."""
+    """Write a piece of a snapshot in progress."""
     replica.effects.append(AppendSnapshot(end_offset, epoch, position, data))
 
 
 def finish(
     replica: Replication, end_offset: int, epoch: int, size: int, timestamp: int, digest: str
 ) -> None:
-    """A snapshot is complete: from now on it may be served, and the log cleaned up to it."""
+    """Complete a snapshot: it may now be served, and the log cleaned up to it."""
     if replica.snapshots and replica.snapshots[-1].id >= (end_offset, epoch):
         replica.effects.append(DropSnapshot(end_offset, epoch))
         return
@@ -98,10 +98,10 @@ def finish(
 
 
 def clean(replica: Replication) -> None:
-    """Remove the oldest snapshots, and the log below the ones that stay, as retention allows.
+    """Remove the oldest snapshots and the log below the remaining ones, as retention allows.
 
-    One that is being fetched stays, and the log after it: where snapshots come and go faster than
-    they travel, nobody would ever catch up otherwise.
+    A snapshot that is being fetched stays, with the log after it. Otherwise a follower would never
+    catch up if snapshots were replaced faster than they are sent.
     """
     config = replica.config
     silent_since = replica.now - config.fetch_timeout_ms * MS
@@ -184,7 +184,7 @@ def send_reply(replica: Replica, token: int, request: FetchSnapshotRequest) -> N
 
 
 def start_download(replica: Replica, follower: Follower, end_offset: int, epoch: int) -> None:
-    """The leader has sent this follower to its snapshot; nothing to do if it is here."""
+    """Begin to fetch the leader's snapshot, unless it is here already."""
     if any(s.id == (end_offset, epoch) for s in replica.snapshots):
         return
     if end_offset < replica.high_watermark:
@@ -214,7 +214,7 @@ def request_piece(replica: Replica, download: Download) -> FetchSnapshotRequest:
 def received(
     replica: Replica, follower: Follower, source: int, response: FetchSnapshotResponse
 ) -> None:
-    """Take a piece of the snapshot; with the last one the log begins anew after it."""
+    """Take a piece of the snapshot; after the last one the log starts at its end."""
     download = follower.download
     if download is None or source != follower.leader_id:
         return
@@ -246,8 +246,8 @@ def _complete(replica: Replica, follower: Follower, source: int, download: Downl
     try:
         verify(content, name)
     except SnapshotCorruptError as error:
-        # Damaged on its way or at the leader: never install it, ask anew, but not at once: the
-        # leader may have nothing better for long.
+        # Damaged in transit or at the leader: never install it. Fetch it again, but not at once, as
+        # the leader may have nothing better for a long time.
         replica.trace("discard", {"reason": str(error)})
         replica.links.refused(source, replica.now)
         _drop(replica, follower)

@@ -1,7 +1,7 @@
-"""The states a replica can be in (KIP-595, KIP-996), each with what it must remember.
+"""The states a replica can be in (KIP-595, KIP-996), with the data of each.
 
-Deadlines are microseconds of the monotonic clock; ``NEVER`` is no deadline. ``voted_id``
-is -1 when no vote was cast in the current epoch.
+Deadlines are microseconds of the monotonic clock; ``NEVER`` is no deadline. ``voted_id`` is -1 when
+no vote was cast in the current epoch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEVER: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class Unattached:
-    """No leader to follow (one may be known by id); waits, or votes."""
+    """Follows no leader (one may be known by id); waits, or votes."""
 
     deadline: int
     leader_id: int = -1
@@ -31,7 +31,7 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks for pre-votes before it dares to raise the epoch."""
+    """Requests pre-votes before it raises the epoch."""
 
     deadline: int
     leader_id: int
@@ -48,7 +48,7 @@ class Prospective:
 
 @dataclass(slots=True)
 class Candidate:
-    """Voted for itself in a new epoch and asks the others."""
+    """Has voted for itself in a new epoch and requests votes."""
 
     deadline: int
     voted_id: int
@@ -64,7 +64,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Download:
-    """A snapshot being fetched from the leader: what has arrived of it."""
+    """A snapshot that is being fetched from the leader: the part received so far."""
 
     end_offset: int
     epoch: int
@@ -75,8 +75,8 @@ class Download:
 class Follower:
     """Fetches from the leader of the epoch. ``deadline`` is the fetch timer.
 
-    ``has_fetched`` says that the leader has answered since, for an observer: of late.
-    ``has_updated`` says that the leader knows this voter's endpoints and versions.
+    ``has_fetched``: the leader has answered since the transition (for an observer: recently).
+    ``has_updated``: the leader knows this voter's endpoints and versions.
     """
 
     deadline: int
@@ -95,7 +95,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Was leader of this epoch; tells the voters and never acts as leader in it again."""
+    """A former leader of this epoch; it informs the voters and never leads the epoch again."""
 
     deadline: int
     successors: tuple[tuple[int, bytes], ...]

@@ -1,9 +1,9 @@
-"""Who votes: voter sets, and which of them is in force at which offset (KIP-853).
+"""Voter sets, and which of them is in force at which offset (KIP-853).
 
-With kraft.version 0 the set is fixed by configuration and knows ids only. With kraft.version
-1 it lies in the log: the latest VotersRecord counts from the moment it is **appended**,
-committed or not, on every node, and truncation takes it back. Each change adds or removes
-one voter, so any two sets that follow each other share a majority's member.
+With kraft.version 0 the configuration fixes the set, by ids only. With kraft.version 1 the log
+holds it: the latest VotersRecord is in force from the moment it is **appended**, committed or not,
+on every node, and truncation reverts it. Each change adds or removes one voter, so the majorities
+of consecutive sets overlap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTENER: Final = "CONTROLLER"
 """Name of the listener that takes quorum RPCs."""
 
 STATIC: Final = -1
-"""Offset of a voter set that is in no log: configured, or from a bootstrap snapshot."""
+"""Offset of a voter set that is not in the log: configured, or from a bootstrap snapshot."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,7 +41,7 @@ class Voter:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where its quorum RPCs go: the quorum's listener, else the first one."""
+        """The endpoint for its quorum RPCs: the quorum's listener, else the first one."""
         for name, endpoint in self.endpoints:
             if name == LISTENER:
                 return endpoint
@@ -124,7 +124,7 @@ class VoterSet:
         return voter.endpoint if voter is not None else None
 
     def has(self, replica_id: int, directory: bytes) -> bool:
-        """Whether the replica ``(id, directory)`` is a voter: a wiped disk is not."""
+        """Whether the replica ``(id, directory)`` is a voter; one with a wiped disk is not."""
         voter = self._voters.get(replica_id)
         return voter is not None and voter.is_replica(replica_id, directory)
 
@@ -137,7 +137,7 @@ class VoterSet:
         return VoterSet({i: v for i, v in self._voters.items() if i != voter_id})
 
     def described(self) -> list[list[Any]]:
-        """Return ``[id, directory in hex]`` of each voter, as traces tell it."""
+        """Return ``[id, directory in hex]`` of each voter, the form used in traces."""
         return [[v.voter_id, v.directory.hex()] for v in self._voters.values()]
 
 
@@ -160,7 +160,7 @@ class VoterHistory:
 
     @property
     def offset(self) -> int:
-        """Offset of the record that set :attr:`latest`; STATIC if none in the log did."""
+        """Offset of the record that set :attr:`latest`; STATIC if no record in the log did."""
         return self._sets[-1][0]
 
     @property
@@ -169,11 +169,11 @@ class VoterHistory:
         return self._levels[-1][1]
 
     def add_voters(self, offset: int, voters: VoterSet) -> None:
-        """A VotersRecord was appended at ``offset``."""
+        """Add the voter set of a VotersRecord appended at ``offset``."""
         self._sets.append((offset, voters))
 
     def add_level(self, offset: int, level: int) -> None:
-        """A KRaftVersionRecord was appended at ``offset``."""
+        """Add the level of a KRaftVersionRecord appended at ``offset``."""
         self._levels.append((offset, level))
 
     def at(self, end_offset: int) -> tuple[VoterSet, int]:
@@ -183,14 +183,14 @@ class VoterHistory:
         return voters, level
 
     def truncate(self, end_offset: int) -> None:
-        """Take back what was appended at or after ``end_offset``."""
+        """Revert the records at or after ``end_offset``."""
         while self._sets[-1][0] >= end_offset:
             self._sets.pop()
         while self._levels[-1][0] >= end_offset:
             self._levels.pop()
 
     def restart(self, end_offset: int, voters: VoterSet | None, level: int | None) -> None:
-        """Begin anew from a snapshot's header; None keeps the configured set and level 0."""
+        """Start again from a snapshot's header; None keeps the configured set and level 0."""
         del self._sets[1:]
         del self._levels[1:]
         offset = end_offset - 1
@@ -207,7 +207,7 @@ class VoterHistory:
             entries.append((offset, value))
 
     def clean(self, start_offset: int) -> None:
-        """Forget what is not in force any more at ``start_offset``."""
+        """Forget sets and levels that are no longer in force at ``start_offset``."""
         for entries in (self._sets, self._levels):
             while len(entries) > 2 and entries[2][0] < start_offset:
                 del entries[1]
