@@ -1,9 +1,9 @@
 """A whole node, pure: the replica of the quorum, and the controller or broker on top of it.
 
-``step(event, now, wall_ms)`` is all a shell ever calls; see ``nodes.consensus.effects`` for
-what goes in and out and for the order a shell must keep. Loading the image and writing a
-snapshot of it may take long, so each step does a bounded piece of that and the node asks
-for the next step at once: it votes, replicates and answers meanwhile.
+A shell only calls ``step(event, now, wall_ms)``; ``nodes.consensus.effects`` defines its input and
+output, and the order that a shell must keep. Loading the image and writing a snapshot of it may
+take long, so each step does a bounded piece of that. The node requests the next step at once, and
+votes, replicates and answers meanwhile.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ from nodes.protocol.records import decode_record
 DIGEST_INTERVAL: Final = 64
 """Offsets between two traces of the image's digest."""
 FIRST_REGISTRATION: Final = 1 << 29
-"""Correlation of the first ControllerRegistration: far from the numbers of anything else."""
+"""First correlation id of a ControllerRegistration, far from all other numbers."""
 _NEVER: Final = 2**63 - 1
 
 
 class Node:
     """One process of the cluster as a pure state machine.
 
-    ``recovered`` is what the shell found on its disk. ``now`` is monotonic microseconds,
-    ``wall_ms`` wall-clock milliseconds; both may differ between nodes. Raises FatalError
-    from :meth:`step` when an illegal state is reached; the shell must then stop the node.
+    ``recovered`` is the state that the shell found on its disk. ``now`` is monotonic microseconds,
+    ``wall_ms`` wall-clock milliseconds; both may differ between nodes. :meth:`step` raises
+    FatalError when it reaches an illegal state; the shell must then stop the node.
     """
 
     def __init__(self, config: NodeConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
         self.config = config
         self.replica = Replica(config, recovered, now, wall_ms)
         self.image = MetadataImage(indexed=config.controller)
-        self.image.digest()  # From now on it is kept up with every change.
+        self.image.digest()  # From now on every change updates it.
         self.loader = Loader(self.image, config.snapshot_bytes, config.snapshot_interval_ms, now)
         self._quorum = LocalQuorum(self.replica)
         self.broker = Broker(config, self.image, self._quorum) if config.broker else None
@@ -96,14 +96,14 @@ class Node:
 
     @property
     def deadline(self) -> int:
-        """When the next Tick is wanted, monotonic microseconds."""
+        """The time at which the next Tick is due, monotonic microseconds."""
         if self._more:
             return self._now
         due = min(poll.deadline(self.replica), self.controller.deadline)
         return due if self.broker is None else min(due, self.broker.deadline)
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
-        """Take up the recovered state; call once, before any step."""
+        """Initialize from the recovered state; call once, before any step."""
         replica = self.replica
         replica.now = self._now = now
         replica.wall_ms = wall_ms
@@ -111,7 +111,7 @@ class Node:
         return self._settle(now, wall_ms)
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
-        """Handle one event completely and return what the shell must do."""
+        """Handle one event completely and return the effects for the shell."""
         replica = self.replica
         replica.now = self._now = now
         replica.wall_ms = wall_ms
@@ -200,7 +200,7 @@ class Node:
             self.replica.stop()
 
     def _register(self, effects: list[Effect], now: int) -> None:
-        """Let a controller that is not active tell the one that is about itself."""
+        """Send this controller's registration to the active controller if it is due."""
         if not self.config.controller:
             return
         body = self.controller.registration_due(now)
@@ -222,7 +222,7 @@ class Node:
         )
 
     def _take_deliveries(self, now: int) -> None:
-        """Hand the loader what is committed; a snapshot takes the place of all before it."""
+        """Pass committed batches to the loader; a snapshot replaces everything before it."""
         replica, loader = self.replica, self.loader
         for delivery in replica.committed:
             if isinstance(delivery, Snapshot):
@@ -233,7 +233,7 @@ class Node:
         replica.committed.clear()
 
     def _publish(self, now: int) -> int:
-        """Tell of what the loader has applied; return how many steps that were."""
+        """Publish the batches that the loader has applied; return their number."""
         applied = self.loader.take_applied()
         for each in applied:
             if each.loaded:
@@ -247,7 +247,7 @@ class Node:
         return len(applied)
 
     def _trace_digest(self, applied: Applied) -> None:
-        """Tell the image's digest where every node does, so that they can be compared."""
+        """Trace the image's digest at the same offsets on every node, for comparison."""
         step = (applied.offset + 1) // DIGEST_INTERVAL
         if step > self._digested and applied.offset == self.image.stable_offset:
             if self._digested >= 0 and not applied.loaded:
@@ -256,7 +256,7 @@ class Node:
             self._digested = step
 
     def _announce_all(self, now: int) -> None:
-        """Pass leader changes on, in order; a claim waits until the image is up to it."""
+        """Announce leader changes, in order; a claim waits until the image has caught up."""
         own = self.config.node_id
         while self._announcements:
             leader_id, epoch = self._announcements[0]
@@ -266,7 +266,7 @@ class Node:
             self._announce(leader_id, epoch, now)
 
     def _announce(self, leader_id: int, epoch: int, now: int) -> None:
-        """Pass a leader change on, unless a newer one has made a claim of ours void."""
+        """Announce a leader change, unless it is a claim that a newer one has made void."""
         replica = self.replica
         own = leader_id == self.config.node_id
         if own and not (replica.is_leader and replica.epoch == epoch):
@@ -282,7 +282,7 @@ class Node:
     # --- snapshots of the image -----------------------------------------------------------
 
     def _make_snapshot(self, now: int) -> None:
-        """Begin a snapshot that is due, or write the next pieces of the one under way."""
+        """Begin a snapshot that is due, or write the next pieces of the one in progress."""
         replica, loader = self.replica, self.loader
         due = loader.due(now)
         if due is not None:
@@ -316,14 +316,14 @@ class Node:
 
 
 def _bootstrap(recovered: Recovered) -> list[Record]:
-    """Return the records of the bootstrap snapshot, if there is nothing newer."""
+    """Return the records of the bootstrap snapshot, unless there is newer state."""
     if not recovered.snapshots or recovered.snapshots[-1].end_offset > 0:
         return []
     return [decode_record(value) for value in data_records(recovered.latest)]
 
 
 def _identity(config: NodeConfig) -> ControllerIdentity | None:
-    """Return what this controller registers as; a fresh incarnation for each process."""
+    """Return this controller's registration; a fresh incarnation for each process."""
     if not config.controller or config.listener is None:
         return None
     key = (config.seed, "incarnation", config.node_id, config.directory_id, config.incarnation)

@@ -14,10 +14,10 @@ class NodeConfig(QuorumConfig):
 
     A node has the ``controller`` role, the ``broker`` role, or both (``process.roles``).
     ``snapshot_bytes`` is ``metadata.log.max.record.bytes.between.snapshots``,
-    ``snapshot_interval_ms`` ``metadata.log.max.snapshot.interval.ms``, ``snapshot_piece_records``
-    how many records of a snapshot are made at a time, most; ``session_timeout_ms``
-    and ``heartbeat_interval_ms`` are the brokers'; ``broker_listener`` is where clients reach
-    the broker and ``broker_incarnation`` (16 bytes) names its process;
+    ``snapshot_interval_ms`` is ``metadata.log.max.snapshot.interval.ms``.
+    ``snapshot_piece_records`` is the maximum of records per piece of a snapshot.
+    ``session_timeout_ms`` and ``heartbeat_interval_ms`` are the brokers'. ``broker_listener`` is
+    the broker's listener for clients. ``broker_incarnation`` (16 bytes) identifies its process.
     ``previous_broker_epoch`` is that of the process before, -1 if it did not stop cleanly.
     """
 

@@ -1,8 +1,8 @@
-"""What a controller writes first when it claims the role.
+"""The first records of a controller that claims the role.
 
-An empty log gets the bootstrap records, as one metadata transaction where the version of the
-metadata knows transactions (KIP-868). A transaction that a predecessor left open is aborted:
-until then nothing can be committed after it.
+An empty log gets the bootstrap records, as one metadata transaction if the metadata version
+supports transactions (KIP-868). A transaction that a predecessor left open is aborted, because
+nothing can be committed after it before.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ def _sets_min_insync(records: Sequence[Record]) -> bool:
 
 
 def bootstrap_records(context: Context, bootstrap: Sequence[Record]) -> list[Record]:
-    """Return what an empty log begins with.
+    """Return the first records of an empty log.
 
-    ``bootstrap`` is what the node was formatted with; it may be empty, and need not name a
-    metadata version.
+    ``bootstrap`` are the records of formatting; it may be empty, and may lack a metadata version.
     """
     records = list(bootstrap)
     levels = _levels(records)
@@ -61,10 +60,10 @@ def bootstrap_records(context: Context, bootstrap: Sequence[Record]) -> list[Rec
 
 
 def activation_records(context: Context, bootstrap: Sequence[Record]) -> list[Record]:
-    """Return what the controller writes when it claims; it may be nothing.
+    """Return the records that a controller writes when it claims; possibly none.
 
-    What an open transaction holds is above the stable layer, so that layer tells whether the
-    log was empty before it.
+    The records of an open transaction are above the stable layer, so the stable layer shows whether
+    the log was empty before it.
     """
     image = context.image
     records: list[Record] = []

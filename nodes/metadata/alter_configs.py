@@ -40,7 +40,7 @@ def check_resource(
 
 
 Values = Mapping[str, str | None]
-"""What configurations are to be set to; None: not set."""
+"""The values that configurations are to be set to; None: not set."""
 
 
 def _incremental(resource: Body, current: Mapping[str, str]) -> Values:
@@ -58,7 +58,7 @@ def _incremental(resource: Body, current: Mapping[str, str]) -> Values:
 
 
 def _replacing(resource: Body, current: Mapping[str, str]) -> Values:
-    """Whatever the request does not name goes back to its default."""
+    """Return the change that replaces all values; names missing in the request are unset."""
     wanted: dict[str, str | None] = dict.fromkeys(current)
     for config in resource["configs"]:
         check_value(resource["resource_type"], config["name"], config["value"])
@@ -67,7 +67,7 @@ def _replacing(resource: Body, current: Mapping[str, str]) -> Values:
 
 
 def _check_min_insync(kind: int, name: str, value: str | None) -> None:
-    """With eligible leader replicas every broker must count with the same number (KIP-966)."""
+    """Require one cluster-wide value while eligible leader replicas are enabled (KIP-966)."""
     if kind == BROKER and name:
         raise ApiError(
             INVALID_CONFIG,
@@ -97,7 +97,7 @@ def _records(
         records.append(("ConfigRecord", 0, fields))
         if key == MIN_INSYNC_REPLICAS and elr_enabled(context.image):
             _check_min_insync(kind, name, value)
-            # Who was eligible by the old number need not be by the new one.
+            # A replica that was eligible by the old number may not be by the new one.
             records.append(("ClearElrRecord", 0, {"topic_name": name if kind == TOPIC else ""}))
     return records
 

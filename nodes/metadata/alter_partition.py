@@ -1,7 +1,7 @@
-"""AlterPartition (56): a leader proposes who is in sync with it (KIP-497, KIP-841, KIP-903).
+"""AlterPartition (56): a leader proposes an ISR (KIP-497, KIP-841, KIP-903).
 
-The proposal is a compare-and-set: it counts only if it was made against the epochs the
-partition has now, by who leads it now, and names nobody who is not fit to be in an ISR.
+The proposal is a compare-and-set. It must be made against the present epochs of the partition, by
+its present leader, and contain only brokers that may be in an ISR.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _members(version: int, proposal: Body) -> list[Member]:
 
 
 def _is_eligible(context: Context, broker_id: int, epoch: int) -> bool:
-    """Tell whether a broker may be in an ISR; a known ``epoch`` must be its present one."""
+    """Return whether a broker may be in an ISR; a known ``epoch`` must be its present one."""
     broker = context.image.brokers.get(broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return False
@@ -60,7 +60,7 @@ def _fault(
         return UNKNOWN_TOPIC_OR_PARTITION
     leader_epoch, partition_epoch = proposal["leader_epoch"], proposal["partition_epoch"]
     if leader_epoch > partition.leader_epoch or partition_epoch > partition.partition_epoch:
-        # The leader has seen more than this node, which cannot be the controller any more.
+        # The leader knows a newer epoch than this node, which cannot be the controller any longer.
         return NOT_CONTROLLER
     if leader_epoch < partition.leader_epoch:
         return FENCED_LEADER_EPOCH
@@ -99,8 +99,8 @@ def _altered(
         builder.election = Election.UNCLEAN
     partition = changes.add(key, builder.build())
     if partition.leader != sender:
-        # The proposal completed a reassignment that takes the sender's replica away. It is
-        # an error with an effect: the sender must fetch the metadata before it goes on.
+        # The proposal completed a reassignment that removes the sender's replica. It is an error
+        # with an effect: the sender must fetch the metadata before its next proposal.
         return {"partition_index": number, "error_code": NEW_LEADER_ELECTED}
     return {
         "partition_index": number,
@@ -116,8 +116,8 @@ def _altered(
 def alter_partition(context: Context, version: int, body: Body) -> Outcome:
     """Change ISRs as their leader proposes, each partition for itself.
 
-    Raises ApiError (STALE_BROKER_EPOCH) if the sender is not registered with its epoch: it is
-    a process that was replaced.
+    Raises ApiError (STALE_BROKER_EPOCH) if the sender is not registered with its epoch: it has been
+    replaced by another process.
     """
     sender = body["broker_id"]
     broker = context.image.brokers.get(sender)

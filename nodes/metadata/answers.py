@@ -1,4 +1,4 @@
-"""What a controller says without changing anything: descriptions, refusals, and to whom."""
+"""Answers that change nothing: reads of the committed metadata, and refusals."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _MESSAGES: Final = {
 class Answers:
     """Makes answers from the committed layer of ``image`` and collects them.
 
-    ``active`` tells whether this node is the active controller.
+    ``active``: whether this node is the active controller.
     """
 
     def __init__(self, quorum: Quorum, image: MetadataImage) -> None:
         self._quorum = quorum
         self._image = image
         self._ready: list[ApiReply] = []
-        # Requests that came in an envelope, by identity, with what is needed to answer them.
+        # Requests that came in an envelope, by identity, with the data needed to answer them.
         self._envelopes: dict[int, tuple[ApiRequest, Forwarded]] = {}
         self.active = False
 
@@ -62,7 +62,7 @@ class Answers:
         self.give(request, self.refusal(request, code))
 
     def taken_out(self, envelope: ApiRequest, inside: Forwarded) -> ApiRequest:
-        """Return what is inside of an envelope as a request of its own."""
+        """Return the request inside of an envelope."""
         inner = ApiRequest(
             envelope.token,
             inside.api,
@@ -75,7 +75,7 @@ class Answers:
         return inner
 
     def controller_id(self) -> int:
-        """Return who to call the controller: this node only if it really is active."""
+        """Return the node to name as the controller: this one only if it really is active."""
         return self._quorum.node_id if self.active else self._other()
 
     def _other(self) -> int:
@@ -83,7 +83,7 @@ class Answers:
         return -1 if leader == self._quorum.node_id else leader
 
     def local(self, request: ApiRequest, now: int) -> Body:
-        """Answer ApiVersions, DescribeCluster or DescribeQuorum, which every node may."""
+        """Answer ApiVersions, DescribeCluster or DescribeQuorum, which every node serves."""
         quorum, image = self._quorum, self._image.stable
         if request.api == "ApiVersions":
             return api_versions(image, request.version, SERVED, quorum.kraft_version)
@@ -92,7 +92,7 @@ class Answers:
         return describe_quorum(quorum, request.body, now)
 
     def read(self, request: ApiRequest) -> Body:
-        """Answer a read from what is committed now."""
+        """Answer a read from the committed layer."""
         image = self._image.stable
         if request.api == "DescribeConfigs":
             return describe_configs(image, self._quorum.voters, request.body)
@@ -107,9 +107,9 @@ class Answers:
     def refusal(self, request: ApiRequest, code: int, message: str | None = None) -> Body:
         """Return the answer that refuses ``request`` as a whole.
 
-        Metadata is answered without proof of leadership then, so never as the controller.
-        Before version 13 there is no place for ``code``: the answer is a follower's then, what
-        this node knows.
+        This Metadata answer is given without proof of leadership, so it never names this node as
+        the controller. Before version 13 it has no field for ``code``: the answer then describes
+        this node's own image, as a follower's does.
         """
         if request.api == "Metadata":
             error = code if request.version >= METADATA_WITH_ERROR else NONE

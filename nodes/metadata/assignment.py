@@ -1,4 +1,4 @@
-"""Which replicas a new partition gets, and what its record says."""
+"""The replicas of a new partition, and its record."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def check_assignment(context: Context, replicas: Sequence[int], factor: int | No
 def initial_isr(
     context: Context, number: int, replicas: Sequence[int], *, manual: bool
 ) -> list[int]:
-    """Return who is in sync at first: the active replicas, in order (KAFKA-13083).
+    """Return the first ISR: the active replicas, in order (KAFKA-13083).
 
-    Raises ApiError if there is none: INVALID_REPLICA_ASSIGNMENT for a ``manual`` assignment,
-    else INVALID_REPLICATION_FACTOR.
+    Raises ApiError if there is none: INVALID_REPLICA_ASSIGNMENT for a ``manual`` assignment, else
+    INVALID_REPLICATION_FACTOR.
     """
     isr = [replica for replica in replicas if is_active(context, replica)]
     if isr:

@@ -1,8 +1,8 @@
-"""Registered brokers: who may speak for one, and the records that fence and unfence it.
+"""Registered brokers: checks of broker epochs, and the records that fence and unfence.
 
-The epoch of a broker is the offset at which the batch of its registration begins, so epochs
-of one id only grow. Whoever speaks for a broker must know its present one: a process that
-was replaced meanwhile does not (C2).
+The epoch of a broker is the offset at which the batch of its registration begins, so epochs of one
+id only grow. Requests on behalf of a broker must carry its current epoch; those of a replaced
+process do not (C2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
 def checked_broker(context: Context, broker_id: int, epoch: int) -> Broker:
-    """Return the broker that speaks; raises ApiError unless it is who it says it is."""
+    """Return the broker that sent a request; raises ApiError unless its epoch is current."""
     broker = context.image.brokers.get(broker_id)
     if broker is None:
         raise ApiError(BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
@@ -49,7 +49,7 @@ def change_record(
     stopping: int = 0,
     log_dirs: Sequence[bytes] = (),
 ) -> Record:
-    """Return the record that changes a registration; what is not given stays as it is."""
+    """Return the record that changes a registration; omitted fields stay as they are."""
     fields: Body = {
         "broker_id": broker.broker_id,
         "broker_epoch": broker.epoch,
@@ -73,10 +73,10 @@ def fence(context: Context, broker: Broker) -> list[Record]:
 
 
 def unfence(context: Context, broker: Broker) -> list[Record]:
-    """Return the records that unfence a broker; only then may it lead what has no leader.
+    """Return the records that unfence a broker, which may then lead leaderless partitions.
 
-    One that was fenced amid its controlled shutdown may not: a late heartbeat, sent before it
-    wished to stop, does not undo the shutdown (C4).
+    A broker that was fenced during its controlled shutdown may not: a late heartbeat, sent before
+    the shutdown began, does not undo the shutdown (C4).
     """
     records = [change_record(context, broker, fenced=UNFENCE)]
     if not broker.in_controlled_shutdown:
@@ -85,7 +85,7 @@ def unfence(context: Context, broker: Broker) -> list[Record]:
 
 
 def begin_shutdown(context: Context, broker: Broker) -> list[Record]:
-    """Return the records that begin a controlled shutdown: it leads and replicates no more."""
+    """Return the records that begin a controlled shutdown: no leadership, no ISR membership."""
     return [
         change_record(context, broker, stopping=IN_CONTROLLED_SHUTDOWN),
         *changes_for_shutdown(context, broker.broker_id),
@@ -95,7 +95,7 @@ def begin_shutdown(context: Context, broker: Broker) -> list[Record]:
 def fence_stalest(context: Context) -> list[Record]:
     """Return the records that fence the broker whose session ended first; none if none has.
 
-    One at a time: the next one must be computed from what this one left (KAFKA-13173).
+    One at a time: the next one must be computed from the resulting state (KAFKA-13173).
     """
     brokers = context.image.brokers
     stale = context.sessions.stalest(brokers.values(), context.now)
@@ -103,7 +103,7 @@ def fence_stalest(context: Context) -> list[Record]:
 
 
 def unregister_broker(context: Context, version: int, body: Body) -> Outcome:
-    """UnregisterBroker (64): forget a broker; it is in no ISR and eligible for none any more."""
+    """UnregisterBroker (64): remove a broker, also from all ISRs and eligible replicas."""
     broker_id = body["broker_id"]
     broker = context.image.brokers.get(broker_id)
     if broker is None:

@@ -1,28 +1,28 @@
 """The one way a partition changes: wanted replicas and ISR in, a PartitionChangeRecord out.
 
-Whatever happens to a partition (a broker is fenced, an ISR is proposed, a reassignment, an
-election), it is :class:`PartitionChangeBuilder` that decides what follows: whether a
-reassignment is complete, who stays an eligible leader (KIP-966), who leads, which epochs
-move. The record holds the changed fields only; its meaning is that of the image's merge:
-a leader given moves the leader epoch, every record moves the partition epoch.
+For any event of a partition (a broker is fenced, an ISR is proposed, a reassignment, an election),
+:class:`PartitionChangeBuilder` decides the consequences. It decides whether a reassignment is
+complete, which replicas stay eligible leaders (KIP-966), which one leads, and which epochs move.
+The record holds the changed fields only. Merged into the image, a leader in the record moves the
+leader epoch, and every record moves the partition epoch.
 
-What holds for each record and the partition it leaves:
+Rules for each record and the resulting partition:
 
 * C3: a broker that is not active is in no new ISR, and leads nothing; without eligible leader
   replicas the last member stays in the ISR, where it waits to lead again.
-* C4: a leader is active, in the ISR, and the ISR is a part of the replicas; there is no
-  leader only if nobody acceptable was left.
-* C5: the leader epoch moves exactly when the record names a leader, which it does when the
-  leader changes, when a replica is taken from the assignment, and below 3.6 when the ISR
-  shrinks; the partition epoch moves with every record.
-* C6: a leader from neither the ISR nor the eligible replicas needs unclean election, or is
-  the last known leader of a partition with neither; then it is the whole ISR and RECOVERING.
-* C7: nobody is in ISR and ELR both, an ISR of at least the minimum leaves no ELR, and who
+* C4: a leader is active, in the ISR, and the ISR is a subset of the replicas; there is no leader
+  only if no acceptable replica was left.
+* C5: the leader epoch moves exactly when the record names a leader. It does so when the leader
+  changes, when a replica is removed from the assignment, and below 3.6 when the ISR shrinks. The
+  partition epoch moves with every record.
+* C6: a leader from neither the ISR nor the eligible replicas needs unclean election, or is the last
+  known leader of a partition with neither; then it is the whole ISR and RECOVERING.
+* C7: ISR and ELR do not overlap, an ISR of at least the minimum leaves no ELR, and a replica that
   was shut down uncleanly is in neither.
-* C8: (the caller's, :mod:`nodes.metadata.alter_partition`) a proposed ISR was made against
-  the epochs the partition has now.
-* C14: ``replicas`` never loses a member before enough of the wanted ones are in the ISR;
-  when it does, nothing is left to add or to remove.
+* C8: (checked by the caller, :mod:`nodes.metadata.alter_partition`) a proposed ISR was made against
+  the present epochs of the partition.
+* C14: ``replicas`` never loses a member before enough of the wanted ones are in the ISR; when it
+  does, nothing is left to add or to remove.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ _T = TypeVar("_T")
 
 
 class Election(Enum):
-    """How far an election may go."""
+    """The permitted kinds of election."""
 
     ONLINE = auto()
-    """Keep the leader, or take another member of the ISR (of the ELR if that is empty)."""
+    """Keep the leader, or elect another member of the ISR (of the ELR if that is empty)."""
     PREFERRED = auto()
-    """As ONLINE, but the first replica comes first."""
+    """As ONLINE, but prefer the first replica."""
     UNCLEAN = auto()
-    """As ONLINE, and rather any acceptable replica than none, whatever it may have lost."""
+    """As ONLINE, but elect any acceptable replica rather than none, even if records are lost."""
 
 
 @dataclass(slots=True, frozen=True)
 class Rules:
-    """What holds in the cluster while a partition changes.
+    """The rules of the cluster for a change of a partition.
 
-    ``acceptable`` tells who may lead: an active broker that is not just being taken out, with
-    the replica's directory online. ``min_insync`` is the configured number; what counts is
-    at most the number of replicas.
+    ``acceptable`` returns whether a broker may lead: it is active, is not just being taken out, and
+    the replica's directory is online. ``min_insync`` is the configured number; at most the number
+    of replicas counts.
     """
 
     metadata_version: int
@@ -116,10 +116,10 @@ def merged(partition: Partition, fields: Body) -> Partition:
 
 
 class PartitionChangeBuilder:
-    """Builds the record that takes one partition to what is wanted of it.
+    """Builds the record that brings one partition to its wanted state.
 
-    Set what is wanted, then call :meth:`build` once. ``unclean_shutdown`` are brokers whose
-    logs may have lost their ends; ``directories`` overrides the directories of replicas.
+    Set the wanted state, then call :meth:`build` once. ``unclean_shutdown`` are brokers whose logs
+    may have lost their ends; ``directories`` overrides the directories of replicas.
     """
 
     def __init__(self, topic_id: bytes, number: int, partition: Partition, rules: Rules) -> None:
@@ -138,14 +138,14 @@ class PartitionChangeBuilder:
         self._elr = partition.elr
 
     def build(self) -> Record | None:
-        """Return the record, or None if the partition is as wanted already."""
+        """Return the record, or None if the partition is in the wanted state already."""
         old = self._old
         self._complete_reassignment()
         self._update_elr()
         leader, unclean = self._elected()
         names_leader = leader != old.leader or unclean
         if unclean:
-            # Nobody else is known to have what the new leader has.
+            # No other replica is known to have the new leader's records.
             self.isr, self._elr, self.recovery_state = (leader,), (), RECOVERING
         elif names_leader and leader in self._elr:
             self.isr, self._elr = (leader,), without(self._elr, (leader,))
@@ -169,7 +169,7 @@ class PartitionChangeBuilder:
         replicas = without(self.replicas, self.removing)
         if not isr or not replicas or not set(self.adding) <= set(isr):
             return
-        # With fewer replicas than before, those that stay must make up for those that go.
+        # With fewer replicas than before, all remaining replicas must be in sync.
         if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
             return
         self.replicas, self.isr, self.removing, self.adding = replicas, isr, (), ()
@@ -179,10 +179,11 @@ class PartitionChangeBuilder:
         return min(self._rules.min_insync, len(self.replicas))
 
     def _update_elr(self) -> None:
-        """Who leaves an ISR that is too small has all that is committed (KIP-966).
+        """Move replicas that leave a too small ISR to the ELR: they hold all committed records.
 
-        The high watermark stands still while the ISR is below the minimum. With the feature
-        switched off nobody joins, and who is there counts only if there is no ISR.
+        The high watermark does not move while the ISR is below the minimum (KIP-966). With the
+        feature switched off no replica joins the ELR, and its members count only if there is no
+        ISR.
         """
         eligible = set(self._old.elr)
         if self._rules.elr:
@@ -204,7 +205,7 @@ class PartitionChangeBuilder:
         )
 
     def _elected(self) -> tuple[int, bool]:
-        """Return who leads (-1: nobody) and whether records may be lost by it."""
+        """Return the leader (-1: none) and whether its election may lose records."""
         current = self._old.leader
         order = [current, *self.replicas]
         if self.election is Election.PREFERRED:
@@ -214,7 +215,7 @@ class PartitionChangeBuilder:
                 return replica, False
         if self._rules.elr and not self.isr and not self._elr:
             known = self._old.last_known_elr
-            # It must be up, too (KAFKA-19522).
+            # It must also be active (KAFKA-19522).
             if len(known) == 1 and known[0] in self.replicas and self._rules.acceptable(known[0]):
                 return known[0], True
         if self.election is Election.UNCLEAN:
@@ -224,7 +225,7 @@ class PartitionChangeBuilder:
         return NO_LEADER, False
 
     def _last_known(self, leader: int, isr: Sequence[int]) -> tuple[int, ...]:
-        """Remember who led when the ISR became empty, until somebody leads again."""
+        """Return the last leader of an ISR that became empty, until a leader is elected."""
         if leader != NO_LEADER:
             return ()
         if self._rules.elr and not isr and self._old.leader != NO_LEADER:

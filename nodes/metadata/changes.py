@@ -1,4 +1,4 @@
-"""The partition changes of one operation, each computed on what the ones before it left.
+"""The partition changes of one operation, each computed on the result of those before it.
 
 Two changes made on the same base contradict each other (KAFKA-13173).
 """
@@ -32,8 +32,8 @@ class _TopicRules:
 class Changes:
     """The partition changes of one operation, in order.
 
-    ``leaving`` is a broker about to stop being active, ``joining`` one about to become it:
-    they count as what they are going to be, whatever the image says.
+    ``leaving`` is a broker about to stop being active, ``joining`` one about to become active; both
+    count as if that had happened, whatever the image contains.
     """
 
     def __init__(self, context: Context, *, leaving: int = NOBODY, joining: int = NOBODY) -> None:
@@ -47,7 +47,7 @@ class Changes:
         self.records: list[Record] = []
 
     def partition(self, key: PartitionKey) -> Partition | None:
-        """Return a partition as the changes so far leave it."""
+        """Return a partition after the changes so far."""
         if key in self._changed:
             return self._changed[key]
         found: Partition | None = self._context.image.partitions.get(key)
@@ -65,7 +65,7 @@ class Changes:
         return rules
 
     def unclean_allowed(self, key: PartitionKey) -> bool:
-        """Tell whether this partition may lose records rather than have no leader."""
+        """Return whether this partition may lose records rather than have no leader."""
         return self._topic_rules(key[0]).unclean
 
     def builder(self, key: PartitionKey) -> PartitionChangeBuilder:
@@ -92,7 +92,7 @@ class Changes:
         return PartitionChangeBuilder(*key, partition, rules)
 
     def add(self, key: PartitionKey, record: Record | None) -> Partition:
-        """Take in what a builder made; return the partition as it is now."""
+        """Add a builder's record; return the resulting partition."""
         partition = self.partition(key)
         assert partition is not None
         if record is not None:

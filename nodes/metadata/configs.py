@@ -1,4 +1,4 @@
-"""What configurations may be set to, and what IncrementalAlterConfigs does to them (KIP-339)."""
+"""Checks of configuration values, and IncrementalAlterConfigs operations (KIP-339)."""
 
 from __future__ import annotations
 
@@ -95,15 +95,15 @@ def _element_ok(key: ConfigKey, part: str) -> bool:
 def altered(
     resource_type: int, name: str, operation: int, value: str | None, current: str | None
 ) -> str | None:
-    """Return what ``name`` holds after one operation; None means not set.
+    """Return the value of ``name`` after one operation; None means not set.
 
-    ``current`` is the value set now (None: not set, and a list starts from its default).
-    Raises ApiError: INVALID_CONFIG, or INVALID_REQUEST for an unknown operation.
+    ``current`` is the value set now (None: not set, and a list starts from its default). Raises
+    ApiError: INVALID_CONFIG, or INVALID_REQUEST for an unknown operation.
     """
     if operation not in _NAMES:
         raise ApiError(INVALID_REQUEST, f"Unknown config operation {operation}.")
     if operation == DELETE:
-        # Deleting an unknown name is refused too, or a typing error would pass for success.
+        # Deleting an unknown name is refused too, since it is probably a typing error.
         if name not in keys_of(resource_type):
             raise ApiError(INVALID_CONFIG, f"Unknown configuration {name}.")
         return None

@@ -2,21 +2,20 @@
 
 It follows Kafka's ``QuorumController``, one event at a time and without any I/O:
 
-* a *write* generates records from the head of the image, applies them to it at the offsets
-  they will have and appends them as one atomic batch; the client hears of it when the batch
-  is committed;
-* a *read* is answered from the image's stable layer, after a record that was appended later
-  than the read arrived has been committed: then no other node can have led in between;
-* a write that needs no record (all refused, or nothing to change) says something about
-  the state too, so it waits like a read. Kafka answers at once if nothing is pending,
-  which a deposed leader that does not know it yet could do wrongly;
-* *periodic tasks* (:mod:`nodes.metadata.periodic`) are writes nobody waits for.
+* a *write* generates records from the head of the image, applies them to it at their future offsets
+  and appends them as one atomic batch; it is answered when the batch is committed;
+* a *read* is answered from the image's stable layer, once a record appended after the read's
+  arrival is committed: no other node can have led in between;
+* a write that needs no record (all refused, or nothing to change) also reveals state, so it waits
+  like a read. Kafka answers at once if nothing is pending; a deposed leader that does not know it
+  yet could then answer wrongly;
+* *periodic tasks* (:mod:`nodes.metadata.periodic`) are writes without a client.
 
-The leader claims the controller's role when the node tells :meth:`Controller.leader_changed`,
-which it does only after the start of the epoch is committed and applied (KAFKA-15345). What it
-writes first is in :mod:`nodes.metadata.activation`. An operation that fails unexpectedly
-costs the leadership: what it would have done is unknown, another controller may do better
-(KAFKA-13104). Records that cannot be applied are fatal.
+The node calls :meth:`Controller.leader_changed` once the start of the epoch is committed and
+applied (KAFKA-15345); the leader then claims the controller's role. Its first records are in
+:mod:`nodes.metadata.activation`. A controller whose operation fails unexpectedly resigns: the
+operation's effect is unknown, and another controller may succeed (KAFKA-13104). Records that cannot
+be applied are fatal.
 """
 
 from __future__ import annotations
@@ -61,19 +60,19 @@ __all__ = ["CLIENT_APIS", "SERVED", "WRITES", "Controller"]
 NOT_CLAIMED: Final = -1
 MILLISECOND: Final = 1000
 DEFAULT_TIMEOUT_MS: Final = 30_000
-"""How long a request that names no time-out may wait for its commit."""
+"""How long a request without a timeout may wait for its commit."""
 
 
 class Controller:
     """The metadata controller of one node, active or not.
 
-    ``image`` is the node's: a loader commits to it, only this controller proposes.
-    ``max_idle_ms`` is how long an active controller goes without appending anything before
-    it appends a NoOp record; ``read_linger_ms`` how long a first read waits for others to
-    share its barrier. ``bootstrap`` are the records an empty log begins with, ``identity`` is
-    what this controller registers as (None: it does not). The other settings are those of
-    :class:`nodes.metadata.operation.Settings`. All times given to methods are microseconds of
-    the monotonic clock.
+    ``image`` belongs to the node: a loader commits to it, and only this controller proposes. An
+    active controller that has appended nothing for ``max_idle_ms`` appends a NoOp record.
+    ``read_linger_ms`` is how long a first read waits for others to share its barrier. ``bootstrap``
+    are the first records of an empty log, ``identity`` is the registration of this controller
+    (None: it does not register). The other settings are those of
+    :class:`nodes.metadata.operation.Settings`. All times given to methods are microseconds of the
+    monotonic clock.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Controller:
         self._max_idle = self._settings.max_idle_ms * MILLISECOND
         self._read_linger = read_linger_ms * MILLISECOND
         self.image = image
-        """Committed in its stable layer; with what is appended in its head."""
+        """The stable layer holds committed records; the head also holds appended ones."""
         self._claimed = NOT_CLAIMED
         self._idle_since = 0
         self._wall_ms = 0
@@ -104,7 +103,7 @@ class Controller:
         self._pending: deque[Waiting] = deque()
         self._unbarred: list[Waiting] = []
         self._barrier_due = NEVER
-        # Before when a tick has nothing to do, unless something has happened meanwhile.
+        # A tick before this time does nothing, unless another event comes first.
         self._tick_at = 0
         self._touched = True
         self._answers = Answers(quorum, image)
@@ -117,7 +116,7 @@ class Controller:
 
     @property
     def deadline(self) -> int:
-        """When the next :meth:`tick` is due; a far future if never."""
+        """The time at which the next :meth:`tick` is due; a far future if none is."""
         due = self._next_tick() if self._touched else self._tick_at
         if (
             self._claimed == NOT_CLAIMED
@@ -138,19 +137,21 @@ class Controller:
         return due
 
     def take_replies(self) -> list[ApiReply]:
-        """Return the answers that became ready since the last call."""
+        """Return the answers that have become ready since the last call."""
         return self._answers.take()
 
     def take_notes(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return (kind, detail) of what is worth a trace event since the last call."""
+        """Return the (kind, detail) of each trace event since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
     # --- what the quorum tells ----------------------------------------------------------
 
     def applied(self, offset: int, epoch: int, now: int) -> None:
-        """The stable layer of the image now holds everything up to ``offset``, the end of a
-        batch of ``epoch`` (``nodes.metadata.loader``): answer what waited for that."""
+        """Answer the requests that waited for ``offset``, the end of a batch of ``epoch``.
+
+        The stable layer of the image now holds everything up to there (``nodes.metadata.loader``).
+        """
         self._own.log_has_changed()
         if self.is_active or self._pending:
             self._touched = True
@@ -162,7 +163,7 @@ class Controller:
                 self._answer(self._pending.popleft())
 
     def leader_changed(self, leader_id: int, epoch: int, now: int) -> None:
-        """Take notice of who leads ``epoch`` (-1: unknown) and claim or give up the role."""
+        """Claim or give up the role as ``leader_id`` (-1: unknown) leads ``epoch``."""
         self._touched = True
         if leader_id == self._quorum.node_id:
             if self._claimed != epoch:
@@ -175,7 +176,7 @@ class Controller:
         self._claimed = epoch
         self._answers.active = True
         self._idle_since = now
-        # Nobody knows how long the brokers have been silent (KAFKA-18138).
+        # It is unknown how long the brokers have been silent (KAFKA-18138).
         self._sessions.claim(now, self._quorum.next_offset - 1)
         self._schedule.start(now)
         self._do("activation", lambda: self._activate(now), now)
@@ -204,7 +205,7 @@ class Controller:
             self._lost(each)
 
     def _do(self, what: str, write: Callable[[], object], now: int) -> int:
-        """Carry out ``write``; return NONE, or why this is not the active controller any more.
+        """Carry out ``write``; return NONE, or why this is no longer the active controller.
 
         Raises :class:`FatalError` for records that cannot be applied.
         """
@@ -216,7 +217,7 @@ class Controller:
             return NOT_CONTROLLER
         except FatalError:
             raise
-        except Exception as error:  # a defect in one operation must not decide for others
+        except Exception as error:  # a defect of one operation
             self._notes.append(
                 ("controller-error", {"api": what, "error": repr(error), "epoch": epoch})
             )
@@ -230,7 +231,7 @@ class Controller:
     def registration_due(self, now: int) -> Body | None:
         """Return the ControllerRegistration to send to the leader now; None: nothing to send.
 
-        Tell :meth:`registration_answered` what came of it.
+        Pass its result to :meth:`registration_answered`.
         """
         missing = self._own.is_missing_in_log(self.image)
         if not missing or self.is_active or not self._knows_another():
@@ -238,7 +239,7 @@ class Controller:
         return self._own.due(now)
 
     def registration_answered(self, body: Body | None, now: int) -> None:
-        """Take the answer to :meth:`registration_due` in; None if there was none."""
+        """Handle the answer to :meth:`registration_due`; None if there was none."""
         self._own.answered(body, now)
 
     def _knows_another(self) -> bool:
@@ -247,10 +248,10 @@ class Controller:
     # --- what clients ask ---------------------------------------------------------------
 
     def handle(self, request: ApiRequest, now: int, wall_ms: int) -> None:
-        """Take a client request in; its answer comes out of :meth:`take_replies` some time.
+        """Accept a client request; :meth:`take_replies` returns its answer later.
 
-        ``request.api`` must be one of :data:`CLIENT_APIS` and its body complete, as decoded
-        by :mod:`nodes.protocol.codec`.
+        ``request.api`` must be one of :data:`CLIENT_APIS` and its body complete, as decoded by
+        :mod:`nodes.protocol.codec`.
         """
         self._wall_ms = wall_ms
         self._touched = True
@@ -268,7 +269,7 @@ class Controller:
             raise FatalError(f"the controller does not serve {request.api}")
 
     def tick(self, now: int) -> None:
-        """Do what has become due: time-outs, periodic tasks, the read barrier, a NoOp record."""
+        """Do everything that is due: timeouts, periodic tasks, the read barrier, a NoOp record."""
         if now < self._tick_at and not self._touched:
             return
         self._tick(now)
@@ -308,13 +309,13 @@ class Controller:
                 return
 
     def _hear(self, body: Body, now: int) -> None:
-        """Note that a broker is in touch: when its heartbeat arrives, whatever becomes of it."""
+        """Note contact with a broker when its heartbeat arrives, whatever the result."""
         broker = self.image.brokers.get(body["broker_id"])
         if self.is_active and broker is not None and broker.epoch == body["broker_epoch"]:
             self._sessions.touch(broker.broker_id, broker.epoch, now)
 
     def _open(self, request: ApiRequest, now: int) -> None:
-        """Handle what is inside of an envelope; its answer goes into one, too."""
+        """Handle the request inside of an envelope; its answer is wrapped in one, too."""
         try:
             if request.listener != LISTENER:
                 raise ApiError(INVALID_REQUEST, "An envelope came in by a listener for clients.")
@@ -344,7 +345,7 @@ class Controller:
             try:
                 outcome = WRITES[request.api](self._context(now), request.version, request.body)
             except ApiError as error:
-                # It is true of a state that need not be committed yet.
+                # The error may depend on uncommitted records.
                 outcome = Outcome([], self._answers.refusal(request, error.code, error.message))
             waiting.answer = lambda: outcome.body
             self._carry_out(outcome, waiting, now)
@@ -355,7 +356,7 @@ class Controller:
             self._answers.refuse(request, code)
 
     def _carry_out(self, outcome: Outcome, waiting: Waiting, now: int) -> None:
-        """Append what an operation asks for, and let its request wait for the commit."""
+        """Append the records of an operation, and let its request wait for the commit."""
         if outcome.atomic and len(outcome.records) > MAX_RECORDS_PER_BATCH:
             raise ValueError(f"{len(outcome.records)} records do not fit one batch")
         if outcome.kraft_version is not None:
@@ -400,8 +401,8 @@ class Controller:
     def _append(self, records: Sequence[Record], now: int) -> int:
         """Apply ``records`` to the head of the image and append them; return the last offset.
 
-        They are applied first: what the leader cannot apply, followers must never get.
-        Any record is a barrier for everything that waits for one.
+        They are applied first: followers must never get records that the leader cannot apply. Any
+        record is a barrier for all requests that wait for one.
         """
         expected = self._quorum.next_offset + len(records) - 1
         applied = [(name, fields) for name, _, fields in records]
@@ -437,7 +438,7 @@ class Controller:
         request = waiting.request
         try:
             body = waiting.answer()
-        except Exception as error:  # a defect in a read must not stop the others
+        except Exception as error:  # a defect of one read
             self._notes.append(("controller-error", {"api": request.api, "error": repr(error)}))
             body = self._answers.refusal(request, UNKNOWN_SERVER_ERROR)
         self._answers.give(request, body)

@@ -1,7 +1,7 @@
-"""Controllers register themselves, as brokers do (KIP-919), but without sessions or epochs.
+"""Registration of controllers (KIP-919), which have no sessions or epochs, unlike brokers.
 
-A controller whose registration in the log is missing or not its own sends ControllerRegistration
-(70) to the active controller; the active one writes its own when it claims.
+A controller whose registration in the log is missing or outdated sends ControllerRegistration (70)
+to the active controller; the active one writes its own when it claims.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MILLISECOND: Final = 1000
 FIRST_BACKOFF_MS: Final = 100
 MAX_BACKOFF_MS: Final = 120_000
 SEND_TIMEOUT_MS: Final = 30_000
-"""After this long without an answer a registration is sent again."""
+"""A registration that was not answered within this time is sent again."""
 
 
 @dataclass(slots=True, frozen=True)
 class ControllerIdentity:
-    """This controller as it registers: the 16 bytes name its process."""
+    """The registration data of this controller: the 16 bytes identify its process."""
 
     controller_id: int
     incarnation: bytes
@@ -63,7 +63,7 @@ class ControllerIdentity:
         }
 
     def is_registered(self, image: ImageView) -> bool:
-        """Tell whether the log holds this registration, as far as ``image`` shows it."""
+        """Return whether ``image`` holds this registration."""
         known = image.controllers.get(self.controller_id)
         return (
             known is not None
@@ -110,7 +110,7 @@ def controller_registration(context: Context, version: int, body: Body) -> Outco
 
 
 def unregister_controller(context: Context, version: int, body: Body) -> Outcome:
-    """UnregisterController (94): forget a controller that is no voter any more."""
+    """UnregisterController (94): remove a controller that is no longer a voter."""
     controller_id = body["controller_id"]
     if controller_id not in context.image.controllers:
         raise ApiError(UNKNOWN_CONTROLLER_ID, f"Controller {controller_id} is not registered.")
@@ -123,7 +123,7 @@ def unregister_controller(context: Context, version: int, body: Body) -> Outcome
 
 
 class OwnRegistration:
-    """When a standby is to send its registration, and again after a failure.
+    """When a standby sends its registration, and when it repeats it after a failure.
 
     Times are microseconds of the monotonic clock.
     """
@@ -132,14 +132,14 @@ class OwnRegistration:
         self.identity = identity
         self._backoff_ms = FIRST_BACKOFF_MS
         self.next = 0
-        """Before when there is nothing to send."""
+        """Nothing is sent before this time."""
         self._good: ControllerRegistration | None = None
-        self._missing: bool | None = None  # In the log; None: not looked since it changed.
+        self._missing: bool | None = None  # In the log; None: not checked since the log changed.
 
     def is_known(self, image: ImageView) -> bool:
-        """Tell whether ``image`` still holds the registration that :meth:`is_missing` found.
+        """Return whether ``image`` still holds the registration that :meth:`is_missing` found.
 
-        It is asked in every step, so the same registration is not compared again.
+        It is called in every step, so the same registration is not compared again.
         """
         identity = self.identity
         if identity is None:
@@ -148,7 +148,7 @@ class OwnRegistration:
         return known is not None and known is self._good
 
     def is_missing(self, image: ImageView) -> bool:
-        """Tell whether ``image`` lacks the registration, and may hold one."""
+        """Return whether ``image`` lacks the registration although its version supports it."""
         identity = self.identity
         if identity is None:
             return False
@@ -162,11 +162,11 @@ class OwnRegistration:
         return False
 
     def log_has_changed(self) -> None:
-        """The committed image has: what :meth:`is_missing_in_log` knows of it is old."""
+        """Discard the cached result of :meth:`is_missing_in_log`: the committed image changed."""
         self._missing = None
 
     def is_missing_in_log(self, image: MetadataImage) -> bool:
-        """Tell whether the stable layer of ``image`` lacks the registration."""
+        """Return whether the stable layer of ``image`` lacks the registration."""
         if self._missing is None:
             self._missing = self.is_missing(image.stable)
         return self._missing
@@ -174,7 +174,7 @@ class OwnRegistration:
     def due(self, now: int) -> Body | None:
         """Return the request to send now, while :meth:`is_missing`; None: wait.
 
-        It counts as under way until it is :meth:`answered`, or for thirty seconds.
+        It counts as in flight until it is :meth:`answered`, or for thirty seconds.
         """
         if self.identity is None or now < self.next:
             return None
@@ -182,8 +182,8 @@ class OwnRegistration:
         return self.identity.request()
 
     def answered(self, body: Body | None, now: int) -> None:
-        """Take the answer in; None if there was none. Failures wait ever longer."""
+        """Handle the answer; None if there was none. The back-off grows with each failure."""
         if body is not None and body["error_code"] == NONE:
-            self._backoff_ms = FIRST_BACKOFF_MS  # the log will tell soon
+            self._backoff_ms = FIRST_BACKOFF_MS  # the log will show it soon
         self.next = now + self._backoff_ms * MILLISECOND
         self._backoff_ms = min(2 * self._backoff_ms, MAX_BACKOFF_MS)

@@ -26,7 +26,7 @@ from nodes.protocol.errors import (
 
 
 def _grown(context: Context, placer: StripedPlacer, wanted: Body) -> list[Record]:
-    """Return the records of one topic's new partitions; raise ApiError if it may not have them."""
+    """Return the records of one topic's new partitions; raise ApiError if that is not allowed."""
     image, name = context.image, wanted["name"]
     topic = image.topics.get(name)
     if topic is None:
@@ -43,7 +43,7 @@ def _grown(context: Context, placer: StripedPlacer, wanted: Body) -> list[Record
             f"The topic {name} currently has {topic.partitions} partition(s); {count} "
             "would not be an increase.",
         )
-    if additional > MAX_RECORDS_PER_BATCH:  # before placing them, which would take for ever
+    if additional > MAX_RECORDS_PER_BATCH:  # before placing them, which would take too long
         raise ApiError(
             POLICY_VIOLATION, f"At most {MAX_RECORDS_PER_BATCH} partitions may be added at once."
         )
@@ -54,7 +54,7 @@ def _grown(context: Context, placer: StripedPlacer, wanted: Body) -> list[Record
             f"{len(assignments)} assignment(s) were specified.",
         )
     first = image.partitions[topic.topic_id, 0]
-    factor = len(first.replicas) - len(first.removing)  # as it will be, if it is reassigned now
+    factor = len(first.replicas) - len(first.removing)  # after a reassignment in progress
     replicas: Sequence[Sequence[int]]
     if assignments is None:
         replicas = placer.place(additional, factor)
@@ -72,7 +72,7 @@ def _grown(context: Context, placer: StripedPlacer, wanted: Body) -> list[Record
 
 
 def create_partitions(context: Context, version: int, body: Body) -> Outcome:
-    """Give each topic of the request that may have them its new partitions, in one batch.
+    """Give each permitted topic of the request its new partitions, in one batch.
 
     Raises ApiError (POLICY_VIOLATION) for a request too large for one batch.
     """

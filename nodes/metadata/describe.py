@@ -69,7 +69,7 @@ def _controllers(voters: Mapping[int, Endpoint]) -> list[Body]:
 def _brokers(image: ImageView, voters: Mapping[int, Endpoint], fenced: bool = False) -> list[Body]:
     """Return the registered brokers, or the voters in their place while there are none.
 
-    Fenced ones are only told if they are asked for.
+    Fenced brokers are included only if ``fenced``.
     """
     if not image.brokers:
         return _controllers(voters)
@@ -109,7 +109,7 @@ def _topic(image: ImageView, topic: Topic) -> Body:
 
 
 def _wanted_topic(image: ImageView, name: str | None, topic_id: bytes) -> Body:
-    """Return one topic named by the request; ``name`` counts if both are given."""
+    """Return one requested topic; ``name`` has priority if both are given."""
     failed: Body = {"name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
     if name is None:
         if topic_id in image.names:
@@ -127,13 +127,13 @@ def _wanted_topic(image: ImageView, name: str | None, topic_id: bytes) -> Body:
 def wanted_topics(version: int, topics: Sequence[Body]) -> Iterator[tuple[str | None, bytes]]:
     """Yield name and id of each topic that a Metadata request names, once, as Apache Kafka does.
 
-    The name counts if both are given.
+    The name has priority if both are given.
     """
     seen: set[str | bytes] = set()
     for wanted in topics:
         name, topic_id = wanted["name"], bytes(wanted.get("topic_id") or NO_ID)
         if name is None and version < FIRST_WITH_ID_ONLY:
-            name = ""  # there was no way to mean an id: refused as an invalid name
+            name = ""  # these versions have no ids: refused as an invalid name
         key = topic_id if name is None else name
         if key not in seen:
             seen.add(key)
@@ -141,7 +141,7 @@ def wanted_topics(version: int, topics: Sequence[Body]) -> Iterator[tuple[str | 
 
 
 def wants_all_topics(version: int, body: Body) -> bool:
-    """Tell whether a Metadata request means every topic (null; in version 0: none named)."""
+    """Return whether a Metadata request means every topic (null; in version 0: none named)."""
     return body["topics"] is None or (version == 0 and not body["topics"])
 
 
@@ -153,9 +153,9 @@ def metadata(
     body: Body,
     error: int = NONE,
 ) -> Body:
-    """Answer Metadata from ``image``. Topics are never created by asking for them.
+    """Answer Metadata from ``image``. A request never creates topics.
 
-    ``error`` is the top-level code, which older versions than 13 cannot carry.
+    ``error`` is the top-level code, which versions below 13 cannot carry.
     """
     if error != NONE:
         topics: list[Body] = []
@@ -230,7 +230,7 @@ def _config(effective: Effective, synonyms: bool) -> Body:
 
 
 def describe_configs(image: ImageView, voters: Collection[int], body: Body) -> Body:
-    """Answer DescribeConfigs; without (or with no) keys all configurations are told."""
+    """Answer DescribeConfigs; null or empty keys mean all configurations."""
     results: list[Body] = []
     for resource in body["resources"]:
         kind, name = resource["resource_type"], resource["resource_name"]
@@ -266,7 +266,7 @@ def _replica(progress: ReplicaProgress) -> Body:
 
 
 def describe_quorum(quorum: Quorum, body: Body, now: int) -> Body:
-    """Answer DescribeQuorum; only the leader says more than who it believes leads."""
+    """Answer DescribeQuorum; a node that is not the leader only names the leader it knows."""
     wanted = [
         (topic["topic_name"], partition["partition_index"])
         for topic in body["topics"]

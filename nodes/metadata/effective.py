@@ -18,7 +18,7 @@ DEFAULT: Final = 5
 
 @dataclass(slots=True, frozen=True)
 class Effective:
-    """One configuration as it applies; ``synonyms`` are (name, value, source), first wins."""
+    """One configuration in force; ``synonyms`` are (name, value, source), the first one wins."""
 
     key: ConfigKey
     value: str | None

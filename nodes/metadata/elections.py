@@ -1,4 +1,4 @@
-"""Leader elections somebody asked for: ElectLeaders (43) and the two periodic tasks."""
+"""Leader elections on request, ElectLeaders (43), and by the two periodic tasks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nodes.protocol.errors import (
 
 ELECTION_TYPES: Final = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 MAX_ELECTIONS: Final = 1000
-"""How many elections one run of a periodic task holds (Kafka's maxElectionsPerImbalance)."""
+"""Elections in one run of a periodic task, at most (Kafka's maxElectionsPerImbalance)."""
 
 
 def _elect(changes: Changes, key: PartitionKey, election: Election) -> None:
-    """Hold one election; raise ApiError, and change nothing, if it does not get its way."""
+    """Hold one election; if it fails, raise ApiError and change nothing."""
     partition = changes.partition(key)
     assert partition is not None
     preferred = election is Election.PREFERRED
@@ -47,8 +47,8 @@ def _elect(changes: Changes, key: PartitionKey, election: Election) -> None:
 def elect_leaders(context: Context, version: int, body: Body) -> Outcome:
     """Elect the preferred replica, or uncleanly any, for the partitions named or for all.
 
-    Of all, those that have the wanted leader are not told. Raises ApiError: INVALID_REQUEST
-    for an unknown kind of election, POLICY_VIOLATION for more than one batch may hold.
+    Of all, the answer omits those that have the wanted leader. Raises ApiError: INVALID_REQUEST for
+    an unknown kind of election, POLICY_VIOLATION for more than one batch may hold.
     """
     election = ELECTION_TYPES.get(body.get("election_type", 0))
     if election is None:
@@ -86,10 +86,10 @@ def elect_leaders(context: Context, version: int, body: Body) -> Outcome:
 
 
 def elect_preferred(context: Context, limit: int = MAX_ELECTIONS) -> list[Record]:
-    """Return up to ``limit`` records that give partitions back to their first replica.
+    """Return up to ``limit`` records that elect the first replica of a partition.
 
-    Only where that replica can lead at once; if there are ``limit`` of them, there may be
-    more to do.
+    Only where that replica can lead at once; if there are ``limit`` of them, there may be more to
+    do.
     """
     changes = Changes(context)
     for key in context.image.imbalanced():
@@ -104,8 +104,7 @@ def elect_preferred(context: Context, limit: int = MAX_ELECTIONS) -> list[Record
 def elect_unclean(context: Context, limit: int = MAX_ELECTIONS) -> list[Record]:
     """Return up to ``limit`` records that give a leader to partitions that have none.
 
-    Only those whose topics rather lose records than be without a leader
-    (``unclean.leader.election.enable``).
+    Only those whose topics allow the loss of records (``unclean.leader.election.enable``).
     """
     changes = Changes(context)
     for key in context.image.leaderless():

@@ -1,6 +1,6 @@
-"""Which brokers may hold or lead replicas, and by which rules: read off the image.
+"""Rules for brokers that may hold or lead replicas, derived from the image.
 
-While no broker has ever registered, the voters stand in for brokers: all of them count as
+While no broker has ever registered, the voters take the place of brokers: all of them count as
 registered, unfenced and without log directories.
 """
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 LOWEST_METADATA_VERSION: Final = 7
-"""3.3-IV3, what is assumed while the log does not say."""
+"""3.3-IV3, the default while the log names no version."""
 DIRECTORIES: Final = 17
 """3.7-IV2: replicas are assigned to log directories (KIP-858)."""
 ELIGIBLE_LEADER_REPLICAS: Final = 23
@@ -55,20 +55,20 @@ def metadata_version(image: ImageView) -> int:
 
 
 def elr_enabled(image: ImageView) -> bool:
-    """Tell whether partitions keep eligible leader replicas (KIP-966)."""
+    """Return whether partitions keep eligible leader replicas (KIP-966)."""
     enabled = image.features.get(ELR_VERSION, 0) >= 1
     return enabled and metadata_version(image) >= ELIGIBLE_LEADER_REPLICAS
 
 
 def is_registered(context: Context, broker_id: int) -> bool:
-    """Tell whether there is such a broker, fenced or not."""
+    """Return whether there is such a broker, fenced or not."""
     if not context.image.brokers:
         return broker_id in context.voters
     return broker_id in context.image.brokers
 
 
 def is_active(context: Context, broker_id: int) -> bool:
-    """Tell whether a broker may lead and join an ISR: unfenced, not in controlled shutdown."""
+    """Return whether a broker may lead and join an ISR: unfenced, not in controlled shutdown."""
     if not context.image.brokers:
         return broker_id in context.voters
     broker = context.image.brokers.get(broker_id)
@@ -76,15 +76,15 @@ def is_active(context: Context, broker_id: int) -> bool:
 
 
 def is_reserved(directory: bytes) -> bool:
-    """Tell whether the id of a directory means something else: lost, or not assigned yet."""
+    """Return whether a directory id is reserved: it means lost, or not assigned yet."""
     return int.from_bytes(directory, "big") < RESERVED_IDS
 
 
 def has_online_directory(context: Context, broker_id: int, directory: bytes) -> bool:
-    """Tell whether the log directory a replica is assigned to is online on its broker.
+    """Return whether the log directory of a replica is online on its broker.
 
-    A replica that is not assigned yet counts as online. So does any while the broker told
-    no directories, as those that registered below 3.7 (KAFKA-16162).
+    A replica without an assigned directory counts as online. So does any replica of a broker that
+    reported no directories, as those registered below 3.7 (KAFKA-16162).
     """
     if directory == LOST_DIRECTORY:
         return False

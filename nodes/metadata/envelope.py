@@ -1,8 +1,8 @@
 """Envelope (58): a client's request that a broker forwards, and its answer (KIP-590).
 
-Inside are the bytes of the request with its own header, who sent it, and from where. The
-answer goes back likewise, with the inner header: the correlation ids of the two layers have
-nothing to do with each other.
+An envelope holds the bytes of the request with its own header, the principal that sent it, and the
+client's address. The answer is wrapped likewise, with the inner header. The correlation ids of the
+two layers are independent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FORWARDABLE: Final = frozenset(
         *VOTER_CHANGES,
     )
 )
-"""What a broker may forward. Never an Envelope, nor what brokers say for themselves."""
+"""The APIs that a broker may forward: neither Envelope nor the brokers' own requests."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,7 +80,7 @@ def _host(data: bytes) -> str:
 
 
 def unwrap(envelope: Body) -> Forwarded:
-    """Return what is inside an Envelope request. Raises ApiError: it must be refused."""
+    """Return the request inside an Envelope request. Raises ApiError if it must be refused."""
     data = bytes(envelope["request_data"])
     principal = _principal(envelope["request_principal"])
     host = _host(bytes(envelope["client_host_address"]))
@@ -104,10 +104,10 @@ def unwrap(envelope: Body) -> Forwarded:
 
 
 def wrap(request: Forwarded, answer: Body) -> Body:
-    """Return the Envelope response around the answer to what was inside.
+    """Return the Envelope response around the answer to the inner request.
 
-    NOT_CONTROLLER is said by the envelope itself: it is the broker that must look for
-    another controller, its client knows nothing of them.
+    The envelope itself carries NOT_CONTROLLER, because the broker must find another controller; its
+    client knows no controllers.
     """
     if _says_not_controller(answer):
         return refused(NOT_CONTROLLER)

@@ -1,4 +1,4 @@
-"""How an API call is refused, as a whole or in part."""
+"""Refusals of an API call, as a whole or in part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class ApiError(Exception):
-    """A refusal the client is told about: a Kafka error ``code`` and a ``message``."""
+    """A refusal that is sent to the client: a Kafka error ``code`` and a ``message``."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -36,10 +36,9 @@ class ApiError(Exception):
 
 
 def refusal(api: str, version: int, body: dict[str, Any], code: int, message: str) -> Any:
-    """Return the answer that refuses everything a request of ``api`` asks for.
+    """Return the answer that refuses everything in a request of ``api``.
 
-    Where a message has an error code for the whole request, that is it; in the others each
-    part carries it.
+    A response with a top-level error code carries it there, others in each part.
     """
     if api not in API_KEYS:
         raise AssertionError(f"{api} has no refusal")

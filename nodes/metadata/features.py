@@ -1,7 +1,7 @@
-"""Feature levels: what this code supports, what is finalized, and UpdateFeatures (57).
+"""Feature levels: those this code supports, those finalized, and UpdateFeatures (57).
 
-A level is finalized by a FeatureLevelRecord; ``kraft.version`` lies in control records of the
-quorum instead. The rules are those of KIP-584, KIP-778 and KIP-853.
+A FeatureLevelRecord finalizes a level; ``kraft.version`` is in control records of the quorum
+instead. The rules are those of KIP-584, KIP-778 and KIP-853.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 }
 DEFAULT_METADATA_VERSION: Final = 25
 
-# Levels of metadata.version from which on something exists.
+# The first levels of metadata.version with certain abilities.
 MIGRATING_FLAG: Final = 8
 TRANSACTIONS: Final = 13
 CONTROLLER_REGISTRATION: Final = 15
 
 LOSSY_LEVELS: Final = frozenset((7, 8, 11, 13, 14, 15, 16, 17, 23))
-"""Levels that brought records or fields their predecessor cannot read."""
+"""Levels whose records or fields the preceding level cannot read."""
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -49,10 +49,10 @@ def feature_record(name: str, level: int) -> Record:
 
 
 def elr_records(image: ImageView, settings: Settings) -> list[Record]:
-    """Return what must stand in the log when eligible leader replicas are switched on.
+    """Return the records that the log needs when eligible leader replicas are switched on.
 
-    The cluster-wide min.insync.replicas is written down, so that from then on every broker
-    counts with the same number.
+    The cluster-wide min.insync.replicas becomes explicit, so that from then on every broker uses
+    the same number.
     """
     if MIN_INSYNC_REPLICAS in image.configs.get((BROKER, ""), {}):
         return []
@@ -66,7 +66,7 @@ def elr_records(image: ImageView, settings: Settings) -> list[Record]:
 
 
 def supported_by(ranges: Iterable[tuple[str, int, int]], name: str, level: int) -> bool:
-    """Tell whether a node with these (feature, minimum, maximum) takes ``level``; absent is 0."""
+    """Return whether a node with these (feature, minimum, maximum) takes ``level``; absent is 0."""
     for feature, low, high in ranges:
         if feature == name:
             return low <= level <= high
@@ -104,7 +104,7 @@ def _check_supported(context: Context, name: str, level: int) -> None:
     ranges += [(f"Broker {node}", b.features) for node, b in sorted(image.brokers.items())]
     for node, features in ranges:
         if name == KRAFT_VERSION and not any(feature.name == name for feature in features):
-            continue  # the voters say themselves what they support (UpdateRaftVoter)
+            continue  # voters report their supported range in UpdateRaftVoter
         if not supported_by(features, name, level):
             raise _invalid(name, level, f"{node} does not support this version.")
 
@@ -132,7 +132,7 @@ def _check_metadata_version(level: int, current: int, upgrade_type: int) -> None
     if not lost:
         return
     if upgrade_type == UNSAFE_DOWNGRADE:
-        # As Kafka: nothing can take out of the log what the older version cannot read.
+        # As Kafka: records that the older version cannot read stay in the log.
         reason = "Unsafe metadata downgrade is not supported in this version."
     else:
         reason = (
@@ -203,7 +203,7 @@ def update_features(context: Context, version: int, body: Body) -> Outcome:
     refused = code != NONE
     answer: Body = {"throttle_time_ms": 0, "error_code": code, "error_message": message}
     if version <= 1:
-        # The levels stand or fall together, so each one's result is that of the request.
+        # All levels succeed or fail together, so each one's result is that of the request.
         answer["results"] = [
             {"feature": update["feature"], "error_code": code, "error_message": message}
             for update in updates

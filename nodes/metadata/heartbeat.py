@@ -1,8 +1,8 @@
-"""BrokerHeartbeat (63): the states of a broker (KIP-631), and what takes it to the next.
+"""BrokerHeartbeat (63): the states of a broker (KIP-631), and their transitions.
 
-A broker starts fenced. It is unfenced when it wants to be and has applied the metadata up to
-its own registration: earlier it might act on an older one. When it wants to stop it gives
-up its leaderships first, and may go once every active broker knows that it did.
+A broker starts fenced. It is unfenced once it requests that and has applied the metadata up to its
+own registration; earlier it might act on an older one. A broker that requests a shutdown first
+loses its leaderships. It may stop once every active broker has applied that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodes.protocol.errors import NONE
 
 
 class State(Enum):
-    """What the controller thinks of a broker."""
+    """The controller's state of a broker."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -29,7 +29,7 @@ class State(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Facts:
-    """What else decides about the next state.
+    """Other inputs of the next state.
 
     ``caught_up``: the broker has applied its registration; ``leads``: it leads partitions;
     ``known``: every active broker has applied the start of its controlled shutdown.
@@ -62,7 +62,7 @@ def next_state(current: State, want_fence: bool, want_shut_down: bool, facts: Fa
 
 
 def state_of(broker: Broker) -> State:
-    """Return the state a registration stands for."""
+    """Return the state that a registration represents."""
     if broker.fenced:
         return State.FENCED
     return State.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else State.UNFENCED
@@ -95,15 +95,15 @@ def _lost_directories(context: Context, broker: Broker, offline: list[bytes]) ->
         return []
     online = [directory for directory in broker.log_dirs if directory not in lost]
     records = changes_for_removed_directories(context, broker.broker_id, online)
-    if online:  # a registration cannot say that none is left: such a broker stops by itself
+    if online:  # a registration cannot have no directory left: such a broker stops by itself
         records.append(change_record(context, broker, log_dirs=online))
     return records
 
 
 def broker_heartbeat(context: Context, version: int, body: Body) -> Outcome:
-    """Answer a heartbeat and make the one change it leads to.
+    """Answer a heartbeat and make the one change that results.
 
-    That the broker was in touch is noted when the request arrives, not here.
+    The contact itself is recorded when the request arrives, not here.
     """
     broker_id, epoch = body["broker_id"], body["broker_epoch"]
     broker = checked_broker(context, broker_id, epoch)
@@ -116,7 +116,7 @@ def broker_heartbeat(context: Context, version: int, body: Body) -> Outcome:
     if target is not current:
         records = _transition(context, broker, target)
     if not records:
-        # One change at a time: this one is computed from what no other has changed yet.
+        # One change at a time, each computed from the state before it.
         records = _lost_directories(context, broker, body["offline_log_dirs"])
 
     def appended(last_offset: int) -> None:

@@ -1,11 +1,11 @@
-"""The metadata image: what a prefix of the metadata log means.
+"""The metadata image: the state defined by a prefix of the metadata log.
 
 Every node builds the same image from the same records, in two layers (see
-:mod:`nodes.metadata.timeline`). The *stable* layer is what is committed. The *head*, which
-is what reading the image reads, has on top of it what the active controller has appended
-and not committed yet, and what is committed inside of an open metadata transaction
-(KIP-868): that becomes stable with the transaction's end, or never. On a standby without
-an open transaction the two are the same, so that claiming leadership costs nothing.
+:mod:`nodes.metadata.timeline`). The *stable* layer holds committed metadata. Reading the image
+reads the *head*, which has two more kinds of records on top. These are the active controller's
+uncommitted records, and the committed records of an open metadata transaction (KIP-868), which
+become stable only with its end. On a standby without an open transaction the two layers are the
+same, so claiming leadership costs nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _END: Final = "EndTransactionRecord"
 _ABORT: Final = "AbortTransactionRecord"
 _MARKS: Final = frozenset((_BEGIN, _END, _ABORT))
 _MOST_HASHES: Final = 4096
-"""Hashes of entries that are remembered: what has just changed often changes again."""
+"""Remembered hashes of entries: an entry that has just changed often changes again."""
 
 
 class Layer:
@@ -96,12 +96,12 @@ class Layer:
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id nobody was given yet."""
+        """The first producer id that was not allocated yet."""
         return self.numbers.get(NEXT_PRODUCER_ID, 0)
 
 
 class Frozen(Layer):
-    """The stable layer as it was at one offset, while the image goes on changing.
+    """The stable layer as it was at one offset; later changes of the image do not affect it.
 
     There may be one at a time; :meth:`release` ends it.
     """
@@ -119,7 +119,7 @@ class Frozen(Layer):
         return self._epoch
 
     def release(self) -> None:
-        """End the view; the image no longer keeps what it replaces."""
+        """End the view; the image no longer keeps replaced values."""
         for of in self._image.maps.values():
             of.thaw()
 
@@ -128,13 +128,12 @@ class MetadataImage:
     """Cluster metadata after a prefix of the log; reading it reads the head.
 
     ``last_offset``, ``last_epoch``: the last record in the head. ``committed_offset``,
-    ``committed_epoch``: the last committed record taken in. ``stable_offset``,
-    ``stable_epoch``: the last record in the stable layer, the same unless a transaction is
-    open. Offsets are -1 and epochs 0 at first. None of them takes part in equality or
-    :meth:`digest`: nodes whose logs differ only in NoOp records compare equal.
+    ``committed_epoch``: the last committed record applied. ``stable_offset``, ``stable_epoch``: the
+    last record in the stable layer, the same unless a transaction is open. Offsets are -1 and
+    epochs 0 at first. Equality and :meth:`digest` ignore them: nodes whose logs differ only in NoOp
+    records compare equal.
 
-    ``indexed=False`` leaves out the index of partitions by broker, which only a controller
-    needs.
+    ``indexed=False`` leaves out the index of partitions by broker, which only a controller needs.
     """
 
     def __init__(self, indexed: bool = True) -> None:
@@ -182,12 +181,12 @@ class MetadataImage:
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id nobody was given yet."""
+        """The first producer id that was not allocated yet."""
         return self.numbers.get(NEXT_PRODUCER_ID, 0)
 
     @property
     def keeps_digest(self) -> bool:
-        """Whether :meth:`digest` was asked for, so that it is kept from now on."""
+        """Whether :meth:`digest` has been called, so that every change maintains it."""
         return self._sum is not None
 
     @property
@@ -265,16 +264,16 @@ class MetadataImage:
         self.last_offset, self.last_epoch = offset, epoch
 
     def is_proposed(self, offset: int, epoch: int) -> bool:
-        """Tell whether the next committed batch, ending at ``offset``, is the next proposal.
+        """Return whether the next committed batch, ending at ``offset``, is the next proposal.
 
         Then :meth:`commit` needs no records: equal offset and epoch mean equal batches.
         """
         return bool(self._proposals) and self._proposals[0][:2] == (offset, epoch)
 
     def commit(self, offset: int, epoch: int, records: Records) -> None:
-        """Take one committed batch in; ``offset`` is that of its last record.
+        """Apply one committed batch; ``offset`` is that of its last record.
 
-        Proposals which it shows to be lost are reverted, all of them. Raises
+        If the batch is not the next proposal, all proposals are reverted. Raises
         :class:`FatalError` for records that contradict the image.
         """
         self._check_order(self.committed_offset, self.committed_epoch, offset, epoch)
@@ -283,7 +282,7 @@ class MetadataImage:
             self._settle(offset, epoch, records, _marked(records))
             return
         if self._proposals and self._proposals[0][1] != epoch:
-            self.revert()  # another leader's log went elsewhere
+            self.revert()  # another leader's log replaced the proposals
         if self._proposals and (records or self._proposals[0][0] <= offset):
             raise FatalError(f"the records up to offset {offset} were appended, never proposed")
         marked = _marked(records)
@@ -296,7 +295,7 @@ class MetadataImage:
         self._settle(offset, epoch, records, marked)
 
     def advance(self, offset: int, epoch: int) -> None:
-        """Take note of a committed batch without metadata records (a control batch)."""
+        """Record a committed batch without metadata records (a control batch)."""
         self.commit(offset, epoch, ())
 
     def revert(self) -> None:
@@ -304,7 +303,7 @@ class MetadataImage:
         self._proposals.clear()
         self.timeline.revert(self.stable_offset)
         self.last_offset, self.last_epoch = self.committed_offset, self.committed_epoch
-        # An abort that was proposed has taken the open transaction from the head.
+        # A proposed abort has removed the open transaction from the head.
         self._head_begun = None
         for offset, records in self._open:
             self._apply(offset, records)
@@ -317,7 +316,7 @@ class MetadataImage:
             )
 
     def _apply(self, offset: int, records: Records) -> None:
-        """Apply records to the head, each at its own offset, and follow transactions."""
+        """Apply records to the head, each at its own offset, and track transactions."""
         timeline = self.timeline
         start = offset - len(records) + 1
         for number, (name, fields) in enumerate(records, start):
@@ -371,8 +370,8 @@ class MetadataImage:
     def replace(self, other: MetadataImage, end: int, epoch: int) -> list[dict[Any, Any]]:
         """Become ``other``, which is the state at log offset ``end`` (exclusive) of ``epoch``.
 
-        What was proposed or in an open transaction is gone. Returns what the caller may free
-        a piece at a time. ``other`` must not be used any more.
+        Proposals and an open transaction are dropped. Returns the old content, which the caller may
+        free a piece at a time. ``other`` must not be used afterwards.
         """
         self._open.clear()
         self._begun = None
@@ -385,7 +384,7 @@ class MetadataImage:
         return old
 
     def discard(self) -> list[dict[Any, Any]]:
-        """Give the content up, to be freed a piece at a time; only for an image nobody uses."""
+        """Give up the content, to be freed a piece at a time; only for an image without users."""
         return self._take(MetadataImage(indexed=self.index is not None))
 
     def _take(self, other: MetadataImage) -> list[dict[Any, Any]]:
@@ -437,7 +436,7 @@ class MetadataImage:
 
 
 def _marked(records: Records) -> bool:
-    """Tell whether a metadata transaction begins or ends within the records."""
+    """Return whether a metadata transaction begins or ends within the records."""
     if len(records) == 1:
         return records[0][0] in _MARKS
     return any(name in _MARKS for name, _ in records)

@@ -1,7 +1,7 @@
 """The digest of an image: the sum of the hashes of its entries, modulo 2^128.
 
-A sum does not depend on the order of the entries, so it can be kept change by change. It is
-meant to find nodes whose images differ by mistake, not to withstand somebody who tries.
+A sum does not depend on the order of the entries, so it can be updated change by change. It finds
+nodes whose images differ by mistake, but does not withstand an attacker.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _partition_values = attrgetter(*(value.name for value in fields(Partition)))
 def hash_of(name: str, key: Any, value: Any) -> int:
     """Return the hash of one entry of the map ``name``, equal on every interpreter; 0 if absent.
 
-    A topic counts without its number of partitions, which they tell themselves, and the map
-    from ids to names not at all.
+    A topic's number of partitions is left out, as the partitions have entries themselves. So is the
+    map from ids to names.
     """
     if isinstance(value, Partition):
         # Version 0 of the format is fixed, and five times as fast as repr.
@@ -41,7 +41,7 @@ def hash_of(name: str, key: Any, value: Any) -> int:
 
 
 def is_same(old: Any, new: Any) -> bool:
-    """Whether two values of one entry count the same, without a look at their hashes."""
+    """Whether two values of one entry have the same hash, without computing the hashes."""
     # One more partition of a topic.
     return isinstance(new, Topic) and isinstance(old, Topic) and old.topic_id == new.topic_id
 
@@ -56,5 +56,5 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _values_of(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return what takes all fields of a dataclass, of which it has several."""
+    """Return a function from an object of a dataclass (of several fields) to its field values."""
     return attrgetter(*(field.name for field in fields(kind)))

@@ -1,7 +1,7 @@
-"""What each metadata record does to the image.
+"""The effect of each metadata record on the image.
 
-A record that contradicts the image, or that nobody here knows, is fatal: a node that
-guesses would silently diverge from the others (KAFKA-14275).
+A record that contradicts the image, or that is unknown, is fatal: a node that guesses would
+silently diverge from the others (KAFKA-14275).
 """
 
 from __future__ import annotations
@@ -383,7 +383,7 @@ _HANDLERS: Final[dict[str, Callable[[MetadataImage, Fields], None]]] = {
     "DelegationTokenRecord": _token,
     "RemoveDelegationTokenRecord": _remove_token,
 }
-"""Every metadata record but those of metadata transactions, which the image itself takes."""
+"""Every metadata record but those of metadata transactions, which the image itself handles."""
 
 
 def apply_record(image: MetadataImage, name: str, fields: Fields) -> None:

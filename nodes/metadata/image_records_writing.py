@@ -1,8 +1,8 @@
-"""An image as records: those which make the same image when they are applied in order.
+"""An image as records, which produce the same image when they are applied in order.
 
-The order is Kafka's: features, brokers, controllers, topics with their partitions, configs,
-client quotas, producer ids, access control entries, SCRAM credentials, delegation tokens.
-What is left out here would be lost with the first snapshot (KAFKA-15860).
+The order is Kafka's: features, brokers, controllers, topics with their partitions, configs, client
+quotas, producer ids, access control entries, SCRAM credentials, delegation tokens. Anything omitted
+here would be lost with the first snapshot (KAFKA-15860).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ Record = tuple[str, int, Fields]
 _MIGRATION: Final = 8
 _DIRECTORIES: Final = 17
 _ELR: Final = 23
-"""Levels of metadata.version from which on records can say it."""
+"""Levels of metadata.version whose records can hold it."""
 
 
 class RecordVersions:
     """The versions of records at an image's ``metadata.version``.
 
-    While the image does not say, the highest level known counts, so that nothing is lost. A
-    partition is written at a version that can hold what it has.
+    An image without one uses the highest known level, so that nothing is lost. A partition is
+    written at a version that can hold all its data.
     """
 
     __slots__ = ("elr", "level")
@@ -81,21 +81,21 @@ Write = Callable[[Any, Any, int], Fields]
 """Makes the fields of a record from its key, value and version."""
 
 Entry = tuple[str, int, Any, Any, Write]
-"""Schema name, version, key, value and what makes one record of them.
+"""Schema name, version, key, value and the function that makes one record of them.
 
-Records of one name have keys of their own. Values are immutable: the same key, value and version
-always make the same record.
+Records of one name have distinct keys. Values are immutable: the same key, value and version always
+make the same record.
 """
 
 
 def write_image(image: ImageView) -> Iterator[Record]:
-    """Yield the records of the whole image. It must not change meanwhile, unless frozen."""
+    """Yield the records of the whole image. Unless frozen, it must not change meanwhile."""
     for name, version, key, value, fields in entries(image):
         yield name, version, fields(key, value, version)
 
 
 def entries(image: ImageView) -> Iterator[Entry]:
-    """Yield what makes the records of the whole image, in their order."""
+    """Yield the entries of the whole image, in the order of its records."""
     versions = RecordVersions(image)
     yield from _features(image)
     for broker_id, broker in image.brokers.items():
@@ -120,7 +120,7 @@ def entries(image: ImageView) -> Iterator[Entry]:
 
 
 def _features(image: ImageView) -> Iterator[Entry]:
-    # metadata.version first: it says how to read the rest.
+    # metadata.version first: the other records depend on it.
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield "FeatureLevelRecord", 0, name, image.features[name], _feature
     state = image.numbers.get(ZK_MIGRATION_STATE)

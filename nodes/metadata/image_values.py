@@ -1,4 +1,4 @@
-"""What the metadata image is made of: immutable values, and how to read them."""
+"""The immutable values of the metadata image, and how to read them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 
 NO_LEADER: Final = -1
 MIGRATING_DIRECTORY: Final = bytes(16)
-"""The directory of a replica which no record told: before metadata.version 17 none did."""
+"""The directory of a replica that no record named: before metadata.version 17 none did."""
 
 Fields = dict[str, Any]
 PartitionKey = tuple[bytes, int]
 """Topic id, partition id."""
 Entity = tuple[tuple[str, str | None], ...]
-"""Whom a client quota is for: (entity type, name or None for the default), sorted."""
+"""The entity of a client quota: (entity type, name or None for the default), sorted."""
 
 
 @dataclass(slots=True, frozen=True)
 class Partition:
     """One partition's assignment and leadership.
 
-    ``directories`` goes with ``replicas``, ``isr`` and ``elr`` (eligible leader replicas,
-    KIP-966) do not meet. ``recovery_state`` is 1 after an unclean election.
+    ``directories`` goes with ``replicas``. ``isr`` and ``elr`` (eligible leader replicas, KIP-966)
+    do not overlap. ``recovery_state`` is 1 after an unclean election.
     """
 
     replicas: tuple[int, ...]
@@ -55,7 +55,7 @@ class Topic:
 
 
 class Listener(NamedTuple):
-    """Where a node is reached; ``security_protocol`` is 0 for PLAINTEXT."""
+    """The address of a node's listener; ``security_protocol`` is 0 for PLAINTEXT."""
 
     name: str
     host: str
@@ -64,7 +64,7 @@ class Listener(NamedTuple):
 
 
 class SupportedFeature(NamedTuple):
-    """The levels of a feature which a node can run with."""
+    """The levels of a feature that a node supports."""
 
     name: str
     low: int
@@ -76,7 +76,7 @@ class Broker:
     """A registered broker.
 
     ``log_dirs`` are the ids of its log directories (from metadata.version 17 on), those in
-    ``cordoned_log_dirs`` take no new replicas; None if it never told.
+    ``cordoned_log_dirs`` take no new replicas; None if it never reported any.
     """
 
     broker_id: int
@@ -104,7 +104,7 @@ class ControllerRegistration:
 
 
 class ImageView(Protocol):
-    """The metadata as one layer shows it: the head, the committed layer, a frozen one.
+    """The metadata of one layer: the head, the committed layer, or a frozen one.
 
     ``last_offset`` is the offset of the last record it contains, -1 at first.
     """

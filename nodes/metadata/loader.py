@@ -1,35 +1,36 @@
-"""The loader: feeds the image with what is committed, and decides when to take a snapshot.
+"""The loader: applies committed records to the image, and decides when to take a snapshot.
 
 How a node uses it, all in its own single thread:
 
 * ``loader = Loader(image, snapshot_bytes, snapshot_interval_ms, now)``;
-* ``loader.committed(batch)`` for every committed batch, control batches too, in order and
-  without a gap. It is only queued;
-* ``loader.load(content, end, epoch, now)`` when a snapshot ``(end, epoch)`` takes the place of
-  everything before ``end`` (at start, or after InstallSnapshot). What was queued before is
-  dropped; the next batch committed must begin at ``end``. ``content`` was verified;
-* ``loader.work(records) -> bool``: do at most about that many records of work; True if there
-  is more. Batches are applied as a whole: one larger than ``records`` is one step. Call it
-  in each step and again soon (a Tick now) while it returns True;
-* ``loader.take_applied() -> list[Applied]``: what was applied since the last call, in order:
-  the controller answers what waited for it, brokers publish it. ``Applied(offset, epoch,
-  is_control, loaded, digest)``: ``loaded`` is set on the end of a snapshot's load;
-* ``loader.busy``: there is queued or half-loaded work, so the image is behind the high
-  watermark. Hold a claim of leadership back until it is False (KAFKA-15345);
-* ``loader.due(now) -> (end, epoch) | None``: the snapshot that should be taken now. It stays
-  due until ``begin_snapshot``;
-* ``loader.begin_snapshot(header, now) -> (end, epoch)``: freeze the image. ``header`` is the
-  first batch (``nodes.log.snapshots.header_batch``); its epoch must be that of ``due`` and
-  its timestamp is given to all batches;
-* ``loader.next_piece(records) -> bytes | None``: the next whole batches to append to the file,
-  the header first, the footer last; ``loader.generating`` is ``(end, epoch)`` until the footer
-  was returned, then None. One or a few pieces per step;
-* ``loader.abandon_snapshot()``: stop generating; ``load`` does that by itself, so look at
+* ``loader.committed(batch)`` for every committed batch, control batches too, in order and without a
+  gap. It is only queued;
+* ``loader.load(content, end, epoch, now)`` when a snapshot ``(end, epoch)`` replaces everything
+  before ``end`` (at start, or after InstallSnapshot). Queued batches are dropped; the next batch
+  committed must begin at ``end``. ``content`` was verified;
+* ``loader.work(records) -> bool``: do at most about that many records of work; True if there is
+  more. Batches are applied as a whole: one larger than ``records`` is one step. Call it in each
+  step and again soon (a Tick now) while it returns True;
+* ``loader.take_applied() -> list[Applied]``: the batches applied since the last call, in order, so
+  that the controller answers requests that waited for them and brokers publish them.
+  ``Applied(offset, epoch, is_control, loaded, digest)``: ``loaded`` is set on the end of a
+  snapshot's load;
+* ``loader.busy``: there is queued or half-loaded work, so the image is behind the high watermark.
+  Delay a claim of leadership until it is False (KAFKA-15345);
+* ``loader.due(now) -> (end, epoch) | None``: the snapshot that should be taken now. It stays due
+  until ``begin_snapshot``;
+* ``loader.begin_snapshot(header, now) -> (end, epoch)``: freeze the image. ``header`` is the first
+  batch (``nodes.log.snapshots.header_batch``); its epoch must be that of ``due``, and all batches
+  get its timestamp;
+* ``loader.next_piece(records) -> bytes | None``: the next whole batches to append to the file, the
+  header first, the footer last; ``loader.generating`` is ``(end, epoch)`` until the footer was
+  returned, then None. One or a few pieces per step;
+* ``loader.abandon_snapshot()``: stop generating; ``load`` does that by itself, so read
   ``generating`` before ``load`` and drop the unfinished file.
 
-``now`` is monotonic microseconds. The image never shows a half-loaded snapshot: a new image
-is built beside it and takes its place at the end, so nothing that the snapshot does not hold
-survives (KAFKA-14894). What it replaced is freed piece by piece.
+``now`` is monotonic microseconds. The image never shows a half-loaded snapshot: a new image is
+built beside it and replaces it at the end, so no entry survives that the snapshot lacks
+(KAFKA-14894). The old content is freed piece by piece.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ _MICROSECONDS: Final = 1000
 class Applied(NamedTuple):
     """The image now contains everything up to ``offset``, the end of a batch of ``epoch``.
 
-    ``loaded``: by a snapshot that ends there; then ``digest`` is that of the image, if it keeps
-    one, which may have gone on since.
+    ``loaded``: by a snapshot that ends there. Then ``digest`` is the image's digest at that point,
+    if it keeps one.
     """
 
     offset: int
@@ -71,7 +72,7 @@ class Applied(NamedTuple):
 
 
 class _Load:
-    """A snapshot on its way into an image of its own."""
+    """A snapshot that is being loaded into an image of its own."""
 
     def __init__(self, content: bytes, end: int, epoch: int, like: MetadataImage) -> None:
         self.end = end
@@ -103,10 +104,10 @@ class _Load:
 
 
 class Loader:
-    """Applies the committed log to ``image``; see the module for how it is used.
+    """Applies the committed log to ``image``; the module docstring explains its use.
 
-    A snapshot is due once ``snapshot_bytes`` of batches were committed since the last one, or
-    any byte and ``snapshot_interval_ms`` have passed (0: no limit by time).
+    A snapshot is due once ``snapshot_bytes`` of batches were committed since the last one, or any
+    byte and ``snapshot_interval_ms`` have passed (0: no limit by time).
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Loader:
 
     @property
     def busy(self) -> bool:
-        """Whether the image is behind what was committed or is being loaded."""
+        """Whether the image is behind the committed log or is being loaded."""
         return self._load is not None or bool(self._queue)
 
     @property
@@ -145,7 +146,7 @@ class Loader:
 
     @property
     def generating(self) -> tuple[int, int] | None:
-        """The snapshot being made, (end, epoch), until its footer was handed out."""
+        """The snapshot being generated, (end, epoch), until its footer was returned."""
         builder = self._builder
         return None if builder is None else (builder.end, builder.epoch)
 
@@ -156,7 +157,7 @@ class Loader:
         self._queue.append(batch)
 
     def load(self, content: bytes, end: int, epoch: int, now: int = 0) -> None:
-        """Begin to load a snapshot in place of everything there is; drop what is queued."""
+        """Begin to load a snapshot that replaces the image; drop all queued batches."""
         self.abandon_snapshot()
         self._queue.clear()
         if self._load is not None:
@@ -168,7 +169,7 @@ class Loader:
     def work(self, records: int = WORK_RECORDS) -> bool:
         """Do a bounded piece of work; return whether there is more.
 
-        Raises :class:`FatalError` for what cannot be read or contradicts the image.
+        Raises :class:`FatalError` for data that cannot be read or contradicts the image.
         """
         if self.idle:
             return False
@@ -184,7 +185,7 @@ class Loader:
         return self.busy or bool(self._garbage)
 
     def take_applied(self) -> list[Applied]:
-        """Return what was applied since the last call."""
+        """Return the batches and snapshots applied since the last call."""
         applied, self._applied = self._applied, []
         return applied
 
@@ -226,7 +227,7 @@ class Loader:
     def due(self, now: int) -> tuple[int, int] | None:
         """Return (end offset, epoch) of the snapshot that should be taken now, if any.
 
-        Never while one is being made or loaded, or inside of a metadata transaction.
+        None while one is being made or loaded, and inside of a metadata transaction.
         """
         image = self.image
         if self._bytes < self._snapshot_bytes or self._bytes == 0:

@@ -1,4 +1,4 @@
-"""What an API operation needs and what it yields, independent of how it is carried out."""
+"""The input and the result of an API operation, independent of how it is carried out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Record = tuple[str, int, Body]
 MAX_RECORDS_PER_BATCH: Final = 10_000
 NO_ID: Final = bytes(16)
 RESERVED_IDS: Final = 100
-"""The first hundred 128-bit ids mean something in Kafka (unassigned, lost, metadata topic)."""
+"""The first hundred 128-bit ids are reserved in Kafka (unassigned, lost, metadata topic)."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(16, "big")
 
 
 @dataclass(slots=True, frozen=True)
 class Settings:
-    """What the controller is configured with; names and defaults are Kafka's.
+    """The settings of the controller; names and defaults are Kafka's.
 
     A period of 0 switches its task off.
     """
@@ -49,9 +49,9 @@ class Settings:
 class Context:
     """The state an operation reads.
 
-    ``offset`` is where its first record would go; with the node and the epoch it makes
-    every random choice unique and repeatable. ``now`` is monotonic microseconds, ``wall_ms``
-    wall-clock milliseconds. ``quorum`` is there on the active controller.
+    ``offset`` is that of its first record; with the node and the epoch it makes every random choice
+    unique and repeatable. ``now`` is monotonic microseconds, ``wall_ms`` wall-clock milliseconds.
+    ``quorum`` is set on the active controller.
     """
 
     image: MetadataImage
@@ -87,9 +87,9 @@ class Context:
             attempt += 1
 
     def candidates(self) -> list[Candidate]:
-        """Return who may get new replicas: registered brokers, or the voters while none is.
+        """Return the brokers that may get new replicas, or the voters while none is registered.
 
-        Not those in controlled shutdown, nor those with all of their directories cordoned.
+        Brokers in controlled shutdown, and those with all directories cordoned, are left out.
         """
         if not self.image.brokers:
             return [Candidate(voter) for voter in sorted(self.voters)]
@@ -108,7 +108,7 @@ def _is_cordoned(broker: Broker) -> bool:
 def check_batch(records: Sequence[Record]) -> None:
     """Raise ApiError (POLICY_VIOLATION) for more records than an atomic batch can hold.
 
-    Operations call this as they go: what a request of a few bytes asks for can be millions.
+    Operations call this as they add records: a request of a few bytes can need millions.
     """
     if len(records) > MAX_RECORDS_PER_BATCH:
         raise ApiError(
@@ -123,9 +123,9 @@ class Outcome:
     """Records to append, and the answer once they are committed.
 
     They become one batch, or, unless the outcome is ``atomic``, batches of up to
-    :data:`MAX_RECORDS_PER_BATCH`. ``appended`` is called with the last offset once they are
-    in the log (not committed), for what the controller remembers outside of it.
-    ``kraft_version`` is the level the quorum is to go to with it.
+    :data:`MAX_RECORDS_PER_BATCH`. ``appended`` is called with the last offset once they are in the
+    log (not committed), to update the controller's state outside of the log. ``kraft_version`` is
+    the level that the quorum is raised to with it.
     """
 
     records: Sequence[Record]

@@ -1,9 +1,8 @@
-"""What becomes of partitions when a broker comes, goes, or loses a disk.
+"""The changes of partitions when a broker joins, leaves, or loses a disk.
 
-The functions return partition records only; the record that changes the broker's registration
-itself goes with them in the same batch. Each is a function of the image's head: when two
-brokers go, the records for the first must be applied before those for the second are asked
-for (KAFKA-13173).
+The functions return partition records only; the record that changes the broker's registration goes
+with them in the same batch. Each is a function of the image's head: when two brokers leave, the
+records for the first must be applied before those for the second are computed (KAFKA-13173).
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ def _in_sync(context: Context, broker_id: int) -> list[PartitionKey]:
 
 
 def changes_for_fenced(context: Context, broker_id: int) -> list[Record]:
-    """Take a broker that is being fenced out of every ISR and from the lead of every partition.
+    """Remove a broker that is being fenced from every ISR and from every leadership.
 
-    As the last one in an ISR it stays there without eligible leader replicas (KIP-966), and
-    becomes one of them with. Their records go before the one that fences it.
+    As the last one in an ISR it stays there without eligible leader replicas (KIP-966), and becomes
+    one of them with. These records go before the one that fences it.
     """
     return _without_broker(context, broker_id, _in_sync(context, broker_id), unclean=False)
 
 
 def changes_for_shutdown(context: Context, broker_id: int) -> list[Record]:
-    """Take a broker out likewise that is going into controlled shutdown, or comes back clean."""
+    """Remove a broker likewise for a controlled shutdown, or after a clean restart."""
     return changes_for_fenced(context, broker_id)
 
 
 def changes_for_unclean(context: Context, broker_id: int) -> list[Record]:
-    """Take out a broker whose log may have lost its end: of every ISR and of every ELR.
+    """Remove a broker whose log may have lost its end from every ISR and every ELR.
 
-    Without eligible leader replicas nobody can tell, so that it is as a clean shutdown.
+    Without eligible leader replicas this equals a clean shutdown, as nothing records the loss.
     """
     if not elr_enabled(context.image):
         return changes_for_fenced(context, broker_id)
@@ -63,16 +62,16 @@ def changes_for_unclean(context: Context, broker_id: int) -> list[Record]:
 
 
 def changes_for_unregistered(context: Context, broker_id: int) -> list[Record]:
-    """Take out a broker that is never to come back: of every ISR and of every ELR."""
+    """Remove an unregistered broker from every ISR and every ELR."""
     return changes_for_unclean(context, broker_id)
 
 
 def changes_for_removed_directories(
     context: Context, broker_id: int, online: Collection[bytes]
 ) -> list[Record]:
-    """Take a broker's replicas out of their ISRs that lie in none of its ``online`` directories.
+    """Remove a broker's replicas from ISRs if they are in none of its ``online`` directories.
 
-    Those not assigned to a directory yet stay.
+    Replicas without an assigned directory stay.
     """
     partitions = context.image.partitions
     keys = []
@@ -86,9 +85,9 @@ def changes_for_removed_directories(
 
 
 def changes_for_unfenced(context: Context, broker_id: int) -> list[Record]:
-    """Elect leaders where there is none, now that this broker may lead.
+    """Elect leaders for leaderless partitions, now that this broker may lead.
 
-    Their records go after the one that unfences it.
+    These records go after the one that unfences it.
     """
     changes = Changes(context, joining=broker_id)
     for key in list(context.image.leaderless()):

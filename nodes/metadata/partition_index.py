@@ -1,4 +1,4 @@
-"""Which partitions a broker has to do with, kept up to date change by change."""
+"""The partitions of each broker, updated with every change."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ def members(partition: Partition) -> tuple[int, ...]:
 
 
 def is_imbalanced(partition: Partition) -> bool:
-    """Tell whether the partition's first replica is not its leader."""
+    """Return whether the partition's first replica is not its leader."""
     return partition.leader not in partition.replicas[:1]
 
 
 class PartitionIndex:
     """Partitions by broker; compare Kafka's ``BrokersToIsrs``.
 
-    The views returned are ordered by when a partition came into them. Do not change the
-    image while going through one.
+    The returned views are ordered by time of insertion. Do not change the image while iterating.
     """
 
     __slots__ = ("_imbalanced", "_leaders", "_members", "_with_elr")
@@ -57,7 +56,7 @@ class PartitionIndex:
         return self._imbalanced.keys()
 
     def changed(self, key: PartitionKey, old: Partition | Absent, new: Partition | Absent) -> None:
-        """Take one change of the partition ``key`` in."""
+        """Apply one change of the partition ``key``."""
         if isinstance(old, Partition):
             if (
                 isinstance(new, Partition)

@@ -1,7 +1,7 @@
-"""What the active controller does by itself from time to time.
+"""The periodic tasks of the active controller.
 
-Each run computes one change on the head of the image. If there is more to do it runs again
-at once, on what it left (KAFKA-13173).
+Each run computes one change on the head of the image. If there is more to do it runs again at once,
+on the resulting state (KAFKA-13173).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ MILLISECOND: Final = 1000
 SECOND: Final = 1_000_000
 NEVER: Final = 2**63 - 1
 CHECKS_PER_SESSION: Final = 8
-"""How often in a session's time it is looked for those that ended."""
+"""Checks for expired sessions per session timeout."""
 
 Run = tuple[list[Record], bool]
 """The records of one run, and whether the task is to run again at once."""
 
 
 def fence_stale_broker(context: Context) -> Run:
-    """Fence the broker that has been silent for longest, if for too long."""
+    """Fence the broker that has been silent for longest, if its session has expired."""
     records = fence_stalest(context)
     return records, bool(records)
 
 
 def elect_preferred_leaders(context: Context) -> Run:
-    """Give partitions back to their preferred leaders (``auto.leader.rebalance.enable``)."""
+    """Elect preferred leaders where they do not lead (``auto.leader.rebalance.enable``)."""
     records = elect_preferred(context)
     return records, len(records) >= MAX_ELECTIONS
 
 
 def elect_unclean_leaders(context: Context) -> Run:
-    """Give any leader to partitions without one whose topics permit it."""
+    """Elect any replica as leader of leaderless partitions whose topics permit it."""
     records = elect_unclean(context)
     return records, len(records) >= MAX_ELECTIONS
 
@@ -91,7 +91,7 @@ class Schedule:
             task.due = now + task.period
 
     def stop(self) -> None:
-        """Let no task run any more."""
+        """Stop all tasks."""
         for task in self._tasks:
             task.due = NEVER
 

@@ -1,10 +1,10 @@
-"""Which brokers hold a new topic's replicas: striped over brokers and racks.
+"""The brokers of a new topic's replicas: striped over brokers and racks.
 
-Kafka's striped placement: leaders go round the racks, the replicas of one partition go
-round the racks and, within a rack, round its brokers, unfenced ones first. Random starts
-keep topics from all beginning at the same broker; they are drawn by key, so the same
-request at the same offset is placed the same way. Who may not get new replicas (a broker in
-controlled shutdown, or with all of its directories cordoned) is no candidate.
+Kafka's striped placement: leaders rotate over the racks. The replicas of one partition rotate over
+the racks and, within a rack, over its brokers, unfenced ones first. Random starts keep topics from
+all beginning at the same broker. They are drawn by key, so the same request at the same offset is
+placed the same way. Brokers in controlled shutdown, or with all directories cordoned, are no
+candidates.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Candidate:
 
 
 class _Ring:
-    """Brokers of one rack and one kind, handed out once each per stripe.
+    """Brokers of one rack and one kind, each returned once per stripe.
 
-    In each stripe it is asked in, it begins one broker further on than in the last such: a
-    ring that moved while nobody asked would serve racks that take turns with the same brokers.
+    It begins one broker further on with each stripe that uses it, and does not move in others. A
+    ring that moved with every stripe would always give the same brokers to racks that take turns.
     """
 
     def __init__(self, brokers: list[int], start: int) -> None:
@@ -125,7 +125,7 @@ class StripedPlacer:
         raise AssertionError("no unfenced broker although one was counted")
 
     def _shuffle(self) -> None:
-        """Permute racks and rings, so that the same brokers do not always sit side by side."""
+        """Permute racks and rings, so that the same brokers are not always neighbours."""
         self._shuffles += 1
         for number, rings in enumerate(self._racks):
             for fenced, ring in enumerate(rings):

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67): blocks of producer ids, none of them ever given twice (KIP-730)."""
+"""AllocateProducerIds (67): blocks of producer ids, each allocated only once (KIP-730)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST: Final = 2**63 - 1
 
 
 def allocate_producer_ids(context: Context, version: int, body: Body) -> Outcome:
-    """Give the broker the next block; the answer waits until the log says that it is taken."""
+    """Allocate the next block; the answer waits until its record is committed."""
     broker = checked_broker(context, body["broker_id"], body["broker_epoch"])
     start = context.image.next_producer_id
     if start > _LAST - BLOCK_LENGTH:

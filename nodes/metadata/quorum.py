@@ -1,9 +1,9 @@
-"""What the controller sees of the quorum underneath it.
+"""The controller's interface to the quorum.
 
-``nodes.node.Node`` joins the two: it feeds the controller what the quorum committed and
-lets the controller append. See Kafka's ``RaftClient`` and KRaft's listener contract: only
-offsets below the high watermark are delivered, whole batches, in order; leadership is
-announced only after the listener has consumed past the start of the epoch (KAFKA-15345).
+``nodes.node.Node`` joins the two: it passes committed records to the controller and lets the
+controller append. See Kafka's ``RaftClient`` and KRaft's listener contract: only offsets below the
+high watermark are delivered, whole batches, in order. Leadership is announced only after the
+listener has consumed past the start of the epoch (KAFKA-15345).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodes.consensus.endpoint import Endpoint
 
 
 class NotLeaderError(Exception):
-    """The quorum is not led by this node in the epoch the caller believes in."""
+    """This node does not lead the quorum in the epoch of the call."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class ReplicaProgress:
 
 @dataclass(slots=True)
 class QuorumDescription:
-    """What DescribeQuorum answers; only meaningful on the leader."""
+    """The content of a DescribeQuorum answer; only meaningful on the leader."""
 
     leader_id: int
     epoch: int
@@ -49,7 +49,7 @@ class Quorum(Protocol):
 
     @property
     def voters(self) -> Mapping[int, Endpoint]:
-        """Where each voter listens; the set in force, committed or not."""
+        """The endpoint of each voter; the set in force, committed or not."""
         ...
 
     @property
@@ -65,12 +65,12 @@ class Quorum(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """First offset not known committed, -1 if unknown."""
+        """First offset not known to be committed, -1 if unknown."""
         ...
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch appended by this node would begin."""
+        """The base offset of the next batch that this node appends."""
         ...
 
     @property
@@ -95,17 +95,17 @@ class Quorum(Protocol):
         ...
 
     def kraft_version_fault(self, level: int) -> str | None:
-        """Return why ``kraft.version`` cannot go to ``level`` now, None if it can.
+        """Return why ``kraft.version`` cannot change to ``level`` now, None if it can.
 
-        All voters must have told their directories and support it; it never goes down.
+        All voters must have reported their directories and support it; it never decreases.
         """
         ...
 
     def upgrade_kraft_version(self, level: int) -> None:
         """Append the control records that raise ``kraft.version`` to ``level``.
 
-        Only after :meth:`kraft_version_fault` returned None in the same step; nothing happens
-        if it is in force already. Raises :class:`NotLeaderError` on a follower.
+        Call it only after :meth:`kraft_version_fault` returned None in the same step. It does
+        nothing if the level is in force already. Raises :class:`NotLeaderError` on a follower.
         """
         ...
 

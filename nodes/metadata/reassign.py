@@ -1,9 +1,9 @@
 """AlterPartitionReassignments (45) and ListPartitionReassignments (46), KIP-455.
 
 From the current replicas C to the target T: T - C are *adding*, C - T are *removing*, and the
-partition has all of them at once. It is :mod:`nodes.metadata.change_builder` that completes
-it, in whatever change first finds enough of T in the ISR. A second reassignment starts from
-all the replicas that the first has left.
+partition has all of them at once. :mod:`nodes.metadata.change_builder` completes the reassignment
+with the first change that finds enough of T in the ISR. A second reassignment starts from all the
+replicas that the first has left.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _cancel(context: Context, changes: Changes, key: PartitionKey) -> None:
     if changes.unclean_allowed(key):
         builder.election = Election.UNCLEAN
     if partition.isr and not builder.isr:
-        # Only replicas still to be added are in sync; to give them up is to lose records.
+        # Only replicas still to be added are in sync; removing them would lose records.
         active = [replica for replica in replicas if is_active(context, replica)]
         if not changes.unclean_allowed(key) or not active:
             raise ApiError(
@@ -128,7 +128,7 @@ def _ongoing(number: int, partition: Partition | None) -> list[Body]:
 
 
 def list_partition_reassignments(image: ImageView, body: Body) -> Body:
-    """Tell which reassignments are under way, of the partitions named or of all (null)."""
+    """List the reassignments in progress, of the partitions named or of all (null)."""
     wanted: Iterable[tuple[str, Iterable[int]]]
     if body["topics"] is None:
         wanted = ((name, range(topic.partitions)) for name, topic in sorted(image.topics.items()))

@@ -1,7 +1,7 @@
 """The framed records of an image, kept from one snapshot to the next.
 
-Most of an image is the same in two snapshots that follow each other, and to encode a record
-costs twenty times as much as to find it here.
+Most of an image is the same in consecutive snapshots, and encoding a record costs twenty times as
+much as finding it here.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ _Kept = dict[str, dict[Any, tuple[Any, int, bytes]]]
 
 
 class RecordCache:
-    """Encodes whole images, one after the other, of which one node has one at a time."""
+    """Encodes the images of one node, of which there is one at a time."""
 
     def __init__(self, most: int = MOST_RECORDS) -> None:
         self._most = most
         self._kept: _Kept = {}
 
     def clear(self) -> None:
-        """Forget everything: the image is another one now."""
+        """Forget everything: the image was replaced."""
         self._kept = {}
 
     def encode(self, image: ImageView) -> Iterator[bytes]:
         """Yield the framed records of the whole image, which must not change unless frozen.
 
-        What they were made of is kept once all were taken.
+        The cache is replaced once all were consumed.
         """
         before = self._kept
         after: _Kept = {}
         room = self._most
         for name, version, key, value, fields in entries(image):
             found = before[name].get(key) if name in before else None
-            # The same object, not an equal one: values are immutable.
+            # Identity, not equality: values are immutable.
             if found is None or found[0] is not value or found[1] != version:
                 found = (value, version, encode_record(name, version, fields(key, value, version)))
             if room > 0:

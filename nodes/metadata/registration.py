@@ -1,4 +1,4 @@
-"""BrokerRegistration (62): a process takes a broker id, with a new epoch (KIP-631)."""
+"""BrokerRegistration (62): a process registers under a broker id, with a new epoch (KIP-631)."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def _record_version(level: int) -> int:
 def _clean_up(
     context: Context, broker_id: int, existing: Broker | None, previous_epoch: int
 ) -> list[Record]:
-    """Return what takes the predecessor out of its partitions.
+    """Return the records that remove the previous process from its partitions.
 
-    One that did not stop cleanly may have lost the end of its logs: it is no eligible leader.
-    Nor is one whose registration is gone: it may still be the last member of an ISR, of the
-    time before eligible leader replicas were switched on.
+    A broker that did not stop cleanly may have lost the end of its logs, so it is no eligible
+    leader. Nor is one whose registration was removed: it may still be the last member of an ISR
+    from before eligible leader replicas were switched on.
     """
     cleanly = existing is not None and previous_epoch == existing.epoch
     unclean = not cleanly and elr_enabled(context.image)
@@ -130,7 +130,7 @@ def broker_registration(context: Context, version: int, body: Body) -> Outcome:
         }
     else:
         records = _clean_up(context, broker_id, existing, body["previous_broker_epoch"])
-        # A long clean-up fills batches of its own before the one of the registration.
+        # The records of a long clean-up go into batches before that of the registration.
         epoch = context.offset + len(records) // MAX_RECORDS_PER_BATCH * MAX_RECORDS_PER_BATCH
         fields |= {"fenced": True, "in_controlled_shutdown": False}
     fields["broker_epoch"] = epoch

@@ -1,4 +1,4 @@
-"""What a controller serves, and by which operation."""
+"""The APIs that a controller serves, and the operations behind them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ WRITES: Final[dict[str, Callable[[Context, int, Body], Outcome]]] = {
     "AllocateProducerIds": allocate_producer_ids,
     "UpdateFeatures": update_features,
 }
-"""What only the active controller does, by appending records."""
+"""Only the active controller does these, by appending records."""
 
 READS: Final = ("Metadata", "DescribeConfigs", "ListPartitionReassignments")
-"""What is answered from the committed layer, once leadership is proven."""
+"""Answered from the committed layer, once leadership is proven."""
 
 LOCAL: Final = ("ApiVersions", "DescribeCluster", "DescribeQuorum")
-"""What every controller answers at once."""
+"""Every controller answers these at once."""
 
 ENVELOPE: Final = "Envelope"
 QUORUM_APIS: Final = (
@@ -56,11 +56,11 @@ QUORUM_APIS: Final = (
     "RemoveRaftVoter",
     "UpdateRaftVoter",
 )
-"""What the quorum underneath answers on the same listener."""
+"""The quorum answers these on the same listener."""
 
 CLIENT_APIS: Final = (*WRITES, *READS, *LOCAL, ENVELOPE)
 
 SERVED: Final[tuple[tuple[int, int, int], ...]] = tuple(
     sorted((API_KEYS[api], *SUPPORTED[api]) for api in (*CLIENT_APIS, *QUORUM_APIS))
 )
-"""What ApiVersions tells: (api key, minimum, maximum version)."""
+"""The content of ApiVersions responses: (api key, minimum, maximum version)."""

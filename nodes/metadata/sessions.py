@@ -1,8 +1,8 @@
-"""What the active controller remembers of each broker between two heartbeats.
+"""The active controller's state of each broker between two heartbeats.
 
-None of it is in the log: a new controller starts with nothing, and gives every registered
-broker a fresh session clock (KAFKA-18138). That takes no work per broker: whoever has not
-been heard of since the claim counts as heard of at the claim.
+None of it is in the log: a new controller starts with nothing, and gives every registered broker a
+fresh session clock (KAFKA-18138). That takes no work per broker: the time of the claim replaces a
+missing contact time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class Registered(Protocol):
-    """What a session needs of a broker's registration."""
+    """The fields of a broker's registration that a session needs."""
 
     @property
     def broker_id(self) -> int: ...
@@ -45,8 +45,8 @@ class _Heard:
 class Sessions:
     """Contact times, metadata offsets and controlled shutdowns, by broker id and epoch.
 
-    Times are microseconds of the monotonic clock. What is known of another broker epoch of
-    the same id never counts.
+    Times are microseconds of the monotonic clock. Entries of another broker epoch of the same id
+    never count.
     """
 
     def __init__(self, timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
@@ -56,7 +56,7 @@ class Sessions:
         self._heard: dict[int, _Heard] = {}
 
     def claim(self, now: int, offset: int) -> None:
-        """Start anew: every session begins ``now``; ``offset`` is the last one in the log."""
+        """Start again: every session begins ``now``; ``offset`` is the last one in the log."""
         self._claimed_at = now
         self._claim_offset = offset
         self._heard.clear()
@@ -72,14 +72,14 @@ class Sessions:
         return heard
 
     def touch(self, broker_id: int, epoch: int, now: int) -> None:
-        """Note that the broker was heard of; ``epoch`` must be its present one."""
+        """Note contact with the broker; ``epoch`` must be its present one."""
         entry = self._entry(broker_id, epoch)
         entry.contact = max(entry.contact, now)
 
     def register(self, broker_id: int, epoch: int, now: int, offset: int) -> None:
-        """Note a registration whose record lies at ``offset``: in touch ``now``.
+        """Note a registration, and contact ``now``; ``offset`` is that of its record.
 
-        A new epoch begins with nothing known; the same process again keeps what is.
+        A new epoch starts without any state; the same process again keeps its state.
         """
         if self._state(broker_id, epoch) is None:
             self._heard[broker_id] = _Heard(epoch, now, offset)
@@ -88,25 +88,25 @@ class Sessions:
         entry.contact = max(entry.contact, now)
 
     def registration_offset(self, broker_id: int, epoch: int) -> int:
-        """Return what a broker must have applied to have seen its registration.
+        """Return the offset that a broker must have applied to have seen its registration.
 
-        One that a predecessor wrote begins its batch at ``epoch``, and batches are applied as
-        a whole.
+        If a predecessor wrote the registration, its batch begins at ``epoch``. That suffices, as
+        batches are applied as a whole.
         """
         heard = self._state(broker_id, epoch)
         return epoch if heard is None else heard.registered_at
 
     def forget(self, broker_id: int) -> None:
-        """Drop what is known of a broker that is no longer registered."""
+        """Drop the state of a broker that is no longer registered."""
         self._heard.pop(broker_id, None)
 
     def expiry(self, broker_id: int, epoch: int) -> int:
-        """Return when the broker's session ends if nothing more is heard of it."""
+        """Return when the broker's session ends without further contact."""
         heard = self._state(broker_id, epoch)
         return (self._claimed_at if heard is None else heard.contact) + self.timeout
 
     def is_valid(self, broker_id: int, epoch: int, now: int) -> bool:
-        """Tell whether the broker was heard of recently enough."""
+        """Return whether the broker's session is alive."""
         return now < self.expiry(broker_id, epoch)
 
     def stalest(self, brokers: Iterable[Registered], now: int) -> int | None:
@@ -119,15 +119,15 @@ class Sessions:
         return min(expired)[1] if expired else None
 
     def note_metadata_offset(self, broker_id: int, epoch: int, offset: int) -> None:
-        """Note how far the broker has applied the metadata.
+        """Record the offset up to which the broker has applied the metadata.
 
-        A heartbeat that arrives behind a later one takes nothing back.
+        A late heartbeat never lowers it.
         """
         entry = self._entry(broker_id, epoch)
         entry.metadata_offset = max(entry.metadata_offset, offset)
 
     def metadata_offset(self, broker_id: int, epoch: int) -> int:
-        """Return how far the broker had applied the metadata, -1 if it has not said."""
+        """Return how far the broker had applied the metadata, -1 if it never reported."""
         heard = self._state(broker_id, epoch)
         return UNKNOWN_OFFSET if heard is None else heard.metadata_offset
 
@@ -146,18 +146,18 @@ class Sessions:
         )
 
     def start_controlled_shutdown(self, broker_id: int, epoch: int, offset: int) -> None:
-        """Note at which offset the controlled shutdown began; only the first one counts.
+        """Record the offset at which the controlled shutdown began; only the first one counts.
 
-        An offset that moved with every heartbeat would never be caught up with (KAFKA-14292).
+        An offset that moved with every heartbeat would never be reached (KAFKA-14292).
         """
         entry = self._entry(broker_id, epoch)
         if entry.shutdown_offset == UNKNOWN_OFFSET:
             entry.shutdown_offset = offset
 
     def controlled_shutdown_offset(self, broker_id: int, epoch: int) -> int:
-        """Return at which offset the controlled shutdown began.
+        """Return the offset at which the controlled shutdown began.
 
-        One that a predecessor began lies somewhere before the claim.
+        For one that a predecessor began, the offset of the claim is an upper bound.
         """
         heard = self._state(broker_id, epoch)
         if heard is None or heard.shutdown_offset == UNKNOWN_OFFSET:

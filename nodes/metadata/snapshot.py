@@ -19,11 +19,10 @@ PIECE_BYTES: Final = 1 << 18
 
 
 class SnapshotBuilder:
-    """Makes the snapshot of ``frozen``; ``header`` is its first batch, which the quorum wrote.
+    """Makes the snapshot of ``frozen``; ``header`` is its first batch, written by the quorum.
 
-    The epoch and the timestamp of all batches are those of the header. ``cache`` remembers
-    records from the snapshot before. Raises :class:`FatalError` if the header is of another
-    epoch than the image.
+    All batches have the epoch and the timestamp of the header. ``cache`` keeps records of the
+    snapshot before. Raises :class:`FatalError` if the header is of another epoch than the image.
     """
 
     def __init__(self, frozen: Frozen, header: bytes, cache: RecordCache) -> None:
@@ -42,7 +41,7 @@ class SnapshotBuilder:
 
     @property
     def done(self) -> bool:
-        """Whether every piece was handed out, or :meth:`abandon` was called."""
+        """Whether every piece was returned, or :meth:`abandon` was called."""
         return self._records is None
 
     def next_piece(self, records: int = PIECE_RECORDS) -> bytes | None:
@@ -70,7 +69,7 @@ class SnapshotBuilder:
         return footer_batch(base, self.epoch, self._timestamp)
 
     def abandon(self) -> None:
-        """Let go of the frozen image; what was not handed out is not made any more."""
+        """Release the frozen image; the remaining pieces are not made."""
         if self._records is not None:
             self._records = None
             self._header = None

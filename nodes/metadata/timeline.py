@@ -1,13 +1,13 @@
-"""Maps with two layers: what is committed (*stable*) and what is on top of it (*head*).
+"""Maps with two layers: committed entries (*stable*), and changes on top (*head*).
 
-Reading a :class:`TimelineMap` reads the head. A change is made at a version (a log offset)
-and stays on top until :meth:`Timeline.commit` reaches that version or :meth:`Timeline.revert`
-takes it back. Both cost what was changed, never what the map holds; that is what makes a
-controller's failover independent of the size of its metadata. Compare Kafka's
-``SnapshotRegistry`` and ``TimelineHashMap``.
+Reading a :class:`TimelineMap` reads the head. A change is made at a version (a log offset) and
+stays on top until :meth:`Timeline.commit` reaches that version or :meth:`Timeline.revert` reverts
+it. The cost of both depends on the changes, not on the size of the map, so a controller's failover
+is independent of the size of its metadata. Compare Kafka's ``SnapshotRegistry`` and
+``TimelineHashMap``.
 
-Iteration follows insertion, and nothing here depends on hash values: equal histories give
-equal orders.
+Iteration follows insertion, and nothing here depends on hash values: equal histories give equal
+orders.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Watch = Callable[[K, "V | Absent", "V | Absent"], None]
 
 
 class Timeline:
-    """The version at which the maps of one image change, and what is not committed yet.
+    """The version at which the maps of one image change, and the uncommitted changes.
 
-    ``version`` None means that changes go straight into the stable layer, which is only
-    allowed while nothing is pending. Versions never decrease.
+    ``version`` None means that changes go straight into the stable layer, which is only allowed
+    while nothing is pending. Versions never decrease.
     """
 
     __slots__ = ("_journal", "version")
@@ -60,7 +60,7 @@ class Timeline:
             changed._settle(key)
 
     def revert(self, version: int = -1) -> None:
-        """Take back every pending change above ``version``, the latest first."""
+        """Revert every pending change above ``version``, the latest first."""
         journal = self._journal
         while journal and journal[-1][0] > version:
             _, changed, key = journal.pop()
@@ -75,7 +75,7 @@ class Timeline:
 class TimelineMap(MutableMapping[K, V], Generic[K, V]):
     """A map with a stable and a head layer; values must be immutable.
 
-    Several maps share one ``timeline``. ``watch`` is told every change of the head, reverts
+    Several maps share one ``timeline``. ``watch`` is called with every change of the head, reverts
     included. ``None`` is a value like any other.
     """
 
@@ -88,7 +88,7 @@ class TimelineMap(MutableMapping[K, V], Generic[K, V]):
         self._head: dict[K, V] = {}
         # Of each key with pending changes: its stable value, then the changes by version.
         self._versions: dict[K, list[tuple[int, V | Absent]]] = {}
-        # While a view is frozen: the values it must still show of keys changed since.
+        # While a view is frozen: the old values of keys that changed since.
         self._frozen: dict[K, V | Absent] | None = None
         self.stable: Mapping[K, V] = StableMap(self)
 
@@ -190,9 +190,9 @@ class TimelineMap(MutableMapping[K, V], Generic[K, V]):
         return self._head.get(key, ABSENT)
 
     def freeze(self) -> FrozenMap[K, V]:
-        """Return the stable layer as it is now, to be read while the map goes on changing.
+        """Return the stable layer as it is now; later changes of the map do not affect the view.
 
-        Costs nothing now and one entry per key that changes later. There may be one such
+        Freezing costs nothing now and one entry per key that changes later. There may be one such
         view at a time; :meth:`thaw` ends it.
         """
         assert self._frozen is None, "there is a frozen view already"
@@ -204,10 +204,10 @@ class TimelineMap(MutableMapping[K, V], Generic[K, V]):
         self._frozen = None
 
     def take(self, other: TimelineMap[K, V]) -> dict[K, V]:
-        """Replace all content by that of ``other``, which must not be used any more.
+        """Replace all content by that of ``other``, which must not be used afterwards.
 
-        Neither map may have pending changes or a frozen view; watches are not told. Returns
-        the old content, so that the caller can free it a piece at a time.
+        Neither map may have pending changes or a frozen view; watches are not called. Returns the
+        old content, so that the caller can free it a piece at a time.
         """
         assert not self._versions and not other._versions, "pending changes"
         assert self._frozen is None, "a view is frozen"
@@ -216,7 +216,7 @@ class TimelineMap(MutableMapping[K, V], Generic[K, V]):
 
 
 class StableMap(Mapping[K, V]):
-    """The stable layer of a map, always as it is at the moment."""
+    """The stable layer of a map, always its current state."""
 
     __slots__ = ("_map",)
 
@@ -270,7 +270,7 @@ class StableMap(Mapping[K, V]):
 
 
 class FrozenMap(Mapping[K, V]):
-    """The stable layer of a map as it was when the view was made."""
+    """The stable layer of a map at the time when the view was made."""
 
     __slots__ = ("_changed", "_map")
 
@@ -309,7 +309,7 @@ class FrozenMap(Mapping[K, V]):
         return (key for key in self._keys() if key in self)
 
     def items(self) -> ItemsView[K, V]:
-        """Return keys and values; going through them is as safe as :meth:`__iter__`."""
+        """Return keys and values; iterating them is as safe as :meth:`__iter__`."""
         return _FrozenItems(self)
 
     def _keys(self) -> list[K]:

@@ -65,7 +65,7 @@ def check_topic_name(name: str) -> None:
 
 
 def _collision_key(name: str) -> str:
-    # Metric names cannot tell '.' from '_', so Kafka forbids names that differ only there.
+    # In metric names '.' and '_' are equal, so Kafka forbids names that differ only there.
     return name.replace(".", "_")
 
 
@@ -81,7 +81,7 @@ class _Creation:
         self.records: list[Record] = []
 
     def result(self, index: int, topic: Body) -> Body:
-        """Create one topic: its part of the answer; its records are collected."""
+        """Create one topic and collect its records; return its part of the answer."""
         name = topic["name"]
         try:
             self._check_name(name)
@@ -140,7 +140,7 @@ class _Creation:
     def _collides_with(self, name: str) -> str | None:
         if "." not in name and "_" not in name:
             return None
-        if self.collisions is None:  # looks at every topic, so only when it is needed
+        if self.collisions is None:  # reads every topic, so it is done only when needed
             self.collisions = {_collision_key(topic): topic for topic in self.context.image.topics}
         return self.collisions.get(_collision_key(name))
 
@@ -173,7 +173,7 @@ class _Creation:
         settings = self.context.settings
         count = settings.default_partitions if partitions == -1 else partitions
         factor = settings.default_replication if replication == -1 else replication
-        if count > MAX_RECORDS_PER_BATCH:  # before placing them, which would take for ever
+        if count > MAX_RECORDS_PER_BATCH:  # before placing them, which would take too long
             raise ApiError(
                 POLICY_VIOLATION, f"A topic may have at most {MAX_RECORDS_PER_BATCH} partitions."
             )
@@ -211,7 +211,7 @@ class _Creation:
 
 
 def create_topics(context: Context, version: int, body: Body) -> Outcome:
-    """Create each topic of the request that is legal, all in one atomic batch.
+    """Create each legal topic of the request, all in one atomic batch.
 
     Raises ApiError (POLICY_VIOLATION) for a request too large for one batch.
     """
@@ -234,7 +234,7 @@ def delete_topics(context: Context, version: int, body: Body) -> Outcome:
         wanted = [(topic["name"], bytes(topic["topic_id"])) for topic in body["topics"]]
     else:
         wanted = [(name, NO_ID) for name in body["topic_names"]]
-    # The same topic may be meant twice, by name and by id; such entries are all refused.
+    # A request may name a topic twice, by name and by id; such entries are all refused.
     meant = Counter(_meant(context, name, topic_id) for name, topic_id in wanted)
     records: list[Record] = []
     responses: list[dict[str, Any]] = []
@@ -255,7 +255,7 @@ def delete_topics(context: Context, version: int, body: Body) -> Outcome:
 
 
 def _meant(context: Context, name: str | None, topic_id: bytes) -> str | bytes:
-    """Return what identifies the topic meant, the same for its name and its id."""
+    """Return the same identity for a topic's name and for its id."""
     if name is not None:
         return name
     return context.image.names.get(topic_id, topic_id)

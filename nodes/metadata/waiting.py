@@ -13,9 +13,9 @@ from nodes.metadata.operation import Body
 class Waiting:
     """A request, when it times out (µs), and how to answer it once ``offset`` is committed.
 
-    ``epoch`` is the leader epoch in which it was taken in: the same offset committed in
-    another epoch is not what it waits for. ``writes`` says that records of its own were
-    appended; without them a lost leadership means that nothing has happened.
+    ``epoch`` is the leader epoch in which it was accepted; a commit of the same offset in another
+    epoch does not answer it. ``writes`` means that records of its own were appended; without them a
+    lost leadership means that nothing has happened.
     """
 
     request: ApiRequest

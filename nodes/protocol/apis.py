@@ -1,4 +1,4 @@
-"""Request and response frames: API keys, the versions spoken, and headers (KIP-482).
+"""Request and response frames: API keys, supported versions, and headers (KIP-482).
 
 A frame is header and body without the int32 length before it; the listener adds and strips that.
 """
@@ -32,7 +32,7 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "AddRaftVoter": (0, 1),
     "RemoveRaftVoter": (0, 0),
     "UpdateRaftVoter": (0, 0),
-    # Brokers and controllers among each other.
+    # Between brokers and controllers.
     "BrokerRegistration": (0, 4),
     "BrokerHeartbeat": (0, 2),
     "UnregisterBroker": (0, 0),
@@ -59,12 +59,12 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "ListPartitionReassignments": (0, 0),
     "UpdateFeatures": (0, 2),
 }
-"""First and last version this project speaks: what a node may serve and what it may send.
+"""First and last supported version: those that a node may serve and those that it may send.
 
-Which of them a listener serves is up to that listener. Fetch is spoken for the quorum only.
-Versions a schema has beyond these (ApiVersions 5) are not spoken yet. When Produce comes it must be
-advertised from version 0 on though 3 is the first served: old clients switch compression off
-otherwise.
+Each listener decides which of them it serves. Fetch is supported for the quorum only. A schema may
+have later versions (ApiVersions 5) that are not supported yet. Once Produce is added it must be
+advertised from version 0, though 3 is the first served: otherwise old clients switch compression
+off.
 """
 
 MOST_HEADER_TAGS: Final = 100
@@ -87,7 +87,7 @@ def request_header_version(api: str, version: int) -> int:
 def response_header_version(api: str, version: int) -> int:
     """Return 1 for flexible versions of ``api``, else 0; always 0 for ApiVersions.
 
-    A client that asks for versions does not know yet what the server can write (KIP-511).
+    A client that requests ApiVersions does not know the server's versions yet (KIP-511).
     """
     return 1 if version in _schema(api).flexible and api != "ApiVersions" else 0
 
@@ -110,7 +110,7 @@ def encode_request(
 def decode_request_header(data: Buffer) -> tuple[int, int, int, str | None, int]:
     """Return API key, version, correlation id, client id and the offset of the body.
 
-    An API unknown here gets the offset after the client id, since nothing tells whether a tag
+    For an unknown API that is the offset after the client id, as it is unknown whether a tag
     section follows. Raises :class:`ProtocolError`.
     """
     try:
@@ -155,8 +155,8 @@ def decode_response(
 
     The body may have ``items`` in all its arrays.
 
-    An ApiVersions answer that says UNSUPPORTED_VERSION is read at version 0, the only one its
-    sender and receiver surely share. Raises :class:`ProtocolError`.
+    An ApiVersions answer with UNSUPPORTED_VERSION is read at version 0, the only version that both
+    sides surely share. Raises :class:`ProtocolError`.
     """
     header, offset = decode("ResponseHeader", response_header_version(api, version), data)
     if api == "ApiVersions" and len(data) >= 6:

@@ -1,8 +1,8 @@
 """Encode and decode any message of :mod:`nodes.protocol.schemas`.
 
 A body is a dict with snake_case keys; uuids are 16 bytes, records and bytes are ``bytes``, structs
-are dicts, arrays lists. Unknown tagged fields are skipped and bytes after the message are left
-alone: real clients send both.
+are dicts, arrays lists. Unknown tagged fields and bytes after the message are ignored: real clients
+send both.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from nodes.protocol.primitives import Buffer, MalformedError
 from nodes.protocol.schemas import MESSAGES
 
 MOST_ITEMS: Final = 1 << 62
-"""No limit of items: that of the bytes is all there is."""
+"""No limit of items; only the number of bytes limits them."""
 
 
 class ProtocolError(Exception):
-    """A message cannot be read or written; the text is one line that says why."""
+    """A message cannot be read or written; the text gives the reason in one line."""
 
 
 _COMPILED: dict[tuple[str, int], tuple[Encoder, Decoder]] = {}
@@ -29,7 +29,7 @@ def encode(message: str, version: int, body: dict[str, Any]) -> bytes:
     """Return ``body`` as the bytes of ``message`` at ``version``.
 
     Missing fields take their defaults. Fields of other versions of the message are left out,
-    fields of no version are refused. Raises :class:`ProtocolError`.
+    unknown fields are refused. Raises :class:`ProtocolError`.
     """
     encoder, _ = _COMPILED.get((message, version)) or _compiled(message, version)
     out = bytearray()
@@ -53,8 +53,8 @@ def decode(
     """Read ``message`` at ``version`` from ``data``; return its body and the offset after it.
 
     All its arrays together may have ``items``, which is checked before they are created. The body
-    holds every field of the schema, with defaults for those the version does not have. Raises
-    :class:`ProtocolError` for anything that is not such a message.
+    holds every field of the schema, with defaults for fields that the version lacks. Raises
+    :class:`ProtocolError` for bytes that are not such a message.
     """
     _, decoder = _COMPILED.get((message, version)) or _compiled(message, version)
     try:
@@ -64,7 +64,7 @@ def decode(
     except UnicodeDecodeError as text:
         reason = f"a string is not UTF-8 ({text.reason})"
     except MalformedError as error:
-        reason = str(error)  # the exception itself would keep this frame, and it the exception
+        reason = str(error)  # avoids a reference cycle of exception and frame
     raise ProtocolError(f"cannot decode {message} v{version}: {reason}")
 
 

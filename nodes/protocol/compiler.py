@@ -1,10 +1,10 @@
 """Turn one (message, version) into a pair of Python functions, once.
 
 Each struct becomes two functions: ``encode(out, body)`` appends to a bytearray, ``decode(data,
-position, end, room)`` returns a dict and the position after it; ``room[0]`` is how many items all
-arrays and tag sections may still have. Neighbouring fields of fixed size
-share one ``struct.Struct``. Generated text holds nothing but names and numbers of our own
-schemas; values reach it as objects of its namespace.
+position, end, room)`` returns a dict and the position after it. ``room[0]`` is how many items all
+arrays and tag sections may still have. Neighbouring fields of fixed size share one
+``struct.Struct``. Generated code contains only names and numbers of our own schemas; values are
+passed to it as objects in its namespace.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class _Compiler:
         self.emit(1, f"return {{{items}}}")
 
     def fresh(self, field: Field, inner: dict[str, int]) -> str:
-        """An expression for the default of ``field`` in a decoded body."""
+        """Return an expression for the default of ``field`` in a decoded body."""
         if field.default is None:
             return "None"
         if field.array:
@@ -171,12 +171,12 @@ class _Compiler:
                 here = value = f"v_{field.name}"
             present.append(here)
             values.append(value)
-        # Nearly always all are there, and then this is faster.
+        # Nearly always all fields are present, and then this is faster.
         self.emit(1, f"try: out += {pack}({', '.join(present)})")
         self.emit(1, f"except KeyError: out += {pack}({', '.join(values)})")
 
     def check_uuid(self, depth: int, field: Field, value: str) -> None:
-        # struct's "16s" pads and cuts without a word.
+        # struct's "16s" pads and cuts silently.
         self.emit(depth, f"if len({value}) != 16: refuse('{field.name} is not 16 bytes')")
 
     def encode(self, depth: int, field: Field, out: str, inner: int | None, value: str) -> None:
@@ -396,7 +396,7 @@ def _is_fixed(field: Field) -> bool:
 
 
 def _runs(fields: list[Field]) -> list[list[Field]]:
-    """Group neighbours of fixed size; any other field stands alone."""
+    """Group neighbours of fixed size; any other field is a group by itself."""
     runs: list[list[Field]] = []
     for field in fields:
         if runs and _is_fixed(field) and _is_fixed(runs[-1][0]):

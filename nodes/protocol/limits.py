@@ -1,9 +1,9 @@
-"""How large a message of each API may be: bytes of the frame, and items of all arrays in it.
+"""Limits of a message of each API: bytes of the frame, and items of all arrays in it.
 
-A listener looks at API key and length before it takes in the rest of a frame, and the decoder
-counts items before it creates any. Handlers take some 10 to 30 µs an item, so these limits also
-bound the processor time of one request (docs/decisions/0030-frames-that-kill.md). Apache Kafka has
-one limit for all APIs, ``socket.request.max.bytes`` (100 MiB).
+A listener checks API key and length before it reads the rest of a frame, and the decoder counts
+items before it creates any. Handlers take some 10 to 30 µs an item, so these limits also bound the
+processor time of one request (docs/decisions/0030-frames-that-kill.md). Apache Kafka has one limit
+for all APIs, ``socket.request.max.bytes`` (100 MiB).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Limit:
 
 
 SMALL: Final = Limit(64 << 10, 1_000)
-"""Requests of the quorum, and of a node for itself."""
+"""Requests of the quorum, and those that brokers and controllers send for themselves."""
 NAMES: Final = Limit(4 << 20, 10_000)
 """Lists of topics."""
 PARTITIONS: Final = Limit(4 << 20, 50_000)
@@ -43,7 +43,7 @@ _LARGE: Final[dict[str, Limit]] = {
     "AlterPartition": PARTITIONS,
     "AlterPartitionReassignments": PARTITIONS,
     "ListPartitionReassignments": PARTITIONS,
-    # A request of another API is inside, which has a limit of its own.
+    # It contains a request of another API, which has a limit of its own.
     "Envelope": Limit(PARTITIONS.size + SMALL.size, SMALL.items),
 }
 

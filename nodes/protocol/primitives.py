@@ -1,4 +1,4 @@
-"""The pieces generated code calls: varints, short reads, and why input was refused."""
+"""The functions that generated code calls: varints, short reads, and rejection of input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Buffer = bytes | memoryview
 
 
 class MalformedError(Exception):
-    """Why bytes or a body were refused; the codec adds which message it was."""
+    """The reason why bytes or a body were rejected; the codec adds the message's name."""
 
 
 def refuse(reason: str) -> NoReturn:
@@ -52,7 +52,7 @@ def more_uvarint(data: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def skip_tags(data: Buffer, position: int, end: int, count: int) -> int:
-    """Skip ``count`` tagged fields nobody here knows; return the position after them."""
+    """Skip ``count`` unknown tagged fields; return the position after them."""
     for _ in range(count):
         _tag, position = get_uvarint(data, position)
         size, position = get_uvarint(data, position)
@@ -77,7 +77,7 @@ def put_tags(out: bytearray, tags: list[tuple[int, bytearray]]) -> None:
 
 
 def unknown_fields(name: str, known: frozenset[str], body: object) -> NoReturn:
-    """Refuse a body: not a mapping, or with keys the schema does not have."""
+    """Refuse a body that is not a mapping, or has keys that the schema lacks."""
     if not isinstance(body, dict):
         raise MalformedError(f"{name} needs a dict, not {type(body).__name__}")
     surplus = ", ".join(sorted(map(str, body.keys() - known)))

@@ -1,4 +1,4 @@
-"""Metadata records and control records as they stand in the log's batches.
+"""Metadata records and control records, as encoded in the log's batches.
 
 A metadata record's value is ``uvarint frame version (1) | uvarint type | uvarint version |
 message`` with nothing after it. A control record's key is ``int16 0 | int16 type``; its value is a
@@ -56,7 +56,7 @@ def decode_record(data: Buffer) -> tuple[str, int, dict[str, Any]]:
     """Return name, version and fields of a metadata record value.
 
     Raises :class:`ProtocolError` for an unknown frame, type or version and for bytes after the
-    record: a node that cannot read its log must not go on.
+    record: a node that cannot read its log must stop.
     """
     try:
         frame, position = get_uvarint(data, 0)

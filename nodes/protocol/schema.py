@@ -6,12 +6,16 @@ A message is a head at the left margin and its fields below, indented::
       ClusterId:string[null@0+ def=null]
       Topics:[]TopicData{TopicName:string, Partitions:[]PartitionData{PreVote:bool[v2+ strict]}}
 
-``[]`` before a type is an array, ``{...}`` the fields of a nested struct. Attributes: ``vA-B`` or
-``vA+`` versions that have the field (all if absent), ``null@X`` versions in which it may be
-null, ``tagN@X`` versions in which it is tagged field N, ``def=`` its default (otherwise zero,
-empty or false), ``strict``: a value other than the default must not be dropped silently by
-encoding a version without the field. ``flex`` tells the versions with compact lengths and
-tag sections (KIP-482). Commas and line breaks between fields are interchangeable.
+``[]`` before a type is an array, ``{...}`` the fields of a nested struct. Attributes:
+
+* ``vA-B`` or ``vA+``: versions that have the field (all if absent);
+* ``null@X``: versions in which it may be null;
+* ``tagN@X``: versions in which it is tagged field N;
+* ``def=``: its default (otherwise zero, empty or false);
+* ``strict``: an encoding without the field must not silently drop a value other than the default.
+
+``flex`` gives the versions with compact lengths and tag sections (KIP-482). Commas and line breaks
+between fields are interchangeable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Messages that carry their version before them, as an int16.
+"""Messages preceded by their version, as an int16.
 
-So stand the principal of an Envelope request (``DefaultPrincipalData``) and the keys and values of
+These are the principal of an Envelope request (``DefaultPrincipalData``) and the keys and values of
 ``__consumer_offsets``, whose reader has no request header to take a version from.
 """
 
@@ -25,7 +25,7 @@ def encode_versioned(message: str, version: int, body: dict[str, Any]) -> bytes:
 
 
 def decode_versioned(message: str, data: Buffer) -> tuple[int, dict[str, Any]]:
-    """Return version and body of ``message``; bytes after it are left alone.
+    """Return version and body of ``message``; bytes after it are ignored.
 
     Raises :class:`ProtocolError` for an unknown version and for bytes that are no such message.
     """

@@ -26,7 +26,7 @@ class ConfigError(Exception):
 
 
 def _endpoint(match: re.Match[str] | None, *, anywhere: bool = False) -> Endpoint | None:
-    """Return the matched address; None if it is none, or a wildcard where that means nothing."""
+    """Return the matched address; None if it is invalid, or a wildcard that is not allowed."""
     if match is None or int(match["port"]) > 65535:
         return None
     host = match["host"].removeprefix("[").removesuffix("]")
@@ -64,7 +64,7 @@ def parse_servers(name: str, text: str) -> tuple[Endpoint, ...]:
 
 
 def parse_listeners(name: str, text: str, *, bound: bool) -> dict[str, Endpoint]:
-    """Read ``NAME://host:port,...``; only ``bound`` ones may stand for every address.
+    """Read ``NAME://host:port,...``; only ``bound`` ones may be wildcards.
 
     Raises :class:`ConfigError`, naming the property.
     """
@@ -83,7 +83,7 @@ def parse_listeners(name: str, text: str, *, bound: bool) -> dict[str, Endpoint]
 def check_listeners(
     listeners: Mapping[str, Endpoint], advertised: Mapping[str, Endpoint], wanted: Collection[str]
 ) -> None:
-    """Raise :class:`ConfigError` unless exactly the listeners ``wanted`` are there."""
+    """Raise :class:`ConfigError` unless exactly the listeners ``wanted`` are configured."""
     for name in wanted:
         if name not in listeners:
             raise ConfigError(f"listeners has no {name}://host:port, which process.roles needs")

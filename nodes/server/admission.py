@@ -1,8 +1,8 @@
-"""Which connections a process keeps: bounds on their number and on what they hold.
+"""Bounds on a process's connections: their number and their memory.
 
-Where a bound is reached the process closes a connection and never itself: of too many connections
-the one that is of least use, of too many bytes or unanswered requests the one that holds most.
-So neither idle nor greedy clients keep the others out, and the disk always finds a descriptor
+At a bound the process closes a connection and never stops itself. Of too many connections it closes
+the least useful one; of too many bytes or unanswered requests, the one that holds most. So neither
+idle nor greedy clients block the others, and the disk always gets a descriptor
 (docs/decisions/0030-frames-that-kill.md).
 """
 
@@ -19,7 +19,7 @@ MOST_BYTES: Final = 256 << 20
 
 
 class Held(Protocol):
-    """What is known of one connection."""
+    """The state of one connection."""
 
     @property
     def host(self) -> str:
@@ -31,17 +31,17 @@ class Held(Protocol):
 
     @property
     def has_asked(self) -> bool:
-        """Whether a whole request ever came."""
+        """Whether a whole request has ever arrived."""
         ...
 
     @property
     def idle_since(self) -> float:
-        """When something happened last, infinity while requests are unanswered."""
+        """The time of the last activity, infinity while requests are unanswered."""
         ...
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of unfinished requests and unsent answers, and what unanswered requests weigh."""
+        """Bytes of unfinished requests and unsent answers, and the weight of unanswered ones."""
         ...
 
     def close(self, reason: str | None = None) -> None: ...
@@ -51,8 +51,8 @@ def most_connections(listeners: int) -> int:
     """Return how many connections each of ``listeners`` may have.
 
     Half of the descriptors that the process may open are for clients. The others are for the disk,
-    for connections to other nodes (:func:`most_calls`), and for those that the kernel hands over
-    at once before any of them can be closed (:func:`backlog`). The limit may change meanwhile.
+    for connections to other nodes (:func:`most_calls`), and for those that the kernel accepts at
+    once before any of them can be closed (:func:`backlog`). The limit may change at run time.
     """
     share = _descriptors() // 2 // max(1, listeners)
     return min(max(share, LEAST_CONNECTIONS), MOST_CONNECTIONS)
@@ -79,14 +79,14 @@ class Admission:
     def __init__(self, listeners: int = 1) -> None:
         self._listeners = listeners
         self._held: dict[Held, int] = {}
-        """How many bytes each connection held when it was last looked at."""
+        """How many bytes each connection held at its last update."""
         self._total = 0
 
     def __iter__(self) -> Iterator[Held]:
         return iter(list(self._held))
 
     def admit(self, newcomer: Held) -> None:
-        """Take a connection in; close another one where there are too many.
+        """Accept a connection; close another one if there are too many.
 
         One address may have three quarters of a listener's connections.
         """
@@ -104,7 +104,7 @@ class Admission:
         self._total -= self._held.pop(connection, 0)
 
     def note(self, connection: Held) -> None:
-        """Take notice that ``connection`` holds more or less than before."""
+        """Update the bytes that ``connection`` holds."""
         known = self._held.get(connection)
         if known is not None:
             held = self._held[connection] = connection.bytes_held
@@ -123,7 +123,7 @@ class Admission:
             greediest.close("too many bytes or requests wait, most of them for this client")
 
     def _evict(self, connections: Iterable[Held], reason: str) -> None:
-        """Close a connection: first those that never sent a request, then the idlest."""
+        """Close a connection: one that never sent a request, or else the longest idle."""
         least = min(connections, key=lambda each: (each.has_asked, each.idle_since))
         self.leave(least)
         least.close(reason)

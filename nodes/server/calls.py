@@ -1,8 +1,8 @@
-"""Requests to other nodes that are no quorum RPCs: registration, heartbeats, forwarding.
+"""Requests to other nodes other than quorum RPCs: registration, heartbeats, forwarding.
 
-None of them may wait for another: a heartbeat behind a forwarded CreateTopics that waits for
-its commit would get its broker fenced. So each request has a connection to itself while it is
-under way; idle connections are used again. A node may call itself.
+None of them may wait for another: a heartbeat behind a forwarded CreateTopics that waits for its
+commit would get its broker fenced. So each request has a connection to itself while it is in
+flight; idle connections are used again. A node may call itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodes.server.console import say
 from nodes.server.link import Link
 
 MAX_IDLE: Final = 4
-"""Connections kept open to each destination while nothing is under way on them."""
+"""Idle connections kept open to each destination."""
 
 
 class Calls:
@@ -42,7 +42,7 @@ class Calls:
     def send(self, effect: SendApi) -> None:
         """Start sending; the answer or the failure is submitted as ApiResponseReceived.
 
-        Where too many requests are under way it fails at once; those of this node for itself, its
+        With too many requests in flight it fails at once. Requests of this node for itself, its
         registration and heartbeats, are always sent.
         """
         if len(self._tasks) >= most_calls() and effect.api == "Envelope":
@@ -54,7 +54,7 @@ class Calls:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up everything that is under way."""
+        """Give up all requests in flight."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -78,7 +78,7 @@ class Calls:
         except asyncio.CancelledError:
             link.close()
             raise
-        except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: no name of a host
+        except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: invalid host name
             link.close()
         except ProtocolError as error:
             say(f"node {effect.destination} answers something else: {error}")

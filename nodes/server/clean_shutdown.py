@@ -1,7 +1,7 @@
-"""``.kafka_cleanshutdown``: the broker epoch a process had when it stopped in good order.
+"""``.kafka_cleanshutdown``: the broker epoch of a process that stopped cleanly.
 
-Kafka's format. It counts for one start only: read and removed, durably, before anything else
-is done, so that a crash is never taken for a clean stop.
+Kafka's format. It is valid for one start only: it is read and removed, durably, before anything
+else is done. So a crash is never taken for a clean stop.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ def take(directory: Path) -> int:
 
 
 def write(directory: Path, broker_epoch: int) -> None:
-    """Leave ``broker_epoch`` for the next start, durably. Raises OSError."""
+    """Store ``broker_epoch`` for the next start, durably. Raises OSError."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     PLAIN.replace(directory / NAME, content.encode())

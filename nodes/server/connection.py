@@ -1,6 +1,6 @@
 """The listener's side of connections: frames in, answers out in the order of requests.
 
-A client may pipeline. What cannot be understood closes its connection with one line on
+A client may pipeline. A frame that cannot be understood closes its connection with one line on
 stderr, and never harms the node: see Kafka's ``SocketServer`` for the same rules.
 """
 
@@ -36,17 +36,17 @@ from nodes.server.wire import (
 )
 
 MAX_PENDING: Final = 100
-"""Unanswered requests after which a connection is not read any further."""
+"""With this many unanswered requests a connection is not read."""
 REQUEST_WEIGHT: Final = 64 << 10
 """Bytes that an unanswered request counts for."""
 TURN_S: Final = 0.01
-"""After so much time with one connection's requests the others have their turn."""
+"""Time for one connection's requests before those of others."""
 _LENGTH: Final = 4
 _KEY_END: Final = 6
 
 
 class _Slot:
-    """A request that waits for its answer, and for its turn."""
+    """A request that waits for its answer, and for the answers before it."""
 
     __slots__ = ("api", "connection", "correlation", "frame", "token", "version")
 
@@ -60,7 +60,7 @@ class _Slot:
 
 
 class Requests:
-    """Requests the node has not answered yet, by token."""
+    """Requests that the node has not answered yet, by token."""
 
     def __init__(self, submit: Callable[[Event], None], endpoints: Endpoints) -> None:
         self.submit = submit
@@ -81,13 +81,13 @@ class Requests:
             self._slots.pop(slot.token, None)
 
     def abandon(self, effect: Abandon) -> None:
-        """Hang up on the client of a request whose handler failed."""
+        """Close the connection of a request whose handler failed."""
         slot = self._slots.pop(effect.token, None)
         if slot is not None:
             slot.connection.close(f"the handler of {slot.api} failed")
 
     def reply(self, effect: Reply | ApiReply) -> None:
-        """Answer a request; nothing happens if its client has gone."""
+        """Answer a request; nothing happens if its client has disconnected."""
         slot = self._slots.pop(effect.token, None)
         if slot is None:
             return
@@ -97,14 +97,14 @@ class Requests:
             else:
                 body = response_to_body(effect.message, slot.version, self._endpoints, slot.api)
             frame = encode_response(slot.api, slot.version, slot.correlation, body)
-        except Exception as error:  # an answer nobody can write concerns its client only
+        except Exception as error:  # an answer that cannot be encoded concerns its client only
             slot.connection.close(f"cannot answer {slot.api}: {error!r}")
             return
         slot.connection.answer(slot, frame)
 
 
 class Connection(asyncio.Protocol):
-    """One client or peer that has connected to this node."""
+    """A connection from one client or peer."""
 
     def __init__(self, requests: Requests, admission: Admission, listener: Listener) -> None:
         self._requests = requests
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
     # --- asyncio.Protocol -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection; asyncio has set TCP_NODELAY on it."""
+        """Register the connection; asyncio has set TCP_NODELAY on it."""
         self._transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
         if name:
@@ -135,7 +135,7 @@ class Connection(asyncio.Protocol):
         self._admission.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything the client still waited for."""
+        """Drop all requests that the client still waited for."""
         self._transport = None
         self._admission.leave(self)
         self._requests.forget(self._slots)
@@ -150,12 +150,12 @@ class Connection(asyncio.Protocol):
         self._admission.note(self)
 
     def pause_writing(self) -> None:
-        """Read nothing from a client that does not read its answers."""
+        """Stop reading from a client that does not read its answers."""
         self._clogged = True
         self._throttle()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Resume reading."""
         self._clogged = False
         self._throttle()
 
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle_since(self) -> float:
-        """Loop time since when nothing is going on; in the future if something is."""
+        """Loop time since which the connection is idle; infinity while it is not."""
         return float("inf") if self._slots else self.last_active
 
     @property
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         return len(self._buffer) + unsent + waiting
 
     def close(self, reason: str | None = None) -> None:
-        """Close the connection, saying why unless there is nothing to say."""
+        """Close the connection, and log ``reason`` unless it is empty."""
         if self._transport is not None:
             if reason is not None:
                 say(f"closing the connection from {self._peer}: {reason}")
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
         self.last_active = asyncio.get_running_loop().time()
 
     def _handle_frames(self) -> None:
-        """Handle the whole frames in the buffer, those of one turn at most."""
+        """Handle the whole frames in the buffer, within the time of one turn."""
         if self._yielding:
             return
         position = 0
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         del self._buffer[:position]
 
     def _yield_turn(self) -> None:
-        """Go on with this client's requests after those of others, and read nothing until then."""
+        """Let other connections run, and read nothing before this one continues."""
         self._yielding = True
         self._throttle()
         asyncio.get_running_loop().call_soon(self._go_on)
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         self._throttle()
 
     def _acceptable(self, position: int, size: int) -> bool:
-        """Look at the API key before the whole frame is there: its size may be refused."""
+        """Check the API key and the size before the whole frame has arrived."""
         start = position + _LENGTH
         key = int.from_bytes(self._buffer[start : start + 2], "big", signed=True)
         name = NAMES.get(key)
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
         self._requests.submit(event)
 
     def _unsupported(self, slot: _Slot) -> None:
-        """Tell a client that asks for versions which there are; hang up on any other."""
+        """Send the supported versions to a client that requests them; disconnect any other."""
         if slot.api != "ApiVersions":
             self.close(f"{slot.api} version {slot.version} is not served here")
             return
@@ -309,5 +309,5 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
-            # Not from here: this may be in the middle of carrying out a step's effects.
+            # Deferred: a step's effects may be in progress.
             asyncio.get_running_loop().call_soon(self._handle_frames)

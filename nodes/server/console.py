@@ -1,4 +1,4 @@
-"""What a node says to the person who looks at its output: one line each, on stderr."""
+"""Messages of a node to its operator: one line each, on stderr."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def say(text: str) -> None:
     try:
         os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))
     except OSError:
-        return  # nobody listens any more; that is no reason for a node to stop
+        return  # stderr is closed, which is no reason for a node to stop

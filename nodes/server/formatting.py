@@ -28,7 +28,7 @@ _LEVELS.update({name.partition("-")[0]: level for name, level in list(_LEVELS.it
 
 
 def add_format_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``format``; they mean what Kafka's kafka-storage format means."""
+    """Add the options of ``format``, with the meaning they have in Kafka's kafka-storage format."""
     group = parser.add_argument_group("format")
     begin = group.add_mutually_exclusive_group()
     begin.add_argument(
@@ -74,7 +74,7 @@ def format_node(config: ServerConfig, options: argparse.Namespace) -> Meta:
 
 
 def _mode(config: ServerConfig, options: argparse.Namespace) -> Mode:
-    """Return how the node's quorum finds its first voters, which must fit the configuration."""
+    """Return how the node's quorum finds its first voters; it must match the configuration."""
     given = {
         Mode.STANDALONE: options.standalone,
         Mode.INITIAL_CONTROLLERS: options.initial_controllers is not None,
@@ -98,7 +98,7 @@ def _mode(config: ServerConfig, options: argparse.Namespace) -> Mode:
 def _level(text: str) -> int:
     level = _LEVELS.get(text)
     if level is None and text.isascii() and text.isdecimal() and len(text) < 4:
-        level = int(text)  # whether there is such a level is decided where it is written
+        level = int(text)  # the writer checks whether there is such a level
     if level is None:
         raise ConfigError(
             f"--release-version {text} is not known: 3.3-IV3 to 4.1-IV1, a release or a level"

@@ -1,4 +1,4 @@
-"""The input log: everything a node was told, so that it can be run again offline.
+"""The input log: every input of a node, so that it can be run again offline.
 
 The node is a pure function of its inputs. One JSON line opens each process start::
 
@@ -11,10 +11,10 @@ and one line follows for each step::
 
     {"now": µs, "wall_us": µs, "event": {...}, "effects": digest, "sum": seal}
 
-A line is written before the effects of its step are carried out: whatever is on the disk
-can be explained by the log. Seals (``nodes.server.line_file``) tell a log that was changed.
-``nodes.server.reexecution`` runs the node again and compares; log and snapshots of a start are
-derived from the effects before it (``nodes.server.recorded_disk``).
+A line is written before the effects of its step are carried out, so the log explains everything on
+the disk. Seals (``nodes.server.line_file``) reveal changes of the log. ``nodes.server.reexecution``
+runs the node again and compares; log and snapshots of a start are derived from the effects before
+it (``nodes.server.recorded_disk``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from nodes.server.plain import from_plain, to_plain
 from nodes.server.recorded_disk import digest_bytes, recovered_to_plain
 
 FATAL: Final = "fatal"
-"""Stands in the place of the effects' digest when the step raised FatalError."""
+"""Replaces the digest of the effects when the step raised FatalError."""
 
 
 def digest_effects(effects: Sequence[Effect]) -> str:
-    """Return 16 hex digits that tell the effects of one step from any others."""
+    """Return 16 hex digits that identify the effects of one step."""
     pieces = [effect.data for effect in effects if isinstance(effect, AppendSnapshot)]
     return digest_bytes([repr(effects).encode(), *pieces])
 
@@ -49,7 +49,7 @@ def config_to_plain(config: NodeConfig) -> dict[str, Any]:
 
 
 def config_from_plain(plain: dict[str, Any]) -> NodeConfig:
-    """Return the settings :func:`config_to_plain` was given."""
+    """Return the settings passed to :func:`config_to_plain`."""
     values = {name: from_plain(value) for name, value in plain.items()}
     values["voters"] = {int(voter): endpoint for voter, endpoint in values["voters"].items()}
     return NodeConfig(**values)

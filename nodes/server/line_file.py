@@ -1,10 +1,9 @@
-"""Files of JSON lines that grow while a node runs, and the seal by which a line shows that it
-stands where it was written.
+"""Files of JSON lines that grow while a node runs, and the seal that protects each line.
 
-A sealed line ends with ``"sum"``: 16 hex digits of a digest over the sum of the line before it and
-its own text. So no line can be changed, left out, added or moved without the sums after it telling,
-also where the change would make no difference to what the node does. A line that a crash tore off
-has no sum and is left out; the first thing written after it is the newline it lacks.
+A sealed line ends with ``"sum"``: 16 hex digits of a digest over the previous line's sum and its
+own text. So any edit, deletion, insertion or reordering is detected, even one that would not change
+the node's behaviour. A line torn by a crash has no sum and is skipped; the next write first adds
+the missing newline.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _BLOCK: Final = 1 << 16
 
 
 class DamagedError(ValueError):
-    """A line that is not as it was written, or not where; ``line`` counts from 1."""
+    """A line that was changed or moved after it was written; ``line`` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -56,7 +55,7 @@ class Seal:
         return b'%b,"sum":"%b"}' % (text[:-1], self._last)
 
     def holds(self, line: bytes) -> bool:
-        """Whether ``line`` has the sum it must have here; if so it is the line before the next."""
+        """Whether ``line`` has the right sum; if so the next line is checked against it."""
         if not _SUM.fullmatch(line[-_SUM_BYTES:]):
             return False
         found = self._sum(line[:-_SUM_BYTES] + b"}")
@@ -72,7 +71,7 @@ class Seal:
 class LineFile:
     """Appends JSON lines to a file, each batch of lines with one write(2).
 
-    With ``sealed`` every line gets its sum, from where the file ends on.
+    With ``sealed`` every new line gets its sum.
     """
 
     def __init__(self, path: Path, *, sealed: bool = False) -> None:
@@ -98,7 +97,7 @@ class LineFile:
 
 
 def _last_sum(fd: int, size: int) -> bytes:
-    """Return the sum of the last whole line of a file, nothing if there is none."""
+    """Return the sum of the last whole line of a file, empty if there is none."""
     tail, start = b"", size
     while start:
         before = max(0, start - _BLOCK)
@@ -111,11 +110,11 @@ def _last_sum(fd: int, size: int) -> bytes:
 
 
 def sealed_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield (number, content) of the lines of a sealed file; None for one that a crash tore off.
+    """Yield (number, content) of the lines of a sealed file; None for one torn by a crash.
 
     A line can be torn only where a process ended: at the end of the file, without a newline, or
     before a line that opens a process start (``"start"``). Raises OSError, and
-    :class:`DamagedError` for anything else that was not written so.
+    :class:`DamagedError` for any other damage.
     """
     seal = Seal()
     torn = 0

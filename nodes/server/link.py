@@ -1,7 +1,7 @@
 """One connection to another node, with one request on it at a time.
 
-On every new connection ApiVersions tells what the peer serves; a request is sent at the
-highest version both sides know.
+On every new connection an ApiVersions request gets the peer's versions; a request is sent at the
+highest version that both sides support.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never 
 class Link:
     """A connection to ``endpoint``, opened when it is needed.
 
-    ``listener`` is an address this node listens on: packets to peers carry it, so that whoever
-    cuts nodes off by address cuts both directions.
+    ``listener`` is an address this node listens on. Packets to peers carry it, so a network fault
+    by address cuts both directions.
     """
 
     def __init__(self, node_id: int, endpoint: Endpoint, listener: Endpoint) -> None:
@@ -40,11 +40,11 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection the peer has not closed."""
+        """Whether there is a connection that the peer has not closed."""
         return self._reader is not None and not self._reader.at_eof()
 
     async def open(self) -> None:
-        """Connect and ask what the peer serves, unless it is done already.
+        """Connect and request the peer's versions, unless that is done already.
 
         Raises OSError, EOFError, TimeoutError and ProtocolError; no request was sent then.
         """
@@ -65,7 +65,7 @@ class Link:
         }
 
     def version(self, api: str) -> int:
-        """Return the highest version of ``api`` both sides know; ProtocolError for none."""
+        """Return the highest version of ``api`` that both sides support; ProtocolError for none."""
         low, high = self._versions.get(api, (0, -1))
         version = min(high, SUPPORTED[api][1])
         if version < max(low, SUPPORTED[api][0]):
@@ -75,7 +75,7 @@ class Link:
     async def call(self, api: str, version: int, correlation: int, body: Body) -> Body:
         """Send one request and return the body of its answer.
 
-        Raises OSError, EOFError and ProtocolError; the connection is of no use then.
+        Raises OSError, EOFError and ProtocolError; the connection is unusable then.
         """
         assert self._reader is not None and self._writer is not None
         correlation &= _CORRELATION_MASK
@@ -91,8 +91,8 @@ class Link:
         return answer
 
     def close(self) -> None:
-        """Close the connection; :meth:`open` makes another."""
+        """Close the connection; :meth:`open` makes a new one."""
         if self._writer is not None:
-            # At once: data for a node that cannot be reached must not linger in the kernel.
+            # At once: data for an unreachable node must not linger in the kernel.
             self._writer.transport.abort()
         self._reader = self._writer = None

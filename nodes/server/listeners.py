@@ -1,8 +1,8 @@
-"""The addresses a node listens on, and what each of them serves.
+"""The addresses a node listens on, and the APIs of each.
 
-The controllers' listener serves the quorum, the controller and, for who talks to controllers
-only, what clients ask; the brokers' serves clients. What belongs to the other one is refused:
-nobody may get into the quorum, or pass off another's request, through the clients' door.
+The controllers' listener serves the quorum and the controller, and requests of clients that use
+only controllers. The brokers' listener serves clients. Each refuses the APIs of the other. So no
+client can join the quorum, or send an Envelope for another client, through the clients' listener.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SERVED: Final = {
 
 @dataclass(slots=True, frozen=True)
 class Listener:
-    """A listener: its name, the APIs it serves, and those among them that the quorum answers.
+    """A listener: its name, the APIs it serves, and those of them that the quorum answers.
 
-    A broker does not hand AddRaftVoter to the quorum, it forwards it.
+    A broker forwards AddRaftVoter instead of passing it to the quorum.
     """
 
     name: str

@@ -5,8 +5,8 @@
 ``--initial-controllers id@host:port:directory,...`` as one of these voters, or
 ``--no-initial-controllers`` to join later.
 
-Exit status: 0 stopped as asked, 1 the disk failed, 3 an illegal state was reached,
-254 the configuration cannot be used.
+Exit status: 0 stopped on request, 1 the disk failed, 3 an illegal state was reached, 254 the
+configuration cannot be used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="a .properties file")
     add_format_options(parser)
     arguments = parser.parse_args(argv)
-    # What a node writes is nobody else's to read.
+    # Files of a node are readable by its user only.
     os.umask(0o077)
     try:
         config = load_config(arguments.config)
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             meta = format_node(config, arguments)
             say(f"{config.log_dir} belongs to node {meta.node_id} of cluster {meta.cluster_id}")
             return 0
-        gc.disable()  # Nothing that is being loaded is garbage.
+        gc.disable()  # No garbage arises while modules load.
         # Formatting needs little of this, and loading it takes most of a start.
         from nodes.server.serving import run
 

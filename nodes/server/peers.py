@@ -1,10 +1,9 @@
 """Quorum RPCs to other nodes: one connection each, at most one request on it.
 
-A pre-vote to a peer that cannot take one is answered UNSUPPORTED_VERSION on its behalf. When
-the core sends again before an answer came it has forgotten the old request (its state has
-changed), so the old connection is given up: a parked Fetch on it would hold up the new
-answer. There is no retry here; how long to wait before the next attempt is decided by the
-core.
+This module answers UNSUPPORTED_VERSION itself for a pre-vote to a peer that does not support one. A
+new request before the answer to the old one means that the core has forgotten the old one (its
+state has changed). The old connection is then closed, as a parked Fetch on it would delay the new
+answer. There is no retry here; the core decides how long to wait before the next attempt.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from nodes.server.wire import (
 )
 
 MAX_PEERS: Final = 64
-"""Destinations to which connections are kept; one more replaces the one that came first."""
+"""Destinations with a kept connection; a further one replaces the oldest."""
 
 
 class Peers:
-    """The ways to all other nodes of the quorum, by destination.
+    """The connections to all other nodes of the quorum, by destination.
 
-    A destination is a node id, or below -1 a bootstrap server. ``endpoints`` is the address
-    book for messages that do not say where to go.
+    A destination is a node id, or below -1 a bootstrap server. ``endpoints`` is the address book
+    for messages without an address.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Peers:
         peer.send(effect.correlation, effect.message)
 
     async def close(self) -> None:
-        """Give up everything that is under way."""
+        """Give up all requests in flight."""
         tasks = [task for peer in self._peers.values() if (task := peer.give_up()) is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -96,7 +95,7 @@ class _Peer:
         self._task = asyncio.get_running_loop().create_task(self._request(correlation, message))
 
     def give_up(self, only_if_busy: bool = False) -> asyncio.Task[None] | None:
-        """End the request under way, and the connection; return the task that ends."""
+        """End the request in flight, and the connection; return the task that ends."""
         task, self._task = self._task, None
         busy = task is not None and not task.done()
         if task is not None and busy:
@@ -112,8 +111,8 @@ class _Peer:
                 await self.link.open()
                 response = await self._exchange(correlation, message)
         except asyncio.CancelledError:
-            raise  # whoever cancels has closed the connection and may have a new one
-        except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: no name of a host
+            raise  # the canceller has closed the connection and may have opened a new one
+        except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: invalid host name
             self.link.close()
         except (ProtocolError, ShapeError) as error:
             say(f"node {self._id} answers something else: {error}")

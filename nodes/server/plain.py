@@ -1,8 +1,8 @@
 """Events and node settings as JSON values, and back, exactly.
 
-JSON knows neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``,
-tuples ``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of
-decoded messages are identifiers, so they never begin with ``$``.
+JSON has neither bytes nor tuples nor numbers as keys: bytes become ``{"$b": base64}``, tuples
+``{"$t": [...]}``, and a dataclass ``{"$": its name, field: value, ...}``. Keys of decoded messages
+are identifiers, so they never begin with ``$``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CLASSES: Final[dict[str, type]] = {
 
 
 def to_plain(value: Any) -> Any:
-    """Return ``value`` as what json.dumps takes. Raises TypeError for other types."""
+    """Return ``value`` in a form that json.dumps accepts. Raises TypeError for other types."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -67,7 +67,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any) -> Any:
-    """Return what :func:`to_plain` was given. Raises ValueError for anything else."""
+    """Return the argument of :func:`to_plain`. Raises ValueError for anything else."""
     if isinstance(value, list):
         return [from_plain(inner) for inner in value]
     if not isinstance(value, dict):

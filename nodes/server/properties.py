@@ -1,37 +1,39 @@
 """The node's configuration: a Kafka-style ``.properties`` file, strictly read.
 
-| property | meaning, default |
-|---|---|
-| ``process.roles`` | ``controller`` (the default), ``broker`` or ``controller,broker`` |
-| ``node.id``, ``cluster.id`` | who this node is, both required |
-| ``controller.quorum.voters`` | ``1@host:port,2@host:port,...``: a static quorum, or else |
-| ``controller.quorum.bootstrap.servers`` | ``host:port,...``: where a dynamic one is asked for |
-| ``controller.quorum.auto.join.enable`` | the controller adds itself to a dynamic quorum, false |
-| ``listeners`` | ``CONTROLLER://host:port`` of a controller, ``PLAINTEXT://host:port`` of a \
-broker: the only addresses bound |
-| ``advertised.listeners`` | where the others reach them, if not there |
-| ``log.dirs`` | one data directory |
-| ``broker.rack`` | the broker's rack, none |
-| ``controller.quorum.*`` | timers in ms: ``election.timeout.ms`` 1000, ``fetch.timeout.ms`` 2000, \
-``election.backoff.max.ms`` 1000, ``append.linger.ms`` 25, ``request.timeout.ms`` 2000, \
-``retry.backoff.ms`` 20; ``fetch.max.bytes`` 1048576, ``fetch.snapshot.max.bytes`` 1048576 |
-| ``metadata.max.idle.interval.ms`` | NoOp record when idle, 500 |
-| ``metadata.log.max.record.bytes.between.snapshots``, \
-``metadata.log.max.snapshot.interval.ms`` | when to make a snapshot: 20 MiB, 1 h |
-| ``metadata.max.retention.bytes``, ``metadata.max.retention.ms`` | what is kept: 100 MiB, 7 d |
-| ``metadata.log.segment.bytes``, ``metadata.log.segment.ms`` | when a segment ends: 1 GiB, 7 d |
-| ``broker.session.timeout.ms``, ``broker.heartbeat.interval.ms`` | 9000 and 2000 |
-| ``initial.broker.registration.timeout.ms`` | when a starting broker gives up, 60000 |
-| ``num.partitions``, ``default.replication.factor``, ``min.insync.replicas`` | 1 each |
-| ``kraftwreck.node.name`` | name in traces, ``n<node.id>`` |
-| ``kraftwreck.seed`` | key of every random choice, 0 |
-| ``kraftwreck.clean.interval.ms`` | how often retention is looked at, 60000 |
-| ``kraftwreck.write.loss`` | kill -9 loses what was not fsynced, false |
-| ``kraftwreck.incarnation.file`` | counts process starts, ``incarnation`` in the data directory |
-| ``kraftwreck.trace.file``, ``kraftwreck.input.log`` | where to write; nothing if absent |
+Properties, with their defaults:
+
+* ``process.roles``: ``controller`` (the default), ``broker`` or ``controller,broker``
+* ``node.id``, ``cluster.id``: the identity of the node, both required
+* ``controller.quorum.voters``: ``1@host:port,2@host:port,...``, a static quorum, or else
+* ``controller.quorum.bootstrap.servers``: ``host:port,...``, through which a node finds a dynamic
+  quorum
+* ``controller.quorum.auto.join.enable``: the controller adds itself to a dynamic quorum, false
+* ``listeners``: ``CONTROLLER://host:port`` of a controller, ``PLAINTEXT://host:port`` of a broker;
+  the only addresses bound
+* ``advertised.listeners``: the addresses that other nodes use, if they differ
+* ``log.dirs``: one data directory
+* ``broker.rack``: the broker's rack, none
+* ``controller.quorum.*``: timers in ms: ``election.timeout.ms`` 1000, ``fetch.timeout.ms`` 2000,
+  ``election.backoff.max.ms`` 1000, ``append.linger.ms`` 25, ``request.timeout.ms`` 2000,
+  ``retry.backoff.ms`` 20; and sizes: ``fetch.max.bytes`` 1048576, ``fetch.snapshot.max.bytes``
+  1048576
+* ``metadata.max.idle.interval.ms``: NoOp record when idle, 500
+* ``metadata.log.max.record.bytes.between.snapshots``, ``metadata.log.max.snapshot.interval.ms``:
+  when to make a snapshot, 20 MiB and 1 h
+* ``metadata.max.retention.bytes``, ``metadata.max.retention.ms``: retention, 100 MiB and 7 d
+* ``metadata.log.segment.bytes``, ``metadata.log.segment.ms``: when a segment ends, 1 GiB and 7 d
+* ``broker.session.timeout.ms``, ``broker.heartbeat.interval.ms``: 9000 and 2000
+* ``initial.broker.registration.timeout.ms``: when a starting broker gives up, 60000
+* ``num.partitions``, ``default.replication.factor``, ``min.insync.replicas``: 1 each
+* ``kraftwreck.node.name``: name in traces, ``n<node.id>``
+* ``kraftwreck.seed``: key of every random choice, 0
+* ``kraftwreck.clean.interval.ms``: time between two checks of retention, 60000
+* ``kraftwreck.write.loss``: kill -9 loses unsynced writes, false
+* ``kraftwreck.incarnation.file``: counts process starts, ``incarnation`` in the data directory
+* ``kraftwreck.trace.file``, ``kraftwreck.input.log``: files to write; none if absent
 
 ``controller.listener.names=CONTROLLER``, ``inter.broker.listener.name=PLAINTEXT`` and a
-``listener.security.protocol.map`` that maps both to PLAINTEXT are accepted, as Kafka wants
+``listener.security.protocol.map`` that maps both to PLAINTEXT are accepted, since Kafka requires
 them. Any other property is an error.
 """
 
@@ -118,10 +120,10 @@ _OPTIONAL: Final = (
 
 @dataclass(slots=True, frozen=True)
 class ServerConfig:
-    """What a node process is told.
+    """The configuration of a node process.
 
-    ``listeners`` are the addresses to bind, ``advertised`` where the others find them, both by
-    listener name. ``numbers`` are the fields of NodeConfig that were given.
+    ``listeners`` are the addresses to bind, ``advertised`` those that other nodes connect to, both
+    by listener name. ``numbers`` are the fields of NodeConfig that were given.
     """
 
     node_id: int
@@ -156,7 +158,7 @@ class ServerConfig:
         broker_incarnation: bytes = bytes(16),
         previous_broker_epoch: int = -1,
     ) -> NodeConfig:
-        """Return what the pure node is configured with."""
+        """Return the configuration of the pure node."""
         config = NodeConfig(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
@@ -312,7 +314,7 @@ def _advertised(
     broker: bool,
     voter: Endpoint | None,
 ) -> dict[str, Endpoint]:
-    """Return where the other nodes reach the listeners."""
+    """Return the addresses at which other nodes reach the listeners."""
     given: dict[str, Endpoint] = {}
     if properties.get("advertised.listeners"):
         text = properties["advertised.listeners"]

@@ -33,7 +33,7 @@ from nodes.server.shapes import (
 )
 
 SOFTWARE: Final = {"client_software_name": "kraftwreck", "client_software_version": "1"}
-"""What ApiVersions tells of this program."""
+"""This program's name and version in ApiVersions requests."""
 
 
 def api_of(message: Request) -> str:
@@ -44,7 +44,7 @@ def api_of(message: Request) -> str:
 def request_to_body(message: Request, version: int, endpoints: Endpoints) -> Body:
     """Return the body of a request this node sends at ``version`` of its API.
 
-    ``endpoints`` tells where a leader listens when the message does not say it.
+    ``endpoints`` has the leader's address if the message lacks it.
     """
     match message:
         case VoteRequest():

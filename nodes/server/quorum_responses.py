@@ -30,17 +30,16 @@ from nodes.server.shapes import (
 KRAFT_VERSION: Final = "kraft.version"
 VOTER_CHANGES: Final = ("AddRaftVoter", "RemoveRaftVoter", "UpdateRaftVoter")
 _NOBODY: Final = (-1, 0)
-"""Leader and epoch where an error stands alone."""
+"""Leader and epoch beside a top-level error."""
 
 
 def response_to_body(
     message: QuorumResponse, version: int, endpoints: Endpoints, api: str = ""
 ) -> Body:
-    """Return the body of an answer at ``version``; the leader's endpoint goes with it.
+    """Return the body of an answer at ``version``, including the leader's endpoint.
 
-    ``endpoints`` tells where the leader listens when the message does not say it. ``api`` must
-    be given for UpdateRaftVoter, whose answer has another shape than the two it shares its
-    class with.
+    ``endpoints`` has the leader's address if the message lacks it. ``api`` must be given for
+    UpdateRaftVoter: its answer shares the class, but not the shape, of two others.
     """
     leader = message.leader_endpoint or endpoints.get(message.leader_id)
     if isinstance(message, VoterChangeResponse):
@@ -60,7 +59,7 @@ def response_to_body(
     }
     if isinstance(message, VoteResponse):
         partition["vote_granted"] = message.vote_granted
-    # An error at the top stands alone, as in Kafka.
+    # As in Kafka, a top-level error comes without partitions.
     topics = [{"topic_name": TOPIC, "partitions": [partition]}] if message.error == NONE else []
     return {"error_code": message.error, "topics": topics, "node_endpoints": nodes}
 
@@ -235,7 +234,7 @@ def _voter_change_from_body(body: Body) -> VoterChangeResponse:
 
 
 def _api_versions(body: Body) -> ApiVersionsResponse:
-    """Return what a node supports of kraft.version; only version 4 on tells (KAFKA-17492)."""
+    """Return a node's range of kraft.version, given only from version 4 on (KAFKA-17492)."""
     for feature in body.get("supported_features") or ():
         if feature["name"] == KRAFT_VERSION:
             return ApiVersionsResponse(

@@ -1,10 +1,13 @@
-"""The disk a node must have, as far as its recorded effects say.
+"""The disk that a node must have according to its recorded effects.
 
-What a process start finds is not copied into the input log but derived: from what the start
-before found and the effects carried out since. A crash leaves some freedom, and the recorded
-start says which of the allowed contents it was: the last step may have been carried out in part,
-batches that were not flushed may be gone (loss of power, write-loss mode), and cleaning removes
-whole segments, so the log may begin anywhere from its old start to where it was cleaned up to.
+The input log does not contain the disk content of a process start. This module derives it from the
+content at the previous start and the effects since. A crash leaves several possible contents, and
+the recorded start identifies the actual one:
+
+* the last step may have been carried out in part;
+* batches that were not flushed may be gone (power failure, write-loss mode);
+* cleaning removes whole segments, so the log may begin anywhere from its old start to the offset
+  that it was cleaned up to.
 """
 
 from __future__ import annotations
@@ -42,9 +45,9 @@ def digest_bytes(parts: Iterable[bytes]) -> str:
 
 
 def recovered_to_plain(recovered: Recovered) -> dict[str, Any]:
-    """Return what tells ``recovered`` from any other, as JSON values.
+    """Return JSON values that identify ``recovered``.
 
-    The bootstrap snapshot stands there whole: it is small, and no effect has made it.
+    They contain the whole bootstrap snapshot: it is small, and no effect has made it.
     """
     batches = recovered.batches
     plain: dict[str, Any] = {
@@ -78,20 +81,20 @@ class RecordedDisk:
 
     @property
     def batches(self) -> Sequence[bytes]:
-        """The log, with what cleaning may have removed."""
+        """The log, including batches that cleaning may have removed."""
         return self._batches
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
-        """Take the effects of a step; those of the step before surely were carried out."""
+        """Record the effects of a step; those of the step before were certainly carried out."""
         for effect in self._last:
             self._one(effect)
         self._forget_below_floor()
         self._last = effects
 
     def recovered_as(self, line: Mapping[str, Any]) -> Recovered | None:
-        """Return what a process start found, if its ``line`` tells a content this disk may have.
+        """Return the disk content at a process start, None if this disk cannot match ``line``.
 
-        The line is what :func:`recovered_to_plain` returned. This is the content from now on.
+        ``line`` is the result of :func:`recovered_to_plain`. The disk has this content from now on.
         """
         effects, self._last = self._last, ()
         pending = [effect for effect in effects if isinstance(effect, DURABLE)]

@@ -1,4 +1,4 @@
-"""The trace a node must have left, as far as its re-execution says."""
+"""The trace that a node must have written according to its re-execution."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from nodes.server.line_file import DamagedError
 from nodes.server.trace_file import TraceLines
 
 _LOG_REFUSED: Final = "the log cannot take this: "
-"""Begins the reason of a shell that stops, which no step of the node gives; so is any reason of
-a ``stop``: the disk failed."""
+"""Start of the reason when the shell, not the node, stopped because of the log.
+
+Any reason of a ``stop`` is the shell's, too: the disk failed.
+"""
 
 
 class _Line(NamedTuple):
@@ -22,7 +24,7 @@ class _Line(NamedTuple):
     whole: bool
 
     def get(self, name: str) -> Any:
-        """Return a member of the line, None where there is none."""
+        """Return a member of the line, None if it is missing."""
         try:
             value = json.loads(self.text)
         except ValueError:
@@ -31,7 +33,7 @@ class _Line(NamedTuple):
 
     @property
     def of_shell(self) -> bool:
-        """Whether this is why the shell stopped, and not the node."""
+        """Whether the line is why the shell stopped, and not the node."""
         if self.get("kind") == "stop":
             detail = self.get("detail")
             return isinstance(detail, dict) and "reason" in detail
@@ -46,45 +48,45 @@ class _Line(NamedTuple):
 
 
 class RecordedTrace:
-    """Holds a trace file, line by line, against what the processes of ``node`` must have written.
+    """Compares a trace file, line by line, with the expected trace of the processes of ``node``.
 
-    A step is traced after its line in the input log, by one write: what the last step of a
-    process told may lack wholly or from some point on, and nothing else. Methods raise
-    :class:`~nodes.server.line_file.DamagedError`, whose line is that of the input log, 0 for
-    its last one.
+    A step is traced after its line in the input log, by one write. So only the trace of a process's
+    last step may be missing, wholly or from some point on. Methods raise
+    :class:`~nodes.server.line_file.DamagedError`, whose line is that of the input log, 0 for its
+    last one.
     """
 
     def __init__(self, path: Path, node: str) -> None:
         self.compared = 0
-        """Lines that were found to be as they must be."""
+        """Lines that were as expected."""
         self._node = node
         self._incarnation = 0
         self._lines = _read(path)
         self._next = next(self._lines, None)
         self._expected = TraceLines(node, 0)
         self._lacking = 0
-        """The line of the input log whose trace is not whole."""
+        """The line of the input log whose trace is incomplete."""
 
     def begin(self, incarnation: int) -> None:
-        """A process starts: the one before has ended, however."""
+        """Record a process start, which ends the process before."""
         self._leave()
         self._incarnation = incarnation
         self._expected = TraceLines(self._node, incarnation)
 
     def step(self, number: int, effects: Sequence[Effect], now: int, wall: int) -> None:
-        """A step gave ``effects``: line ``number`` of the input log."""
+        """Check the trace of a step that gave ``effects``, line ``number`` of the input log."""
         self._match(number, self._expected.of(effects, now, wall))
 
     def fatal(self, number: int, reason: str, now: int, wall: int) -> None:
-        """A step stopped the node for ``reason``."""
+        """Check the trace of a step that stopped the node for ``reason``."""
         place, defect, _ = reason.partition(" at <FrameSummary")
         told = "" if self._next is None else self._next.reason
         if defect and told.startswith(place):
-            reason = told  # Where in the code it was depends on where the code lies.
+            reason = told  # The frame depends on where the code is installed.
         self._match(number, self._expected.fatal(reason, now, wall))
 
     def end(self) -> None:
-        """The input log is over, and so must the trace be."""
+        """Check that the trace ends with the input log."""
         self._leave()
         if self._next is not None:
             self._surplus(self._next)
@@ -113,14 +115,14 @@ class RecordedTrace:
         """Whether ``found`` shows that the process ended before it had written ``line``."""
         if len(found.text) < len(line) and line.startswith(found.text):
             self._advance()
-            # After a line that was torn off either nothing comes, or a newline and more.
+            # A torn line is either the last one, or followed by a newline and more lines.
             return found.whole == (self._next is not None)
         incarnation = found.get("incarnation")
         later = isinstance(incarnation, int) and incarnation > self._incarnation
         return later or found.of_shell
 
     def _leave(self) -> None:
-        """Pass over what the process that ended may have left besides."""
+        """Skip a line of the shell at the end of a process; reject any other."""
         self._lacking = 0
         if self._next is not None and self._next.of_shell:
             self._advance()

@@ -1,4 +1,4 @@
-"""Runs the node of an input log again and holds everything it says against what was recorded."""
+"""Runs the node of an input log again and compares all its effects with the recorded ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_WRITTEN: Final = "the recovered log is not what the node had written"
 
 @dataclass(slots=True, frozen=True)
 class Mismatch:
-    """Where the re-execution differs: line of the input log (from 1), and how."""
+    """The first difference of the re-execution: line of the input log (from 1), and reason."""
 
     line: int
     reason: str
@@ -31,10 +31,11 @@ class Mismatch:
 
 @dataclass(slots=True)
 class Replayed:
-    """What was compared: process ``starts``, ``inputs`` (steps), ``outputs`` (effects, by digest
-    of each step's) and ``traced`` (trace lines, byte by byte); ``torn`` lines were left out.
+    """Counts of a comparison: process ``starts``, ``inputs`` (steps), ``outputs`` and ``traced``.
 
-    ``mismatch`` is the first difference, None if there is none.
+    ``outputs`` are effects, compared by the digest of each step's. ``traced`` are trace lines,
+    compared byte by byte; ``torn`` lines were skipped. ``mismatch`` is the first difference, None
+    if there is none.
     """
 
     starts: int = 0
@@ -55,12 +56,12 @@ def replay(
 ) -> Replayed:
     """Run the node of an input log again, up to the first difference.
 
-    ``batches`` and ``snapshots`` (contents by (end offset, epoch)) are what was on disk at the
-    first process start in the file, without the bootstrap snapshot; later starts are checked
-    against what the re-execution has written by then. A start with another directory id than the
-    one before has a disk of its own, which was formatted anew. With ``trace``, what the processes
-    of ``node`` traced is compared too. Raises OSError, and ValueError for a file that is not an
-    input log; one that was changed is a difference.
+    ``batches`` and ``snapshots`` (contents by (end offset, epoch)) were on disk at the first
+    process start in the file; the bootstrap snapshot is left out. Later starts are checked against
+    the disk of the re-execution. A start with another directory id than the one before has a new,
+    freshly formatted disk. With ``trace``, the traces of the processes of ``node`` are compared
+    too. Raises OSError, and ValueError for a file that is not an input log; a changed line is a
+    difference.
     """
     run = _Reexecution(path, RecordedDisk(batches, snapshots))
     run.trace = None if trace is None else RecordedTrace(trace, node)

@@ -160,7 +160,7 @@ async def _listen(
 
 
 async def _close_idle(admission: Admission) -> None:
-    """Close connections nobody has used for ten minutes; their clients may be long gone."""
+    """Close connections that were unused for ten minutes; their clients may be gone."""
     while True:
         await asyncio.sleep(SWEEP_S)
         limit = asyncio.get_running_loop().time() - IDLE_LIMIT_S
@@ -170,10 +170,10 @@ async def _close_idle(admission: Admission) -> None:
 
 
 class _Complaints:
-    """Says what asyncio could not handle, such as running out of descriptors.
+    """Logs errors that asyncio could not handle, such as running out of descriptors.
 
-    For those asyncio itself stops accepting for a second, but tells of each attempt; the
-    same complaint is passed on once in ten seconds.
+    For those asyncio itself stops accepting for a second, but reports each attempt. The same error
+    is logged once in ten seconds.
     """
 
     def __init__(self) -> None:

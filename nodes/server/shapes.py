@@ -1,4 +1,4 @@
-"""The one partition all quorum RPCs are about, and how it stands in their lists.
+"""The one partition of all quorum RPCs, and its encoding in their lists.
 
 Kafka's quorum RPCs carry lists of topics and partitions; all of them must name exactly
 ``__cluster_metadata`` (from Fetch version 13 on by its fixed id) and exactly partition 0.
@@ -66,7 +66,7 @@ def invalid_request(api: str, body: Body) -> Body:
     if api == "Fetch":
         return {"throttle_time_ms": 0, "error_code": INVALID_REQUEST, "responses": []}
     if api == "FetchSnapshot":
-        # Kafka tells a partition it does not know from a request that is no request.
+        # Kafka distinguishes an unknown partition from an invalid request.
         topics = body["topics"]
         if len(topics) == 1 and len(topics[0]["partitions"]) == 1:
             partition = {
@@ -91,5 +91,5 @@ def from_listeners(listeners: Sequence[Body]) -> tuple[tuple[str, Endpoint], ...
 
 
 def quorum_listener(listeners: Sequence[Body]) -> Endpoint | None:
-    """Return where quorum RPCs are to be sent, None if that is not among ``listeners``."""
+    """Return the endpoint for quorum RPCs, None if it is not among ``listeners``."""
     return dict(from_listeners(listeners)).get(LISTENER)

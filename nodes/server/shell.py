@@ -4,7 +4,7 @@ Each event is one synchronous step, with no await in it::
 
     event → node.step → input log → durable effects (fsync) → traces → sends and answers
 
-so nothing is said before it is on the disk, and a crash anywhere loses only words.
+So nothing is sent before it is on the disk, and a crash loses only messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from nodes.server.trace_file import TraceFile
 
 SHUTDOWN_LIMIT_S: Final = 5.0
 BROKER_SHUTDOWN_LIMIT_S: Final = 8.0
-"""A broker waits until its partitions are led by others."""
+"""How long a broker may wait until other brokers lead its partitions."""
 _MICROSECOND: Final = 1e-6
 _STALE_TICK_S: Final = 0.001
 
@@ -55,8 +55,8 @@ def monotonic_us() -> int:
 class Shell:
     """Runs one node until it stops.
 
-    ``send``, ``send_api``, ``reply`` and ``abandon`` carry its words to the network.
-    ``broker_epoch`` is that of a broker that has stopped in good order, -1 before and otherwise.
+    ``send``, ``send_api``, ``reply`` and ``abandon`` pass its messages to the network.
+    ``broker_epoch`` is that of a broker that has stopped cleanly, -1 before and otherwise.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Shell:
         self.exit_status: asyncio.Future[int] = self._loop.create_future()
 
     def begin(self, effects: Sequence[Effect], now: int, wall_us: int) -> None:
-        """Carry out the effects of the node's start and go on from there."""
+        """Carry out the effects of the node's start, then begin to serve."""
         self._carry_out(effects, now, wall_us)
         self._arm()
 
@@ -100,7 +100,7 @@ class Shell:
             effects = self._node.step(event, now, wall_us // 1000)
         except FatalError as end:
             reason = str(end)
-        except Exception as defect:  # what the node believes cannot be relied on
+        except Exception as defect:  # the node's state is unreliable
             reason = f"{defect!r} at {traceback.extract_tb(defect.__traceback__)[-1]}"
         try:
             self._inputs.step(event, now, wall_us, effects)
@@ -113,8 +113,8 @@ class Shell:
         self._carry_out(effects, now, wall_us)
         self._arm()
         if self._node.loader.busy:
-            # A large image that is being loaded is not garbage: looking through all of it again
-            # and again would hold the node up for seconds.
+            # A large image that is being loaded is not garbage: scanning all of it repeatedly would
+            # delay the node for seconds.
             gc.freeze()
 
     def shut_down(self) -> None:
@@ -142,7 +142,7 @@ class Shell:
         except OSError as error:
             self._disk_failed(error, now, wall_us)
             return
-        except ValueError as reason:  # the log refuses what does not continue it
+        except ValueError as reason:  # batches that do not continue the log
             self.fatal(f"the log cannot take this: {reason}", now, wall_us)
             return
         for effect in effects:
@@ -163,19 +163,19 @@ class Shell:
                 self._stop(STOPPED)
 
     def _reply_with_snapshot(self, effect: SnapshotReply) -> None:
-        """Answer with a piece of a file; what cannot be read is said to be gone."""
+        """Answer with a piece of a file; if it cannot be read, answer SNAPSHOT_NOT_FOUND."""
         message = effect.message
         place = (message.snapshot_end, message.snapshot_epoch, message.position)
         try:
             message = replace(message, data=self._storage.read_snapshot(*place, effect.max_bytes))
         except OSError as error:
-            # Whoever asks begins anew, here or elsewhere; this node has promised nothing.
+            # The fetcher starts over, here or elsewhere; this node has promised nothing.
             say(f"cannot read snapshot {place[0]}-{place[1]}: {error}")
             message = replace(message, partition_error=SNAPSHOT_NOT_FOUND)
         self.reply(Reply(effect.token, message))
 
     def _disk_failed(self, error: OSError, now: int, wall_us: int) -> None:
-        # What was to be promised is not on disk; the only honest thing left is to stop.
+        # The durable effects are not on disk, so the node must stop.
         reason = f"the disk failed: {error}"
         say(reason)
         try:
@@ -197,7 +197,7 @@ class Shell:
             self.exit_status.set_result(status)
 
     def _arm(self) -> None:
-        """Set the timer for the tick the node wants next."""
+        """Set the timer for the node's next tick."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -208,7 +208,7 @@ class Shell:
         if deadline == self._ticked_for:
             # The last tick did not move its deadline: never spin on that.
             delay = max(delay, _STALE_TICK_S)
-        # Sleeping longer than a day is sleeping for ever.
+        # A longer delay is the same as for ever.
         self._timer = self._loop.call_later(min(delay, 86_400.0), self._tick, deadline)
 
     def _tick(self, deadline: int) -> None:
@@ -218,7 +218,7 @@ class Shell:
 
 
 def _tell_person(trace: Trace) -> None:
-    """Say that a broker is refused: it goes on trying for long before it gives up."""
+    """Log that the controller refuses a broker, which retries for a long time."""
     error = trace.detail.get("error") if trace.kind == "broker" else None
     if error is not None:
         say(f"the controller refuses this broker ({trace.detail.get('state')}): {error}")

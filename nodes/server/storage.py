@@ -27,9 +27,9 @@ from nodes.log.media import PLAIN, Media
 class Storage:
     """The data directory of a running node; holds its lock until :meth:`close`.
 
-    ``recovered`` is what was found: the newest snapshot and the log from its start on. The
-    constructor raises LogCorruptError, QuorumStateError and OSError, all methods OSError.
-    ``media`` is the file system, for the write-loss mode another one; it is closed here.
+    ``recovered`` is its content at start: the newest snapshot and the log from its start on. The
+    constructor raises LogCorruptError, QuorumStateError and OSError, all methods OSError. ``media``
+    is the file system, another one in write-loss mode; it is closed here.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Storage:
     def carry_out(self, effects: Sequence[Effect]) -> None:
         """Carry out the durable effects among ``effects``, in order; durable on return.
 
-        Raises ValueError for what does not continue the log or an unfinished snapshot.
+        Raises ValueError for data that does not continue the log or an unfinished snapshot.
         """
         for effect in effects:
             if isinstance(effect, AppendLog):

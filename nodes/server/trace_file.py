@@ -11,8 +11,10 @@ from nodes.server.line_file import LineFile, encode_line
 
 
 class TraceLines:
-    """Makes the lines of one process, in order. ``mono`` is monotonic, ``wall`` wall-clock
-    microseconds of the step."""
+    """Makes the lines of one process, in order.
+
+    ``mono`` is monotonic, ``wall`` wall-clock microseconds of the step.
+    """
 
     def __init__(self, node: str, incarnation: int) -> None:
         self._node = node
@@ -30,12 +32,14 @@ class TraceLines:
         return lines
 
     def fatal(self, reason: str, mono: int, wall: int) -> list[bytes]:
-        """Return the line why the node stops; its position is the last one told."""
+        """Return the line with the reason why the node stops and its last traced state."""
         return self._last_words("fatal", reason, mono, wall)
 
     def stop(self, reason: str, mono: int, wall: int) -> list[bytes]:
-        """Return the line why the process ends although nothing is wrong with the node; none of
-        one that has told nothing of itself yet."""
+        """Return the line with the reason why the process ends although the node is sound.
+
+        Empty for a node that has traced nothing yet.
+        """
         return self._last_words("stop", reason, mono, wall) if self._sequence else []
 
     def _last_words(self, kind: str, reason: str, mono: int, wall: int) -> list[bytes]:
@@ -75,11 +79,11 @@ class TraceFile:
         self._append(self._lines.of(effects, mono, wall))
 
     def fatal(self, reason: str, mono: int, wall: int) -> None:
-        """Append why the node stops. Raises OSError."""
+        """Append the reason why the node stops. Raises OSError."""
         self._append(self._lines.fatal(reason, mono, wall))
 
     def stop(self, reason: str, mono: int, wall: int) -> None:
-        """Append why the process ends. Raises OSError."""
+        """Append the reason why the process ends. Raises OSError."""
         self._append(self._lines.stop(reason, mono, wall))
 
     def _append(self, lines: list[bytes]) -> None:

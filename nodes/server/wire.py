@@ -1,7 +1,7 @@
 """Quorum messages as the core sees them, to and from Kafka's messages.
 
-Where a message carries the leader's endpoint, ``leader_endpoint`` of the core's message is
-meant; what a version of an API cannot carry is absent on the other side.
+The core's ``leader_endpoint`` is the leader's endpoint in Kafka's message. Fields that a version of
+an API cannot carry are absent on the other side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All message schemas by name. Texts live in modules, so that they load from inside a zip.
+"""All message schemas by name. Texts are in modules, so that they load from inside a zip.
 
 Left out are the four RPCs by which a controller drove brokers under ZooKeeper (LeaderAndIsr,
 StopReplica, UpdateMetadata, ControlledShutdown; keys 4 to 7): no KRaft node sends or serves them.

@@ -1,7 +1,7 @@
 """Records of ``__consumer_offsets``.
 
 Keys and values each begin with an int16 version that is not part of the message; see
-:mod:`nodes.protocol.versioned`. A key's version also tells its kind: 0 and 1 an offset commit,
+:mod:`nodes.protocol.versioned`. A key's version also determines its kind: 0 and 1 an offset commit,
 2 a group.
 """
 
