@@ -248,8 +248,8 @@ def _check_same(directory: Path, content: bytes | None, media: Media) -> None:
         raise FormatError(str(error)) from error
     if not same:
         raise FormatError(
-            f"{directory} is formatted already, with other voters or features; to begin anew, "
-            "remove it"
+            f"{directory} is formatted already, with other voters or features; to format it "
+            "again, remove it"
         )
 
 

@@ -62,7 +62,7 @@ def find_log(
     if start > max((end for end, _ in snapshots.ids), default=0):
         raise LogCorruptError(
             f"{directory}: the log starts at {start} and no snapshot reaches up to there; "
-            "restore the missing files or remove the node's directory and format it anew"
+            "restore the missing files or remove the node's directory and format it again"
         )
     # Those below are about to be removed and are never read.
     snapshots.remove_below(start)
@@ -126,5 +126,5 @@ def _what_to_do(damaged: tuple[int, int], ids: Sequence[tuple[int, int]], found:
     if any(found.segments[0] <= end <= found.end_offset for end in others) and (
         damaged[0] <= found.end_offset and damaged[0] > 0
     ):
-        return "the log covers what it holds: without this file the node starts and loses nothing"
-    return "restore the file, or remove the node's directory and format it anew"
+        return "the log holds the same records: remove the file, and the node starts without loss"
+    return "restore the file, or remove the node's directory and format it again"

@@ -120,7 +120,7 @@ class Admission:
         while self._total > MOST_BYTES:
             greediest = max(self._held, key=self._held.__getitem__)
             self.leave(greediest)
-            greediest.close("too many bytes or requests wait, most of them for this client")
+            greediest.close("too many bytes or requests are pending, most of them for this client")
 
     def _evict(self, connections: Iterable[Held], reason: str) -> None:
         """Close a connection: one that never sent a request, or else the longest idle."""

@@ -81,7 +81,7 @@ class Calls:
         except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: invalid host name
             link.close()
         except ProtocolError as error:
-            say(f"node {effect.destination} answers something else: {error}")
+            say(f"node {effect.destination} sent an invalid answer: {error}")
             link.close()
         if link.is_open:
             self._give_back(effect.destination, link)

@@ -42,7 +42,7 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
     begin.add_argument(
         "--no-initial-controllers",
         action="store_true",
-        help="join a dynamic quorum that exists, or will",
+        help="join an existing or future dynamic quorum",
     )
     group.add_argument(
         "--release-version",

@@ -124,20 +124,20 @@ def sealed_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
             if seal.holds(line):
                 content = _object(line)
                 if content is None:
-                    raise DamagedError(number, "this is no JSON object")
+                    raise DamagedError(number, "not a JSON object")
                 if torn and "start" not in content:
-                    raise DamagedError(torn, "a line that is not whole, and no process ended there")
+                    raise DamagedError(torn, "the line is torn, but no process ended there")
                 torn = 0
                 yield number, content
             elif _object(raw) is not None or not raw.startswith(b"{"):
-                raise DamagedError(number, "this is not what was written here")
+                raise DamagedError(number, "the line was changed after it was written")
             else:
                 torn = number
                 yield number, None
                 if not raw.endswith(b"\n"):
                     return
     if torn:
-        raise DamagedError(torn, "this is not what was written here")
+        raise DamagedError(torn, "the line was changed after it was written")
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -87,7 +87,7 @@ class Link:
         data = await self._reader.readexactly(size)
         received, answer = decode_response(api, version, data, ANSWER.items)
         if received != correlation:
-            raise ProtocolError(f"answer to request {received}, asked was {correlation}")
+            raise ProtocolError(f"answer to request {received} instead of {correlation}")
         return answer
 
     def close(self) -> None:

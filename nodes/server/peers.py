@@ -115,7 +115,7 @@ class _Peer:
         except (OSError, EOFError, TimeoutError, ValueError):  # ValueError: invalid host name
             self.link.close()
         except (ProtocolError, ShapeError) as error:
-            say(f"node {self._id} answers something else: {error}")
+            say(f"node {self._id} sent an invalid answer: {error}")
             self.link.close()
         self._submit(ResponseReceived(self._id, correlation, response))
 

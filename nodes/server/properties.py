@@ -222,7 +222,7 @@ def server_config(properties: Mapping[str, str]) -> ServerConfig:
     voters, servers = _quorum(properties, node_id, controller)
     auto_join = _flag(properties, AUTO_JOIN)
     if auto_join and not (controller and servers):
-        raise ConfigError(f"{AUTO_JOIN} is for controllers that are given {SERVERS}")
+        raise ConfigError(f"{AUTO_JOIN} needs a controller with {SERVERS}")
     listeners = parse_listeners("listeners", properties["listeners"], bound=True)
     advertised = _advertised(properties, listeners, controller, broker, voters.get(node_id))
     if "," in properties["log.dirs"]:
@@ -296,14 +296,14 @@ def _quorum(
     if not static and not dynamic:
         raise ConfigError(f"{VOTERS} is missing, or {SERVERS} for a dynamic quorum")
     if static and dynamic:
-        raise ConfigError(f"{VOTERS} and {SERVERS} exclude each other")
+        raise ConfigError(f"{VOTERS} and {SERVERS} cannot be combined")
     if not static:
         return {}, parse_servers(SERVERS, dynamic or "")
     voters = parse_voters(VOTERS, static)
     if controller and node_id not in voters:
         raise ConfigError(f"node.id {node_id} is not among {VOTERS}")
     if not controller and node_id in voters:
-        raise ConfigError(f"node.id {node_id} is among {VOTERS}, but no controller")
+        raise ConfigError(f"node.id {node_id} is among {VOTERS}, but is not a controller")
     return voters, ()
 
 

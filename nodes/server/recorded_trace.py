@@ -95,7 +95,7 @@ class RecordedTrace:
 
     def _match(self, number: int, lines: Sequence[bytes]) -> None:
         if lines and self._lacking:
-            raise DamagedError(self._lacking, "the trace does not tell of this step")
+            raise DamagedError(self._lacking, "the trace lacks this step")
         for line in lines:
             found = self._next
             if found is not None and found.whole and found.text == line:
@@ -108,7 +108,7 @@ class RecordedTrace:
                 raise DamagedError(
                     number,
                     f"line {found.number} of the trace is {found.text.decode(errors='replace')}, "
-                    f"and must be {line.decode()}",
+                    f"not {line.decode()}",
                 )
 
     def _has_ended(self, found: _Line, line: bytes) -> bool:
@@ -131,7 +131,7 @@ class RecordedTrace:
 
     def _surplus(self, line: _Line) -> None:
         raise DamagedError(
-            0, f"line {line.number} of the trace tells of a step that the input log lacks"
+            0, f"line {line.number} of the trace is from a step that the input log lacks"
         )
 
     def _advance(self) -> None:

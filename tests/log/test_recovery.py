@@ -374,7 +374,7 @@ def test_a_damaged_snapshot_is_refused_and_it_is_told_whether_the_log_covers_it(
     sound = path.read_bytes()
     path.chmod(0o600)
     path.write_bytes(sound[:100] + b"!" + sound[101:])
-    message = rf"{path}, byte 83: batch has a wrong checksum; the log covers what it holds"
+    message = rf"{path}, byte 83: batch has a wrong checksum; the log holds the same records"
     with pytest.raises(LogCorruptError, match=message):
         start_again(log, tmp_path)
     # As it says.

@@ -146,7 +146,7 @@ def test_an_input_without_any_consequence_cannot_be_left_out_either(recorded: Pa
     rewrite(recorded / INPUTS, lambda lines: [*lines[:-2], lines[-1]])
     found = run(recorded).mismatch
     assert found is not None
-    assert found.reason == "this is not what was written here"
+    assert found.reason == "the line was changed after it was written"
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
@@ -182,7 +182,7 @@ def test_inputs_cut_off_at_the_end_of_a_line_leave_a_trace_that_says_more(record
     rewrite(recorded / INPUTS, lambda lines: lines[:-1])
     found = run(recorded).mismatch
     assert found is not None
-    assert "tells of a step that the input log lacks" in found.reason
+    assert "is from a step that the input log lacks" in found.reason
 
 
 def test_the_trace_of_a_step_that_was_cut_short_may_be_torn_or_missing(recorded: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_trace_that_lacks_more_than_the_last_step_told_is_found(recorded: Path
     rewrite(recorded / TRACE, lambda lines: lines[:-15])
     found = run(recorded).mismatch
     assert found is not None
-    assert found.reason == "the trace does not tell of this step"
+    assert found.reason == "the trace lacks this step"
 
 
 def test_a_trace_of_another_node_is_found(recorded: Path) -> None:
@@ -227,5 +227,5 @@ def test_a_line_that_was_never_sealed_is_not_taken_for_a_torn_one(tmp_path: Path
     path = tmp_path / "lines"
     seal = Seal()
     path.write_bytes(seal.close(b'{"start":1}') + b'\n{"now":1}\n' + seal.close(b'{"start":2}'))
-    with pytest.raises(DamagedError, match="line 2: this is not what was written here"):
+    with pytest.raises(DamagedError, match="line 2: the line was changed after it was written"):
         list(sealed_lines(path))
