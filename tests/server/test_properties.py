@@ -153,7 +153,7 @@ def test_a_dynamic_quorum_is_found_by_its_bootstrap_servers() -> None:
         (GOOD, {"controller.quorum.voters": "2@h:1,2@i:1"}, "names node 2 twice"),
         (GOOD, {"controller.quorum.voters": ""}, "voters is missing, or controller.quorum.boot"),
         (GOOD, {"controller.quorum.bootstrap.servers": "h:1"}, "cannot be combined"),
-        (GOOD, {"controller.quorum.auto.join.enable": "true"}, "auto.join.enable needs a controller"),
+        (GOOD, {"controller.quorum.auto.join.enable": "true"}, "join.enable needs a controller"),
         (GOOD, {"controller.quorum.auto.join.enable": "yes"}, "enable=yes is not true or false"),
         (GOOD, {"controller.listener.names": "QUORUM"}, "use CONTROLLER"),
         (GOOD, {"listener.security.protocol.map": "CONTROLLER:SSL"}, "'CONTROLLER:SSL' is not"),
@@ -168,7 +168,7 @@ def test_a_dynamic_quorum_is_found_by_its_bootstrap_servers() -> None:
         (GOOD, {"kraftwreck.seed": "1e3"}, "kraftwreck.seed=1e3 is not a whole number"),
         (GOOD, {"kraftwreck.seed": "9" * 5000}, "is not a whole number"),
         (GOOD, {"kraftwreck.write.loss": "1"}, "kraftwreck.write.loss=1 is not true or false"),
-        (BROKER, {"node.id": "1"}, "node.id 1 is among controller.quorum.voters, but no contr"),
+        (BROKER, {"node.id": "1"}, "node.id 1 is among controller.quorum.voters, but is not a"),
         (BROKER, {"listeners": "CONTROLLER://a:1"}, "listeners has no PLAINTEXT://"),
         (BROKER, {"listeners": "PLAINTEXT://:9092"}, "must say where PLAINTEXT is reached"),
         (
