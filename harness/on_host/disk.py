@@ -144,7 +144,8 @@ def damage_disk(request: Request) -> Evidence:
         after[place] ^= 1 << number
         if kind == "quorum-state" and reads_as_another(before, bytes(after)):
             continue
-        remember(service, path, place, before[place : place + 1], bytes(after[place : place + 1]))
+        start, end = unit(kind, before, place)
+        remember(service, path, place, before[place : place + 1], bytes(after), start, end)
         overwrite(path, place, bytes(after[place : place + 1]))
         return {"flipped": True, "file": path.name, "byte": place, "bit": number}
     return {"flipped": False}
@@ -187,6 +188,22 @@ def whole(segment: Path) -> int:
     return end
 
 
+def unit(kind: str, content: bytes, place: int) -> tuple[int, int]:
+    """Return the bytes that a checksum covers together with the one at ``place``: a batch of a
+    segment, or the whole file."""
+    if kind != "log":
+        return 0, len(content)
+    start = 0
+    while start + BATCH.size <= len(content):
+        end = start + 12 + BATCH.unpack_from(content, start)[1]
+        if start <= place < end <= len(content):
+            return start, end
+        if end <= start:
+            break
+        start = end
+    return start, len(content)
+
+
 def reads_as_another(before: bytes, after: bytes) -> bool:
     """Whether a changed quorum-state without a checksum (Kafka's, or an older release's) is
     well-formed and has the same fields: no node could notice."""
@@ -216,7 +233,7 @@ def tear(service: Request, places: list[float]) -> Evidence:
     base, _, delta = BATCH.unpack_from(last)
     batch = struct.pack(">q", base + delta + 1) + last[8:]
     part = batch[: 1 + int(places[1] * (len(batch) - 1))]
-    remember(service, path, end, b"", part)
+    remember(service, path, end, b"", content + part, end, end + len(part))
     with path.open("ab") as file:
         file.write(part)
         os.fsync(file.fileno())
@@ -230,12 +247,23 @@ def damaged(request: Request) -> Evidence:
 
 
 def is_there(damage: dict[str, Any]) -> bool:
+    """Whether the file still holds what the damage made of it.
+
+    A node that repaired its log may have written other batches to the same place, and they may
+    begin with the same bytes. So a changed byte is compared with its whole batch, and the part of
+    a batch that was added must still be the end of the file.
+    """
     try:
         path = Path(damage["path"])
         with path.open("rb") as file:
-            file.seek(damage["byte"])
+            file.seek(damage["start"])
             after = bytes.fromhex(damage["after"])
-            return path.stat().st_ino == damage["inode"] and file.read(len(after)) == after
+            size = path.stat().st_size
+            return (
+                path.stat().st_ino == damage["inode"]
+                and (bool(damage["before"]) or size == damage["start"] + len(after))
+                and file.read(len(after)) == after
+            )
     except OSError:
         return False
 
@@ -275,8 +303,11 @@ def record(service: Request) -> str:
     return f"{service['pid_file']}.damage"
 
 
-def remember(service: Request, path: Path, place: int, before: bytes, after: bytes) -> None:
-    """Write down what is about to be changed."""
+def remember(
+    service: Request, path: Path, place: int, before: bytes, after: bytes, start: int, end: int
+) -> None:
+    """Record a damage before it is done: the bytes ``before`` at ``place``, and of the content
+    ``after`` it what is between ``start`` and ``end``."""
     Path(record(service)).write_text(
         json.dumps(
             {
@@ -284,7 +315,8 @@ def remember(service: Request, path: Path, place: int, before: bytes, after: byt
                 "inode": path.stat().st_ino,
                 "byte": place,
                 "before": before.hex(),
-                "after": after.hex(),
+                "start": start,
+                "after": after[start:end].hex(),
             }
         )
     )
