@@ -1,7 +1,7 @@
-"""What Kafka says of the configurations that probes use: types, limits, defaults.
+"""Types, limits and defaults of the configurations that probes use, as Kafka defines them.
 
 Source: Kafka's ``TopicConfig`` and ``ServerConfigs``. A name that is not listed here is not
-judged, unless it is one that no Kafka knows: those begin with ``no.such.``.
+judged, unless it begins with ``no.such.``: no version of Kafka has such a configuration.
 """
 
 from __future__ import annotations

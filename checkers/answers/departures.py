@@ -1,8 +1,9 @@
-"""Controlled shutdowns: who may go leads nothing, and all that are in service know (KIP-631).
+"""Controlled shutdowns: brokers may stop when, and only when, Kafka lets them (KIP-631).
 
-A broker that wants to stop is told to go once it leads no partition and every active broker
-(unfenced, not about to stop itself) has applied the metadata up to the start of its shutdown, as
-the controller has heard from their heartbeats; from then on it must not be kept.
+The controller allows a broker to shut down once two conditions hold. The broker leads no
+partition, and every active broker (unfenced, not shutting down itself) has reported in heartbeats
+that it has applied the metadata up to the start of that shutdown. From then on the controller must
+not refuse.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class _Claim(NamedTuple):
 
 
 class Departures:
-    """Judges whether brokers go when they may. ``session`` is in ns, ``blur`` is how far apart
-    things of one instant may seem."""
+    """Judges whether brokers may shut down when they should. ``session`` is in ns; two events of
+    one instant may seem up to ``blur`` apart."""
 
     def __init__(self, evidence: Evidence, history: StateHistory, session: int, blur: int) -> None:
         self._evidence = evidence
@@ -64,13 +65,14 @@ class Departures:
         before, self._last[beat] = self._last.get(beat, -1), message.sent
         if not answer["should_shut_down"]:
             return self._kept(exchange) if body["want_shut_down"] else None
-        # Who was in service is judged only where its session was no reason to fence it.
+        # A broker that was active is judged only if its session cannot have ended meanwhile.
         alive = before >= 0 and message.sent - before < self._session * 3 // 5
         in_time = message.time - message.sent < self._session // 5
         return self._gone(exchange) if alive and in_time else None
 
     def _gone(self, exchange: Exchange) -> str | None:
-        """Who was in service and may go leads nothing, and all the others know."""
+        """A broker allowed to shut down leads no partition, and every active broker has caught up
+        with its shutdown record."""
         history, broker_id = self._history, exchange.request["broker_id"]
         before = None
         for state in history.states(exchange.low, exchange.high):  # The latest comes first.
@@ -84,7 +86,8 @@ class Departures:
         for (topic_id, number), versions in history.partitions.items():
             partition = versions.at(before.end)
             if partition is not None and partition.leader == broker_id:
-                return f"broker {broker_id} is told to go, and leads {topic_id.hex()}-{number}"
+                leads = f"leads {topic_id.hex()}-{number}"
+                return f"broker {broker_id} may shut down, although it {leads}"
         began = self._began(broker_id, exchange.request["broker_epoch"], before.end)
         if began is None:
             return None
@@ -93,13 +96,14 @@ class Departures:
             told = max(self._told(exchange, other, epoch, exchange.message.time), default=-1)
             if told < base:
                 return (
-                    f"broker {broker_id} is told to go, and broker {other}, in service, has applied"
-                    f" no more than offset {told} of the shutdown that ends at {began}"
+                    f"broker {broker_id} may shut down, although the active broker {other} has"
+                    f" applied at most offset {told} and the shutdown record ends at {began}"
                 )
         return None
 
     def _kept(self, exchange: Exchange) -> str | None:
-        """Who leads nothing, as all know, may go."""
+        """A broker that leads nothing must be allowed to shut down once all active brokers have
+        caught up."""
         history, message = self._history, exchange.message
         broker_id, epoch = exchange.request["broker_id"], exchange.request["broker_epoch"]
         states = list(history.states(exchange.low, exchange.high))
@@ -122,8 +126,8 @@ class Departures:
                 if partition is not None and partition.leader == broker_id:
                     return None
         return (
-            f"broker {broker_id} leads nothing, all in service have applied the start of its"
-            f" shutdown, which ends at {began}, and it may not go"
+            f"broker {broker_id} may not shut down, although it leads no partition and all active"
+            f" brokers have applied its shutdown record, which ends at {began}"
         )
 
     def _claims(self, node: int) -> list[_Claim]:
@@ -144,8 +148,8 @@ class Departures:
         return began
 
     def _active(self, exchange: Exchange, but: int, *, always: bool) -> Iterable[tuple[int, int]]:
-        """Yield (id, epoch) of the other brokers in service in all states of the exchange, or in
-        any."""
+        """Yield (id, epoch) of the other brokers that were active during the exchange: in all its
+        states with ``always``, else in any."""
         count = sum(1 for _ in self._history.states(exchange.low, exchange.high)) if always else 1
         seen: dict[tuple[int, int], int] = {}
         for state in self._history.states(exchange.low, exchange.high):
@@ -159,8 +163,10 @@ class Departures:
     def _told(
         self, exchange: Exchange, broker_id: int, epoch: int, until: int, since: int | None = None
     ) -> Iterable[int]:
-        """Yield the offsets that the node which answers may have been told before ``until``, or
-        with ``since`` those that it has certainly been told between."""
+        """Yield the offsets that this broker may have reported to the answering node by ``until``.
+
+        With ``since``, yield only those that it certainly reported between the two times.
+        """
         for beat in self._beats.get((exchange.message.replier, broker_id, epoch), ()):
             if since is None:
                 if beat.sent <= until + self._blur:

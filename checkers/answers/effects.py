@@ -1,7 +1,8 @@
-"""What must be in the committed log once a request was answered with success, by API.
+"""Effects that the committed log must show once a request was answered with success, by API.
 
-Each function returns why the log does not hold what was asked for, None if it does. The batch
-that carries an operation out ends between ``low`` (exclusive) and ``high`` of its exchange.
+Each function returns why the log does not hold what the request asked for, or None if it does.
+The batch that carries an operation out ends between ``low`` (exclusive) and ``high`` of its
+exchange.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _new_topic(
             return f"replicas {placed} of {name}, wanted {count} partitions of {factor}"
     told = (result["num_partitions"], result["replication_factor"])
     if told != (len(placed), len(placed[0]) if placed else 0):
-        return f"the answer tells {told} of {name}, its replicas are {placed}"
+        return f"the answer reports {told} for {name}, its replicas are {placed}"
     wanted_configs = {config["name"]: config["value"] for config in topic["configs"]}
     if state.configs(TOPIC, name) != wanted_configs:
         return f"configurations {state.configs(TOPIC, name)} of {name}, wanted {wanted_configs}"
@@ -67,7 +68,7 @@ def _new_topic(
 
 
 def new_partition(before: State, partition: Partition) -> str | None:
-    """What every new partition begins with."""
+    """Check the state that a new partition begins with."""
     if not before.brokers():
         return None
     active = tuple(replica for replica in partition.replicas if before.is_active(replica))
@@ -148,19 +149,19 @@ def configured(
         if any(legal is None or value == after for (legal, value), after in results):
             continue
         held = [after for _, after in pairs]
-        return f"{name} of {resource!r} is never set as wanted ({config}), but to {held}"
+        return f"{name} of {resource!r} is never set as requested ({config}), but to {held}"
     if not incremental:
         names = {config["name"] for config in wanted["configs"]}
         states = history.states(exchange.low, exchange.high)
         if not any(set(state.configs(kind, resource)) == names for state in states):
-            return f"{resource!r} is never left with {sorted(names)} alone"
+            return f"{resource!r} never has exactly the configurations {sorted(names)}"
     return None
 
 
 def _partitions(
     history: StateHistory, exchange: Exchange, name: str, number: int
 ) -> Iterable[tuple[Partition | None, Partition | None]]:
-    """Yield (before, after) of a partition in the exchange, and (x, x) for what did not change."""
+    """Yield (before, after) of each change of a partition, and (x, x) of each state it was in."""
     for topic_id in {i for i in history.topics[name].among(exchange.low, exchange.high) if i}:
         versions = history.partitions.get((topic_id, number))
         if versions is not None:
@@ -177,7 +178,7 @@ def elected(
             after.leader == after.replicas[0] if kind == PREFERRED else after.leader >= 0
         ):
             return None
-    return f"{name}-{number} never gets the leader that was asked for"
+    return f"{name}-{number} never gets the leader that the request asked for"
 
 
 def reassigned(
@@ -202,28 +203,33 @@ def reassigned(
             and set(after.adding) == set(target) - set(before.replicas)
         ):
             return None
-    return f"{name}-{number} is never on its way to {target}"
+    return f"{name}-{number} is never being reassigned to {target}"
 
 
 def proposed(
     history: StateHistory, exchange: Exchange, topic_id: bytes, answer: Body
 ) -> str | None:
-    """AlterPartition, one partition: the answer tells the state it has led to, in which whoever
-    proposed it still leads, or else (NEW_LEADER_ELECTED) just that it does not."""
+    """AlterPartition, one partition.
+
+    On success the answer reports the resulting state, in which the proposer still leads. The error
+    NEW_LEADER_ELECTED means only that the proposer no longer leads.
+    """
     sender = exchange.request["broker_id"]
     versions = history.partitions.get((topic_id, answer["partition_index"]))
     if answer["error_code"] == errors.NEW_LEADER_ELECTED:
         states = versions.among(exchange.low, exchange.high) if versions else ()
         moved = versions is None or any(p is None or p.leader != sender for p in states)
-        return None if moved else f"broker {sender} is told that another leads, and leads itself"
+        if moved:
+            return None
+        return f"broker {sender} gets NEW_LEADER_ELECTED although it still leads"
     if answer["leader_id"] != sender:
-        return f"broker {sender} has lost the lead to {answer['leader_id']}, and no error says so"
+        return f"broker {sender} gets no error although {answer['leader_id']} leads by now"
     for _, _, after in versions.since(-1, 1 << 62) if versions else ():
         if after is not None and after.partition_epoch == answer["partition_epoch"]:
             told = (answer["leader_id"], answer["leader_epoch"], answer["leader_recovery_state"])
             is_ = (after.leader, after.leader_epoch, after.recovery)
             if told != is_ or sorted(answer["isr"]) != sorted(after.isr):
-                return f"the answer tells {told} and ISR {answer['isr']}, the log {after}"
+                return f"the answer reports {told} and ISR {answer['isr']}, the log {after}"
             return None
     return None
 
@@ -254,11 +260,11 @@ def registered(history: StateHistory, exchange: Exchange, body: Body, epoch: int
             list(broker.features),
         ):
             return None
-    return f"broker {body['broker_id']} epoch {epoch} is never registered as it asked to be"
+    return f"broker {body['broker_id']} epoch {epoch} is never registered as it requested"
 
 
 def heartbeat(history: StateHistory, exchange: Exchange, answer: Body) -> str | None:
-    """BrokerHeartbeat: the answer tells what the broker is then (KIP-631)."""
+    """BrokerHeartbeat: the answer reports whether the broker is fenced and caught up (KIP-631)."""
     body = exchange.request
     versions = history.brokers.get(body["broker_id"], Versions())
     found = [
@@ -272,38 +278,38 @@ def heartbeat(history: StateHistory, exchange: Exchange, answer: Body) -> str | 
     if not found:
         return None
     if told not in {broker.fenced for broker in found}:
-        return f"{who} is told that fenced is {told}"
+        return f"{who} gets fenced={told}, which it never is meanwhile"
     if answer["is_caught_up"] and body["current_metadata_offset"] < body["broker_epoch"]:
-        return f"{who} is called caught up at offset {body['current_metadata_offset']}"
+        return f"{who} counts as caught up at offset {body['current_metadata_offset']}"
     if go and not any(broker.fenced for broker in found):
-        return f"{who} is told to go without being fenced"
+        return f"{who} may shut down without being fenced"
     if any(broker.stopping for broker in found):
         return None
     return _asked(who, found, fences, stops, answer)
 
 
 def _asked(who: str, found: list[Broker], fences: bool, stops: bool, answer: Body) -> str | None:
-    """What a broker outside of a controlled shutdown wants, it gets."""
+    """A broker outside of a controlled shutdown gets the state that its heartbeat requests."""
     told, go = answer["is_fenced"], answer["should_shut_down"]
     if go and not stops:
-        return f"{who} is told to go, and did not want to"
+        return f"{who} gets should_shut_down without requesting it"
     if stops:
         if all(broker.fenced for broker in found) and not go and len(found) == 1:
-            return f"{who}, fenced, wants to stop and may not"
+            return f"{who} is fenced and requests to shut down, and may not"
         return None
     if fences and not told:
-        return f"{who} wants to be fenced and is not"
+        return f"{who} requests to be fenced and stays unfenced"
     if not fences and told and answer["is_caught_up"]:
-        return f"{who} wants to be unfenced, is caught up, and stays fenced"
+        return f"{who} requests to be unfenced, is caught up, and stays fenced"
     if not fences and not told and not answer["is_caught_up"] and all(b.fenced for b in found):
         return f"{who} is unfenced although it is not caught up"
     return None
 
 
 def block(history: StateHistory, exchange: Exchange, answer: Body) -> str | None:
-    """AllocateProducerIds: a whole block that the log says is taken."""
+    """AllocateProducerIds: the log must assign the whole block to this request."""
     start, length = answer["producer_id_start"], answer["producer_id_len"]
     for _, before, after in history.producers.since(exchange.low, exchange.high):
         if (before or 0, after) == (start, start + length):
             return None
-    return f"no record takes the block of {length} producer ids from {start}"
+    return f"no record allocates the block of {length} producer ids from {start}"

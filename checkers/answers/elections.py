@@ -1,4 +1,4 @@
-"""ElectLeaders of all partitions: which of them the answer leaves out, and what that says."""
+"""ElectLeaders for all partitions: judge the partitions that the answer leaves out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodes.protocol import errors
 
 
 def left_out(first: State, exchange: Exchange) -> Iterator[tuple[str, int]]:
-    """Yield the partitions (topic, number) of the state ``first`` that the answer does not tell."""
+    """Yield the partitions (topic, number) of the state ``first`` that the answer leaves out."""
     told = {
         (result["topic"], part["partition_id"])
         for result in exchange.answer["replica_election_results"]
@@ -24,7 +24,7 @@ def left_out(first: State, exchange: Exchange) -> Iterator[tuple[str, int]]:
 
 
 def untold(state: State, name: str, number: int, kind: int) -> set[int] | None:
-    """Return the codes of a partition that is not told: it should need no election, or be gone."""
+    """Return the codes a left-out partition may have: no election is needed, or it is gone."""
     codes = refusals.elect(state, name, number, kind)
     if codes is not None and errors.UNKNOWN_TOPIC_OR_PARTITION in codes:
         return {errors.ELECTION_NOT_NEEDED}

@@ -1,4 +1,4 @@
-"""Requests with their answers, and which states of the committed log each may speak of."""
+"""Requests with their answers, and the states of the committed log that each may describe."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 class Exchange(NamedTuple):
-    """A request and its answer. Whoever is the active controller at its end has answered from
-    a state between ``low`` (all that was committed when it was sent) and ``high`` (all that
-    was committed when it was answered). ``where`` names the node and the API."""
+    """A request and its answer.
+
+    The active controller at its end answers from a state between ``low`` and ``high``: all that was
+    committed when the request was sent, and when it was answered. ``where`` names the node and the
+    API.
+    """
 
     message: Message
     low: int
@@ -34,16 +37,16 @@ class Exchange(NamedTuple):
 
 
 class Commits:
-    """Up to where the log was committed, and up to where each node had taken it in, by time.
+    """How far the log was committed, and how far each node had applied it, by time.
 
-    A commit counts from the first event that tells of it, or of a later one: who wrote a batch may
-    have died before it told anybody.
+    A commit counts from the first event that reports it or a later commit: the node that wrote a
+    batch may have died before it reported the commit.
     """
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        # Clocks and the samples of those that run slower are in whole microseconds, so what
-        # happens at one instant may seem this far apart.
+        # Clocks, and the samples of slow clocks, have a resolution of whole microseconds. So two
+        # events of one instant may seem this far apart.
         self.blur = int(4_000 * slowest(evidence.run.test))
         self._times: list[int] = []
         self._ends: list[int] = []
@@ -52,7 +55,7 @@ class Commits:
         for _, entry in reversed(told):
             at = None if entry.event is None else evidence.moment(entry.event)
             if at is None:
-                continue  # told by a disk only: when is not known
+                continue  # Known from a disk only: the time is unknown.
             first = min(first, at)
             self._times.append(first)
             self._ends.append(entry.last + 1)
@@ -78,7 +81,7 @@ class Commits:
             if at is not None:
                 times, ends, lives = self._taken.setdefault(event.node, ([], [], []))
                 if event.kind == "load" and lives and lives[-1] == event.incarnation:
-                    end = max(end, ends[-1])  # told of after the batches that come behind it
+                    end = max(end, ends[-1])  # The event is reported after later batches.
                 times.append(at)
                 ends.append(end)
                 lives.append(event.incarnation)
@@ -99,15 +102,17 @@ class Commits:
         return self._times[place] if place < len(self._times) else None
 
     def written(self, end: int) -> int:
-        """Return when (ns) the batch that ends at ``end`` was first appended, by its leader or who
-        told of it first, or else when it was committed: who wrote it may have died before it told
-        of it. A far future if neither is known."""
+        """Return when (ns) the batch that ends at ``end`` was first appended.
+
+        The append is known from its leader, or from the first node that reported it. Otherwise the
+        time of the commit counts, and a far future if that is unknown too.
+        """
         told, committed = self._written.get(end), self.when(end)
         return min((at for at in (told, committed) if at is not None), default=1 << 62)
 
     def taken(self, node: str, time: int, life: int | None = None) -> tuple[int, int]:
-        """Return (end, incarnation) of what the node had taken in at ``time``, or at the end of its
-        incarnation ``life`` where that was over by then."""
+        """Return (end, incarnation) of what the node had applied at ``time``, or at the end of its
+        incarnation ``life`` if that ended before."""
         found = self._taken.get(node)
         if found is None:
             return 0, 0
@@ -118,15 +123,15 @@ class Commits:
         return (ends[place - 1], lives[place - 1]) if place else (0, 0)
 
     def at_start(self, node: str, life: int) -> int:
-        """Return the end of what was committed when the node's incarnation ``life`` started; a
-        broker registers after that, and serves once it has taken in its registration."""
+        """Return the end of what was committed when the node's incarnation ``life`` started. A
+        broker registers after that, and serves once it has applied its registration."""
         times, _, lives = self._taken.get(node, ([], [], []))
         place = bisect_left(lives, life)
         known = place < len(lives) and lives[place] == life
         return self.committed(times[place] - self.blur) if known else 0
 
     def exchange(self, message: Message) -> Exchange | None:
-        """Return the exchange of a captured message, None if it is but half of one."""
+        """Return the exchange of a captured message, None if its request or answer is missing."""
         if message.request is None or message.response is None or message.sent < 0:
             return None
         node = self._evidence.name(message.replier)

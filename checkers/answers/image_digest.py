@@ -1,7 +1,7 @@
 """The digest a node's image must have in each state, from the records alone.
 
-What an entry of the image is hashed to is the nodes' own affair
-(:func:`nodes.metadata.image_digest.hash_of`); which entries there are is told by the replay.
+The nodes define the hash of an entry (:func:`nodes.metadata.image_digest.hash_of`). The replay
+decides which entries there are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodes.metadata.image_digest import MODULUS, hash_of
 
 
 class NoDigestError(Exception):
-    """The order of something that the replay sorts matters to the digest."""
+    """The digest depends on the order of a list that the replay has sorted."""
 
 
 def digests(history: StateHistory, ends: Iterable[int]) -> dict[int, str]:
@@ -98,7 +98,7 @@ def _listeners(
     endpoints: tuple[tuple[str, str, int, int], ...],
 ) -> tuple[image_values.Listener, ...]:
     if len(endpoints) > 1:
-        raise NoDigestError("somebody has several listeners")
+        raise NoDigestError("a registration has several listeners")
     return tuple(image_values.Listener(*endpoint) for endpoint in endpoints)
 
 

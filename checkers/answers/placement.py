@@ -1,8 +1,8 @@
-"""Where the replicas of new partitions may be: C15 ReplicaPlacement.
+"""Placement of the replicas of new partitions: C15 ReplicaPlacement.
 
-Kafka's striped placement (``StripedReplicaPlacer``), as far as its result is decided: the
-replicas of a partition are on different brokers and on as many racks as possible, in each rack
-fenced brokers come last, and leaders go round.
+The rules are those of Kafka's striped placement (``StripedReplicaPlacer``), as far as they decide
+the result. The replicas of a partition are on different brokers and on as many racks as possible.
+In each rack fenced brokers come last. Leaders rotate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from checkers.answers.state import State
 
 
 def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:
-    """Return what is wrong with the replicas that partitions of one request were given."""
+    """Return what is wrong with the placement of the partitions of one request."""
     brokers = state.brokers()
     if not brokers:
         return None
@@ -26,14 +26,14 @@ def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:
     for number, replicas in enumerate(placed):
         told = f"partition {number} on {list(replicas)}"
         if len(set(replicas)) != len(replicas):
-            return f"{told}: a broker holds it twice"
+            return f"{told}: two replicas on one broker"
         strangers = sorted(set(replicas) - set(may))
         if strangers:
-            return f"{told}: {strangers} may get no replicas"
+            return f"{told}: brokers {strangers} may not get replicas"
         if brokers[replicas[0]].fenced:
             return f"{told}: the preferred leader is fenced"
         used = {brokers[replica].rack or "" for replica in replicas}
-        # Fenced brokers come last of all: a rack that has no others may stay without.
+        # Fenced brokers come last: a rack with fenced brokers only may get no replica.
         if len(used) < min(len(replicas), len(alive)):
             return f"{told}: only racks {sorted(used)} of {sorted(alive)} are used"
         for rack in used:
@@ -47,7 +47,7 @@ def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:
 def _leaders(
     state: State, placed: Sequence[Sequence[int]], racks: dict[str, list[int]]
 ) -> str | None:
-    """Leaders go round the racks, and in a cluster of one rack round its brokers."""
+    """Leaders rotate over the racks, and in a cluster of one rack over its brokers."""
     brokers = state.brokers()
     leaders = [replicas[0] for replicas in placed]
     if len(racks) == 1:
@@ -55,11 +55,11 @@ def _leaders(
         unfenced = [broker for broker in only if not brokers[broker].fenced]
         first = leaders[: len(unfenced)]
         if len(set(first)) < len(first):
-            return f"leaders {first} although {unfenced} could take turns"
+            return f"leaders {first} although brokers {unfenced} could rotate"
         return None
     if any(brokers[broker].fenced for each in racks.values() for broker in each):
         return None
     first = leaders[: len(racks)]
     if len({brokers[leader].rack for leader in first}) < len(first):
-        return f"leaders {first} although racks {sorted(racks)} take turns"
+        return f"leaders {first} although racks {sorted(racks)} could rotate"
     return None

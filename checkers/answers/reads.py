@@ -1,7 +1,7 @@
-"""Whether an answer to a read shows one committed state: what each API would tell of it.
+"""Compare an answer to a read with one committed state, by API.
 
-A function here returns what is wrong with an answer if the metadata were in the given state,
-None if it is just what that state shows.
+Each function returns how an answer differs from the given state of the metadata, and None if it
+shows exactly that state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nodes.protocol import errors
 Body = dict[str, Any]
 Fault = str | None
 Shown = tuple[str, int, str | None]
-"""Of a broker: host, port, rack."""
+"""Host, port and rack of a broker."""
 
 OWN, OF_BROKER, OF_CLUSTER, DEFAULT = 1, 2, 3, 5
 """Sources of configurations."""
 CONTROLLER = "CONTROLLER"
-"""The listener by which controllers answer; every other one belongs to a broker."""
+"""The listener of controllers; every other listener belongs to brokers."""
 
 
 def _endpoint(broker: Broker, listener: str | None) -> tuple[str, int] | None:
@@ -121,7 +121,7 @@ def _topic(state: State, told: Body, listener: str | None, alive: Collection[int
 
 
 def _missing(state: State, name: str | None, topic_id: bytes, told: int) -> Fault:
-    """A topic that is not described: why, by name or by id."""
+    """Check the error code of a topic that is not described, named by name or by id."""
     if name is None:
         right = errors.UNKNOWN_TOPIC_ID if state.name(topic_id) is None else errors.NONE
     elif state.topic(name) is not None:
@@ -132,7 +132,7 @@ def _missing(state: State, name: str | None, topic_id: bytes, told: int) -> Faul
             if is_legal_name(name)
             else errors.INVALID_TOPIC_EXCEPTION
         )
-    return None if told == right else f"topic {name or topic_id.hex()}: {told}, right is {right}"
+    return None if told == right else f"topic {name or topic_id.hex()}: {told}, expected {right}"
 
 
 def metadata(state: State, request: Body, answer: Body, listener: str | None) -> Fault:
@@ -157,15 +157,15 @@ def metadata(state: State, request: Body, answer: Body, listener: str | None) ->
         if sorted(names) != state.topics():
             return f"topics {sorted(names)}, there are {state.topics()}"
     elif len(asked) != len(answer["topics"]):
-        return f"{len(answer['topics'])} topics of {len(asked)} that were asked for"
+        return f"{len(answer['topics'])} topics, {len(asked)} were requested"
     for place, topic in enumerate(answer["topics"]):
         if asked is not None:
             name = asked[place]["name"]
             topic_id = bytes(asked[place].get("topic_id") or NO_ID)
             if name is not None and topic["name"] != name:
-                return f"topic {topic['name']} where {name} was asked for"
+                return f"topic {topic['name']} where {name} was requested"
             if name is None and bytes(topic["topic_id"]) != topic_id:
-                return f"topic id {topic['topic_id'].hex()} where {topic_id.hex()} was asked for"
+                return f"topic id {topic['topic_id'].hex()} where {topic_id.hex()} was requested"
             if topic["error_code"] != errors.NONE:
                 wrong = _missing(state, name, topic_id, topic["error_code"])
                 if wrong is not None:
@@ -193,18 +193,18 @@ def describe_cluster(state: State, request: Body, answer: Body, listener: str | 
 
 
 def describe_partitions(state: State, request: Body, answer: Body, listener: str | None) -> Fault:
-    """DescribeTopicPartitions (KIP-966): topics in order, from the cursor on."""
+    """DescribeTopicPartitions (KIP-966): topics in order, starting at the cursor."""
     cursor, first = request["cursor"], 0
     asked = sorted({topic["name"] for topic in request["topics"]})
     if cursor is not None and asked and cursor["topic_name"] not in asked:
         codes = {topic["name"]: topic["error_code"] for topic in answer["topics"]}
         right = dict.fromkeys(asked, errors.INVALID_REQUEST)
-        return None if codes == right else f"a cursor at no topic asked for leads to {codes}"
+        return None if codes == right else f"a cursor at a topic not requested leads to {codes}"
     alive = _alive(state, listener)
     names = asked or state.topics()
     if cursor is not None:
         names = [name for name in names if name >= cursor["topic_name"]]
-        # A topic that is gone has no page to go on with: the next is told from its beginning.
+        # A deleted topic has no page to continue: the next topic begins with its first partition.
         first = cursor["partition_index"] if cursor["topic_name"] in names[:1] else 0
     left = min(max(request["response_partition_limit"], 1), 2000)
     told = {topic["name"]: topic for topic in answer["topics"]}
@@ -215,7 +215,7 @@ def describe_partitions(state: State, request: Body, answer: Body, listener: str
             break
         topic = told.pop(name, None)
         if topic is None:
-            return f"topic {name} is not told of"
+            return f"topic {name} is missing"
         begin, first = first, 0
         topic_id = state.topic(name)
         if topic_id is None or topic["error_code"] != errors.NONE:
@@ -228,7 +228,7 @@ def describe_partitions(state: State, request: Body, answer: Body, listener: str
         numbers = [part["partition_index"] for part in topic["partitions"]]
         reached = begin + len(shown)
         if bytes(topic["topic_id"]) != topic_id or numbers != list(range(begin, reached)):
-            return f"topic {name}: partitions {numbers}, right are {begin} to {reached - 1}"
+            return f"topic {name}: partitions {numbers}, expected {begin} to {reached - 1}"
         for part, partition in zip(topic["partitions"], shown, strict=True):
             wrong = _partition(state, part, partition, listener, alive)
             if wrong is not None:
@@ -238,10 +238,10 @@ def describe_partitions(state: State, request: Body, answer: Body, listener: str
             following = (name, reached)
             break
     if told:
-        return f"topics {sorted(told)}, which were not asked for"
+        return f"topics {sorted(told)}, which were not requested"
     after = answer["next_cursor"]
     says = None if after is None else (after["topic_name"], after["partition_index"])
-    return None if says == following else f"the next cursor is {says}, right is {following}"
+    return None if says == following else f"the next cursor is {says}, expected {following}"
 
 
 def list_reassignments(state: State, request: Body, answer: Body, listener: str | None) -> Fault:
@@ -270,15 +270,15 @@ def list_reassignments(state: State, request: Body, answer: Body, listener: str 
 
 
 def describe_configs(state: State, request: Body, answer: Body, nodes: Collection[int]) -> Fault:
-    """DescribeConfigs; ``nodes`` are the ids of those that need no registration."""
+    """DescribeConfigs; ``nodes`` are the ids of nodes that need no registration."""
     for asked, told in zip(request["resources"], answer["results"], strict=False):
         kind, name = asked["resource_type"], asked["resource_name"]
         faults = resource(state, kind, name, sorted(nodes))
-        right = sorted(abs(each) for each in faults)  # What is negative may be, or not.
+        right = sorted(abs(each) for each in faults)  # A negative code is optional.
         if not any(each > 0 for each in faults):
             right.append(errors.NONE)
         if told["error_code"] not in right:
-            return f"{name!r}: error {told['error_code']}, right is {right}"
+            return f"{name!r}: error {told['error_code']}, expected {right}"
         if told["error_code"] == errors.NONE:
             wrong = _configs(state, kind, name, asked["configuration_keys"] or (), told["configs"])
             if wrong is not None:
@@ -291,14 +291,14 @@ def _configs(state: State, kind: int, name: str, keys: Collection[str], told: li
     shown = {config["name"]: config for config in told}
     missing = [key for key in own if key not in shown and (not keys or key in keys)]
     if missing:
-        return f"{missing} are set, and not told of"
+        return f"{missing} are set, and missing in the answer"
     if kind == TOPIC or name:
         missing = [key for key in keys if key in RULES[kind] and key not in shown]
         if missing:
-            return f"{missing} were asked for, and are not told of"
+            return f"{missing} were requested, and are missing in the answer"
     for key, config in shown.items():
         if keys and key not in keys:
-            return f"{key} was not asked for"
+            return f"{key} was not requested"
         says = (config["value"], config["config_source"])
         rule = RULES[kind].get(key)
         synonym = key if kind == BROKER else rule.synonym if rule is not None else None
@@ -313,7 +313,7 @@ def _configs(state: State, kind: int, name: str, keys: Collection[str], told: li
         else:
             right = (rule.default, DEFAULT)
         if says != right:
-            return f"{key} is {says}, right is {right}"
+            return f"{key} is {says}, expected {right}"
     return None
 
 
@@ -334,4 +334,4 @@ LOCAL: dict[str, Callable[[State, Body, Body, str | None], Fault]] = {
     "DescribeTopicPartitions": describe_partitions,
     "Metadata": metadata,
 }
-"""What every node answers from what it has taken in."""
+"""Reads that every node answers from the metadata it has applied."""

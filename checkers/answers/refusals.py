@@ -1,8 +1,10 @@
-"""Which refusals a request calls for in a state of the metadata, by API.
+"""Which error codes a request calls for in a state of the metadata, by API.
 
-Each function returns the error codes that would be right for one part of a request in one
-state; none where it must be done. Where several rules are broken any of their codes will do:
-which rule is looked at first is nobody's business. None means that it cannot be told here.
+Each function returns the error codes that are right for one part of a request in one state. An
+empty set means that the part must succeed. Where a request breaks several rules, any of their
+codes is right: the order of the controller's checks is not specified. None means that the state
+does not decide it.
+
 Source: Kafka's ``ReplicationControlManager``, ``ConfigurationControlManager``,
 ``ClusterControlManager`` and ``FeatureControlManager``.
 """
@@ -28,7 +30,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NODE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 LOST: Final = (2).to_bytes(16, "big")
 RESERVED: Final = 100
-"""Ids of directories below it mean something else."""
+"""Directory ids below this one are reserved."""
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -60,19 +62,19 @@ def _assignment(state: State, replicas: Sequence[int], factor: int | None = None
 
 
 def _manual(state: State, lists: Sequence[Sequence[int]], factor: int) -> set[int]:
-    """Replicas as somebody wants them, by partition."""
+    """Check replicas that the request assigns itself, by partition."""
     wrong = any(
         not _assignment(state, each, factor) or not any(map(state.is_active, each))
         for each in lists
     )
     if wrong and not state.brokers():
-        return {-errors.INVALID_REPLICA_ASSIGNMENT}  # The voters stand in for brokers.
+        return {-errors.INVALID_REPLICA_ASSIGNMENT}  # The voters count as brokers.
     return {errors.INVALID_REPLICA_ASSIGNMENT} if wrong else set()
 
 
 def _placement(state: State, factor: int) -> set[int]:
     if not state.brokers():
-        # The voters stand in for brokers, and there may be too few of them.
+        # The voters count as brokers, and there may be too few of them.
         return {-errors.INVALID_REPLICATION_FACTOR}
     may = candidates(state)
     if not 0 < factor <= len(may) or all(state.brokers()[i].fenced for i in may):
@@ -193,7 +195,7 @@ def resource(state: State, kind: int, name: str, nodes: Sequence[int]) -> set[in
         return {errors.INVALID_REQUEST}
     if state.broker(int(name)) is not None:
         return set()
-    # A controller needs no registration, but it may have been voted out for a while.
+    # A controller needs no registration, but it may have been removed from the voters for a while.
     may = int(name) in nodes
     return {-errors.BROKER_ID_NOT_REGISTERED if may else errors.BROKER_ID_NOT_REGISTERED}
 
@@ -222,7 +224,7 @@ def alter_configs(
     least = state.config(kind, name, "min.insync.replicas")
     dropped = not incremental and least is not None and "min.insync.replicas" not in names
     if dropped and kind == BROKER and state.elr_enabled():
-        found.add(errors.INVALID_CONFIG)  # Every broker must count with the same number.
+        found.add(errors.INVALID_CONFIG)  # Every broker must use the same number.
     return found
 
 
@@ -253,7 +255,7 @@ def elect(state: State, name: str, number: int, kind: int) -> Codes:
         if partition.leader == first:
             return {errors.ELECTION_NOT_NEEDED}
         if not state.brokers():
-            return None  # The voters stand in for brokers, and who votes is not known here.
+            return None  # The voters count as brokers, and the voters are not known here.
         if first in (partition.isr or partition.elr) and is_online(state, partition, first):
             return set()
         last_known = not partition.isr and not partition.elr and partition.last_known_elr
@@ -333,7 +335,7 @@ def propose(state: State, sender: int, topic_id: bytes, proposal: Body) -> Codes
 
 
 def speak(state: State, broker_id: int, epoch: int) -> set[int]:
-    """Whoever speaks for a broker names its present epoch."""
+    """Requests on behalf of a broker must carry its current broker epoch."""
     broker = state.broker(broker_id)
     if broker is None:
         return {errors.BROKER_ID_NOT_REGISTERED}
@@ -341,7 +343,7 @@ def speak(state: State, broker_id: int, epoch: int) -> set[int]:
 
 
 def register(state: State, body: Body, cluster_id: str | None) -> Codes:
-    """BrokerRegistration; whether a session is valid is judged elsewhere (C1, C16)."""
+    """BrokerRegistration; the rules C1 and C16 judge whether a session is valid."""
     found = set()
     if cluster_id is not None and body["cluster_id"] != cluster_id:
         found.add(errors.INCONSISTENT_CLUSTER_ID)
@@ -379,7 +381,7 @@ FEATURES: Final = {
     "eligible.leader.replicas.version": (0, 1),
 }
 LOSSY: Final = frozenset((7, 8, 11, 13, 14, 15, 16, 17, 23))
-"""Levels of metadata.version that cannot be gone back from."""
+"""Levels of metadata.version that cannot be downgraded."""
 
 
 def update_features(state: State, body: Body) -> Codes:

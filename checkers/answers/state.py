@@ -1,7 +1,7 @@
-"""All states of the metadata the committed log went through, to be looked at by offset.
+"""All states of the metadata that the committed log went through, by offset.
 
-A state is named by its end: everything below that offset is in it. Batches are atomic, so only
-the ends of batches name states.
+A state is named by its end: it includes every record below that offset. Batches are atomic, so
+only the ends of batches name states.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEXT_PRODUCER_ID: Final = "next producer id"
 
 
 class Versions(Generic[T]):
-    """The values of one thing over time; None while it is not there."""
+    """The values of one item over time; None while it does not exist."""
 
     __slots__ = ("_ends", "_values")
 
@@ -30,7 +30,7 @@ class Versions(Generic[T]):
         self._values: list[T | None] = []
 
     def put(self, end: int, value: T | None) -> None:
-        """From the state ``end`` on it is ``value``; ends never decrease."""
+        """Set the value from the state ``end`` on; ends never decrease."""
         if self._ends and self._ends[-1] == end:
             self._values[-1] = value
         else:
@@ -38,7 +38,7 @@ class Versions(Generic[T]):
             self._values.append(value)
 
     def at(self, end: int) -> T | None:
-        """Return what it was in the state ``end``."""
+        """Return the value in the state ``end``."""
         place = bisect_right(self._ends, end) - 1
         return self._values[place] if place >= 0 else None
 
@@ -49,7 +49,7 @@ class Versions(Generic[T]):
             yield self._ends[place], before, self._values[place]
 
     def among(self, low: int, high: int) -> Iterator[T | None]:
-        """Yield the values it had in the states from ``low`` to ``high``, the latest first."""
+        """Yield the values in the states from ``low`` to ``high``, the latest first."""
         for place in range(bisect_right(self._ends, high) - 1, -1, -1):
             yield self._values[place]
             if self._ends[place] <= low:
@@ -66,17 +66,17 @@ class Changes:
         self._ends: list[int] = []
 
     def note(self, end: int) -> None:
-        """Something changed in the state ``end``; ends never decrease."""
+        """Note a change in the state ``end``; ends never decrease."""
         if not self._ends or self._ends[-1] != end:
             self._ends.append(end)
 
     def until(self, end: int) -> int:
-        """Return how many there were: two states with equal numbers show the same."""
+        """Return the number of changes up to ``end``: equal numbers mean equal states."""
         return bisect_right(self._ends, end)
 
 
 class StateHistory:
-    """Fed by a replay; ``whole`` tells whether it knows the log from its very beginning.
+    """All states, built from a replay; ``whole`` is True if the log is known from its beginning.
 
     ``ends`` are those of the batches that changed anything, in order.
     """
@@ -96,12 +96,12 @@ class StateHistory:
         self.topic_changes = Changes()
         self.broker_changes = Changes()
         self.changes_of: dict[bytes, Changes] = {}
-        """Of what a topic id has: its name and its partitions."""
+        """By topic id: changes of its name and its partitions."""
         self.shown: dict[Any, tuple[Any, Any]] = {}
-        """What the last look found by what was looked at: (numbers of changes, what it was). Most
-        of what is read has not changed since it was read before."""
+        """The last lookup by item: (number of changes, value). Most reads find the item unchanged
+        since the read before."""
         self.others = False
-        """Whether there is anything besides: quotas, access control and the like."""
+        """Whether there are other records: quotas, access control and the like."""
         self.reach = 0
         self.segments = 0
         self.whole = False
@@ -115,13 +115,13 @@ class StateHistory:
         }
 
     def begin(self, start: int, reach: int) -> None:
-        """A part of the log follows, from ``start`` to ``reach``."""
+        """Begin a part of the log, from ``start`` to ``reach``."""
         self.reach = reach
         self.segments += 1
         self.whole = self.segments == 1 and start == 0
 
     def step(self, step: Step) -> None:
-        """A record was applied."""
+        """Take in a record that was applied."""
         end, change = step.batch.last + 1, step.change
         if not self.ends or self.ends[-1] != end:
             self.ends.append(end)
@@ -160,7 +160,7 @@ class StateHistory:
         assert old is not None
         self.ids.setdefault(old, Versions()).put(end, None)
         for number in range(self.counts.get(old, 0)):
-            # After a hole in the log some partitions may have been seen, and others not.
+            # After a gap in the log some partitions may be known, and others not.
             self.partitions.setdefault((old, number), Versions()).put(end, None)
         for key, versions in self.configs.items():
             if key[:2] == (TOPIC, name) and versions.at(end) is not None:
@@ -224,7 +224,7 @@ class State:
         self.end = end
 
     def as_before(self, what: Any, changes: int, find: Callable[[], T]) -> T:
-        """Return ``find()``, or what it was when last asked for ``what`` after as many changes."""
+        """Return ``find()``, or the last value for ``what`` if ``changes`` is still the same."""
         shown = self._history.shown
         known = shown.get(what)
         if known is None or known[0] != changes:
@@ -233,11 +233,11 @@ class State:
         return found
 
     def was_right(self, what: Any, changes: Any, told: Any) -> bool:
-        """Whether just this was found right of ``what`` at last, after as many changes."""
+        """Whether ``told`` was the last right answer for ``what``, after as many changes."""
         return self._history.shown.get(what) == (changes, told)
 
     def is_right(self, what: Any, changes: Any, told: Any) -> None:
-        """Remember that it is."""
+        """Remember ``told`` as right for ``what``."""
         self._history.shown[what] = changes, told
 
     def topic(self, name: str) -> bytes | None:
@@ -284,7 +284,7 @@ class State:
         return None if versions is None else versions.at(self.end)
 
     def configs(self, kind: int, resource: str) -> dict[str, str]:
-        """Return all that is set of a resource."""
+        """Return all settings of a resource."""
         values = {}
         for key, versions in self._history.configs.items():
             if key[0] == kind and key[1] == resource:

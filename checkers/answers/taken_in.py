@@ -1,7 +1,7 @@
-"""What any node tells of the metadata by itself: a state it has been given (C20).
+"""Non-controller reads: the answer must be a state this node had applied (C20).
 
-An answer may show what the node had taken in a moment before at the earliest, and what a node
-shows never goes back: no state is older than one that was shown before the request was sent.
+An answer may lag behind the state that the node had applied, but only by a moment. Reads never go
+backwards: no state is older than one that the node showed before the request was sent.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from checkers.invariants.evidence import Evidence  # whose package imports this
 
 LAG_NS = 1_000_000_000
-"""How long a node may take, while it runs, to answer by what it was given."""
+"""How long a running node may take to answer with what it has received."""
 
 
 class TakenIn:
-    """Judges what nodes show, answer by answer in the order of their times."""
+    """Judges the answers of nodes in the order of their times."""
 
     def __init__(self, evidence: Evidence, history: StateHistory, commits: Commits) -> None:
         self._evidence = evidence
         self._history = history
         self._commits = commits
         self._shown: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
-        """Per process when (ns) it answered, and the end that it had shown by then, at least."""
+        """Per process: when (ns) it answered, and the least end that it had shown by then."""
 
     def fault(
         self, exchange: Exchange, fault: Callable[[State], str | None], *, serves: bool
     ) -> str | None:
-        """Return what is wrong with an answer; ``fault`` tells why it does not show a state.
+        """Return what is wrong with an answer; ``fault`` returns how it differs from a state.
 
-        What ``serves`` is a broker that has caught up with all that was committed as it started.
+        A node that ``serves`` is a broker that caught up with what was committed when it started.
         """
         message = exchange.message
         node = self._evidence.name(message.replier)
@@ -44,8 +44,8 @@ class TakenIn:
         known = self._commits.at_start(node, life) if serves else 0
         if end < known:
             return (
-                f"{exchange.where} having taken in the log up to offset {end}; when it started, "
-                f"{known} was committed, and a broker serves once it has caught up."
+                f"{exchange.where} having applied the log up to offset {end}; when it started, "
+                f"{known} was committed, and a broker serves only once it has caught up."
             )
         stopped = self._evidence.pauses.get(node, ())
         since = running_since(message.time, LAG_NS, stopped)
@@ -57,12 +57,12 @@ class TakenIn:
                 self._shows(node, life, message.time, state.end)
                 return None
         return (
-            f"{exchange.where} having taken in the log up to offset {end}, and that tells "
-            f"otherwise: {fault(State(self._history, end))}."
+            f"{exchange.where} having applied the log up to offset {end}, but not as that state "
+            f"is: {fault(State(self._history, end))}."
         )
 
     def _shown_before(self, node: str, life: int, time: int) -> int:
-        """Return the end of what the process had shown before ``time``, at least."""
+        """Return the least end of what the process had shown before ``time``."""
         times, ends = self._shown.get((node, life), ([], []))
         place = bisect_left(times, time - self._commits.blur)
         return ends[place - 1] if place else 0

@@ -1,10 +1,11 @@
 """The invariants of a KRaft cluster by their ids, judged by all evidence of a run.
 
-:mod:`checkers.invariants.table` lists them. Of each the result says whether it was checked,
-and by how many facts, was broken, or was not checked, and why: nothing that was not looked
-at is ever called valid. Sources: Ongaro and Ousterhout 2014; KIP-500, KIP-595, KIP-630,
-KIP-631, KIP-853, KIP-966, KIP-996; the invariants of Kafka's RaftEventSimulationTest and of
-Vanlightly's TLA+ specifications.
+:mod:`checkers.invariants.table` lists them. The result of each is one of three: checked, with a
+number of facts; broken; or not checked, with the reason. An invariant without evidence is never
+called valid.
+
+Sources: Ongaro and Ousterhout 2014; KIP-500, KIP-595, KIP-630, KIP-631, KIP-853, KIP-966, KIP-996;
+the invariants of Kafka's RaftEventSimulationTest and of Vanlightly's TLA+ specifications.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from checkers.recorded.run_data import RunData
 from histories.verdict import CheckerResult
 
 CONTROLLER_ERROR = "controller-error"
-"""What a controller could not do for a reason nobody foresaw; no invariant of the list."""
+"""An operation that failed in a controller for an unforeseen reason; no invariant of the list."""
 
 
 def check(run: RunData) -> CheckerResult:
@@ -35,7 +36,7 @@ def check(run: RunData) -> CheckerResult:
         try:
             group(evidence, report)
         except Exception as error:
-            # One evaluation that fails must hide neither itself nor what the others found.
+            # An evaluation that fails must hide neither itself nor what the others found.
             ids = [each.id for each in TABLE if group in each.checks]
             text = f"{type(error).__name__}: {error}"
             doubts.append(f"{', '.join(ids)} could not be judged ({text})")
@@ -43,7 +44,7 @@ def check(run: RunData) -> CheckerResult:
                 report.unseen(invariant, text)
     capture = run.capture
     if capture is not None and capture.dropped:
-        doubts.append(f"{capture.dropped} messages were captured and not kept")
+        doubts.append(f"{capture.dropped} captured messages were dropped")
     anomalies = report.findings.anomalies
     chain = evidence.trace.chain
     return CheckerResult(

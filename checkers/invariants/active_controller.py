@@ -1,8 +1,8 @@
-"""C18: who is the active controller does not say that it is none.
+"""C18: the active controller never answers NOT_CONTROLLER.
 
-NOT_CONTROLLER means that nothing was done and that somebody else must be asked. Of the controller
-that claimed its epoch before a request came in, and leads it until it is answered, that is never
-true: a request that took too long may have been carried out yet.
+NOT_CONTROLLER means that nothing was done and that another controller must be asked. A controller
+that claimed its epoch before the request arrived, and leads it until the answer, must not send it.
+Even a request that timed out may still be carried out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PARTS = {
     "DescribeConfigs": "results",
     "IncrementalAlterConfigs": "responses",
 }
-"""Where answers without an error of their own have the errors of their parts."""
+"""Where answers without a top-level error have the errors of their parts."""
 
 _OF_NODES = frozenset(("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot"))
-"""Most of all messages, which controllers do not answer."""
+"""The most frequent messages; controllers do not answer them."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge NOT_CONTROLLER by where its giver stood."""
+    """Judge NOT_CONTROLLER by the position of the node that sent it."""
     if not evidence.captured or evidence.trace.gaps or evidence.run.capture is None:
         return
     claims: dict[tuple[str, int], int] = {}
@@ -55,14 +55,14 @@ def check(evidence: Evidence, report: Report) -> None:
         if claimed is not None and claimed + STEP_NS < message.sent:
             report.broken(
                 "C18",
-                f"{node} answers {message.api} with NOT_CONTROLLER, "
-                f"{(message.time - message.sent) / 1e9:.2f} s after it was asked; all the while it "
-                f"was the active controller of epoch {stood[0].epoch}.",
+                f"{node} answers {message.api} with NOT_CONTROLLER after "
+                f"{(message.time - message.sent) / 1e9:.2f} s, although it was the active "
+                f"controller of epoch {stood[0].epoch} all the time.",
             )
 
 
 def check_failed(evidence: Evidence, report: Report) -> None:
-    """C24 was judged with the trace: count what was there to judge."""
+    """C24 was judged with the trace: count its facts."""
     report.unseen("C24", "no operation failed" if evidence.trace.count else NO_TRACE)
     report.held("C24", evidence.trace.failed_operations)
 

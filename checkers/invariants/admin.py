@@ -1,7 +1,7 @@
-"""What clients were told of metadata: C9 AckedIsCommitted and C10 AdminLinearizable.
+"""Acknowledged operations on metadata: C9 AckedIsCommitted and C10 AdminLinearizable.
 
-The client's own view of both is judged by the checkers ``committed`` and ``linearizable``;
-here acknowledged operations are held against the records of the committed log.
+The checkers ``committed`` and ``linearizable`` judge both from the client's own view. This module
+compares acknowledged operations with the records of the committed log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SETTING = "retention.ms"
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge C9; C10 by records is judged by the replay."""
+    """Judge C9; the replay judges C10 by records."""
     controller = Controller.of(evidence)
     report.unseen("C9", "no operation on metadata was acknowledged")
     report.unseen("C10", "no topic was created")
@@ -29,7 +29,7 @@ def check(evidence: Evidence, report: Report) -> None:
         report.unseen("C9", NO_LOG)
         return
     if not evidence.log.whole or evidence.log.missing or evidence.trace.gaps:
-        report.unseen("C9", "the disks do not hold the whole committed log any more")
+        report.unseen("C9", "the disks no longer hold the whole committed log")
         return
     judge = _register if workload == "register" else _topic
     for call in evidence.run.calls:

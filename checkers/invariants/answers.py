@@ -24,12 +24,12 @@ from histories.message import Message
 from nodes.protocol import errors
 
 IDS = ("C15", "C18", "C19", "C20")
-NOT_WHOLE = "the disks do not hold the whole committed log any more"
+NOT_WHOLE = "the disks no longer hold the whole committed log"
 UNTOLD = frozenset(
     (errors.REQUEST_TIMED_OUT, errors.NOT_CONTROLLER, errors.UNKNOWN_SERVER_ERROR,
      errors.POLICY_VIOLATION)
 )  # fmt: skip
-"""Codes that say nothing of the metadata."""
+"""Codes that do not depend on the metadata."""
 
 Body = dict[str, Any]
 Codes = Callable[[State], "set[int] | None"]
@@ -73,7 +73,7 @@ class _Judge:
         self._departures = Departures(evidence, history, session, self._commits.blur)
 
     def run(self) -> None:
-        """Judge every message there is a rule for."""
+        """Judge every message that has a rule."""
         capture = self._evidence.run.capture
         rules: dict[str, Callable[[Exchange], None]] = {
             "CreateTopics": self._create,
@@ -106,10 +106,10 @@ class _Judge:
     def _judge(
         self, exchange: Exchange, what: str, code: int, codes: Codes, at: State | None = None
     ) -> bool:
-        """C18: ``code`` is right in a state of the exchange, or, if given, in ``at``; return
-        whether it says that something was done."""
+        """C18: ``code`` is right in a state of the exchange, or in ``at`` if given. Return
+        whether it reports success."""
         if code == errors.NOT_CONTROLLER and self._is_broker(exchange.message):
-            # It is the broker that must look for another controller; clients know none of them.
+            # Only a broker must look for another controller; clients know no controllers.
             self._report.broken("C18", f"{exchange.where}: {what} with {_name(code)}, as a broker.")
         if code in UNTOLD:
             return False
@@ -128,12 +128,13 @@ class _Judge:
         names = ", ".join(map(_name, sorted(right)))
         self._report.broken(
             "C18",
-            f"{exchange.where}: {what} with {_name(code)}; what is committed calls for {names}.",
+            f"{exchange.where}: {what} with {_name(code)}; the committed metadata calls for"
+            f" {names}.",
         )
         return False
 
     def _done(self, exchange: Exchange, wrong: str | None, invariant: str = "C19") -> None:
-        """C19: what was told to be done is in the log."""
+        """C19: an acknowledged operation is in the log."""
         self._report.held(invariant)
         if wrong is not None:
             self._report.broken(invariant, f"{exchange.where}: {wrong}.")
@@ -154,7 +155,7 @@ class _Judge:
                 )
                 self._done(exchange, wrong)
                 if before is not None and not topic["assignments"]:
-                    # As it was created: somebody may have moved it at once.
+                    # As it was created: another request may have reassigned it at once.
                     made = self._history.as_made(bytes(result["topic_id"]), before.end)
                     self._placed(exchange, before, [list(p.replicas) for p in made])
             self._judge(exchange, what, code, lambda s, c=codes: c(s), before)  # type: ignore[misc]
@@ -294,20 +295,20 @@ class _Judge:
             self._done(exchange, effects.registered(self._history, exchange, body, epoch))
 
     def _session(self, exchange: Exchange) -> None:
-        """C18: the id of a broker is free once nothing was heard of it for a session's time."""
+        """C18: a broker id is free once its owner was silent for a session timeout."""
         if not self._heard:
             self._heard = answered(self._evidence)
         broker_id = exchange.request["broker_id"]
         if self._evidence.pauses:
-            return  # Who is stopped hears what was sent before only afterwards.
+            return  # A paused node processes its backlog only after it resumes.
         session = int(session_ns(self._evidence) * slowest(self._evidence.run.test))
         since = exchange.message.sent - session * 5 // 4 - LAG_NS // 2
         heard = [*self._heard.get(broker_id, ()), *self._heard[NOBODY]]
         if not any(since <= time <= exchange.message.time for time in heard):
             self._report.broken(
                 "C18",
-                f"{exchange.where}: broker {broker_id} is refused as registered already, and "
-                "whoever was has not been heard of for longer than a session.",
+                f"{exchange.where}: broker {broker_id} is refused as registered already, although "
+                "the registered incarnation was silent for longer than a session.",
             )
 
     def _beat(self, exchange: Exchange) -> None:
@@ -361,7 +362,7 @@ class _Judge:
                 return
             wrong = wrong or found
         self._report.broken(
-            "C20", f"{exchange.where}, and what it tells was never committed: {wrong}."
+            "C20", f"{exchange.where}, but with a state that was never committed: {wrong}."
         )
 
     def _read(self, exchange: Exchange) -> None:
@@ -405,7 +406,7 @@ class _Judge:
             self._taken_in(exchange, fault)
 
     def _taken_in(self, exchange: Exchange, fault: Callable[[State], str | None]) -> None:
-        """C20: the answer of any node shows a state it had been given, and never goes back."""
+        """C20: the answer of any node shows a state it had applied, and never goes back."""
         self._report.held("C20")
         message = exchange.message
         serves = message.api != "ApiVersions" and self._is_broker(message)

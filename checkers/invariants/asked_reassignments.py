@@ -1,4 +1,4 @@
-"""Which reassignments clients asked for: a second one may take the place of the first."""
+"""Reassignments that clients requested: a second one may replace the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from histories.operation import FAIL, INFO, OK
 
 MANY = 1 << 30
 STORY = "story"
-"""How the kinds of probes begin that may reassign the topic they are of, and no other."""
+"""Prefix of the kinds of probes that reassign only the topic they are about."""
 
 
 class AskedReassignments:
@@ -33,7 +33,7 @@ class AskedReassignments:
                 self._ask(call.argument)
 
     def _count_answers(self, run: RunData) -> bool:
-        """Count what was granted; return whether any answer was captured."""
+        """Count the requests that were granted; return whether any answer was captured."""
         answered = False
         for message in run.capture.messages if run.capture is not None else ():
             if message.api != "AlterPartitionReassignments" or not message.response:
@@ -53,15 +53,15 @@ class AskedReassignments:
         return answered
 
     def _ask(self, probe: Any) -> None:
-        """A probe, as it was invoked, may have asked for a reassignment."""
+        """Count the reassignment that an invoked probe may have requested."""
         kind = str(probe.get("kind", "")) if isinstance(probe, dict) else ""
         if kind.startswith(STORY):
             self._unsure.add(probe["name"])
         elif kind in ("", "reassign"):
-            self._any = True  # Nobody knows of which topic.
+            self._any = True  # The topic is unknown.
 
     def times(self, topic: str | None, replicas: Iterable[int]) -> int:
-        """Return how often these ``replicas`` may have been asked for, of any partition."""
+        """Return how often a move of any partition to ``replicas`` may have been requested."""
         if self._any or topic in self._unsure:
             return MANY
         return self._known[topic, frozenset(replicas)]

@@ -1,8 +1,8 @@
-"""What brokers tell of themselves against what they were told: C23 BrokerLifeAsTold, and I24.
+"""Brokers' own state compared with the committed log: C23 BrokerLifeAsTold, and I24.
 
-A broker is in service once the controller has unfenced it, begins to recover once it has applied
-its own registration, and ends its controlled shutdown once it is fenced (KIP-631). The offset in
-its heartbeats is one that it has applied itself.
+A broker serves once the controller has unfenced it. It begins recovery once it has applied its own
+registration, and ends its controlled shutdown once it is fenced (KIP-631). The offset in its
+heartbeats is one that it has applied.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from checkers.recorded.clocks import running_since
 from histories.trace import TraceEvent
 
 SLACK_NS = 100_000_000
-"""How much clocks of several hosts may differ after they were compared."""
+"""How much the clocks of several hosts may differ after they were compared."""
 LATE_NS = 3_000_000_000
 _MS = 1_000_000
 RECOVERY, RUNNING, STOPPED = "recovery", "running", "stopped"
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge C23, and I24 for brokers whose traces are there."""
-    report.unseen("C23", "no broker took part" if evidence.trace.count else NO_TRACE)
+    """Judge C23, and I24 for brokers with traces."""
+    report.unseen("C23", "no broker in this run" if evidence.trace.count else NO_TRACE)
     told = [e for e in evidence.run.events if e.kind == "broker"]
     if not told or evidence.trace.gaps:
         return
@@ -53,7 +53,7 @@ def _life(
     if state == RECOVERY:
         end, _ = commits.taken(event.node, until, event.incarnation)
         if end <= epoch:
-            return f"recovers, and has applied its metadata up to {end} only (epoch {epoch})."
+            return f"recovers, but has applied its metadata only up to {end} (epoch {epoch})."
         return None
     if state not in (RUNNING, STOPPED) or (state == STOPPED and "reason" in event.detail):
         return None
@@ -64,24 +64,24 @@ def _life(
         if broker is not None and broker.epoch == epoch
     ]
     if state == RUNNING and all(broker.fenced for broker, _ in stood):
-        return f"is in service (epoch {epoch}), and no record has unfenced it."
+        return f"is in service (epoch {epoch}), but no record has unfenced it."
     if state == STOPPED and stood and not stood[-1][0].fenced:
         asked = next((i for i, (broker, _) in enumerate(stood) if broker.stopping), None)
         fenced = asked is None or any(broker.fenced for broker, _ in stood[asked:])
         since = commits.when(stood[-1][1])
-        # Where it was fenced, a late heartbeat may have unfenced it again.
+        # A fenced broker may be unfenced again by a late heartbeat.
         if not fenced or (since is not None and until - since > LATE_NS):
-            return f"ends its shutdown (epoch {epoch}), and no record has fenced it."
+            return f"ends its shutdown (epoch {epoch}), but no record has fenced it."
     return None
 
 
 def _offsets(
     evidence: Evidence, report: Report, commits: Commits, lives: dict[tuple[str, object], int]
 ) -> None:
-    """I24: whoever tells an offset has applied what lies up to it, and no more a moment before.
+    """I24: a broker reports an offset that it has applied, and not one from long before.
 
-    ``lives`` are the incarnations of brokers by the epoch they say they have: other heartbeats are
-    clients', which a broker passes on.
+    ``lives`` are the incarnations of brokers by the epoch they report. Other heartbeats are those
+    of clients, which a broker forwards.
     """
     for message in evidence.of("BrokerHeartbeat"):
         body, node = message.request, evidence.name(message.asker)
@@ -91,19 +91,19 @@ def _offsets(
         if life is None:
             continue
         offset = body["current_metadata_offset"]
-        # Its next life may have begun within the millisecond, with less.
+        # The next incarnation may have begun within the millisecond, at a lower offset.
         end, _ = commits.taken(node, message.sent + _MS, life)
         report.held("I24")
         if offset >= end and offset >= 0:
             report.broken(
                 "I24",
-                f"{node} tells metadata offset {offset}, and has applied what lies below {end}.",
+                f"{node} reports metadata offset {offset}, but has applied what lies below {end}.",
             )
         since = running_since(message.sent, LAG_NS, evidence.pauses.get(node, ()))
         least, of = commits.taken(node, since)
         if of == life and offset < least - 1:
             report.broken(
                 "I24",
-                f"{node} tells metadata offset {offset}, and had applied what lies below {least}"
+                f"{node} reports metadata offset {offset}, but had applied what lies below {least}"
                 " long before.",
             )

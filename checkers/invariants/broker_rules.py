@@ -16,39 +16,42 @@ _NAMING_AN_EPOCH = frozenset(
     }
 )
 LARGEST_BATCH = 9_000
-"""Records of a batch from which on an operation may go on in the next one (Kafka: 10,000)."""
+"""From this many records on, an operation may continue in the next batch (Kafka: 10,000)."""
 
 HOLE = (-1, -1, False)
 
 
 class BrokerRules:
-    """``epochs`` are all registrations: (broker id, epoch, offset of the batch); ``states`` all
-    changes of service: (offset of the batch, broker id, whether it is unfenced), with
-    :data:`HOLE` where a part of the log is missing. ``kept`` tells of new incarnations, by
-    (broker id, epoch), that are in an ISR or ELR after they were registered: the epoch of the
-    incarnation before (None: there was none) and the partition."""
+    """Rules for registrations.
+
+    ``epochs`` are all registrations: (broker id, epoch, offset of the batch). ``states`` are all
+    changes of service: (offset of the batch, broker id, whether it is unfenced), with :data:`HOLE`
+    where a part of the log is missing. ``kept`` holds new incarnations that stay in an ISR or ELR
+    after their registration. By (broker id, epoch) it gives the epoch of the incarnation before
+    (None: there was none) and the partition.
+    """
 
     def __init__(self, report: Report) -> None:
         self.epochs: list[tuple[int, int, int]] = []
         self.states: list[tuple[int, int, bool]] = []
         self.fenced: list[tuple[int, int, int]] = []
-        """Brokers that were fenced as they stood: (offset of the batch, broker id, epoch)."""
+        """Brokers that were fenced without other changes: (offset of the batch, id, epoch)."""
         self.kept: dict[tuple[int, int], tuple[int | None, str]] = {}
         self._fresh: list[tuple[int, int, int | None]] = []
         self._report = report
         self._latest: dict[int, int] = {}
         self._left: set[int] = set()
-        """Brokers that the current batch has fenced or sent into controlled shutdown."""
+        """Brokers that the current batch fences or sends into controlled shutdown."""
 
     def begin(self, model: MetadataModel) -> None:
-        """The replay goes on from ``model``."""
+        """Continue the replay from ``model``."""
         self.states.append(HOLE)
         for broker_id, broker in model.brokers.items():
             self._latest[broker_id] = max(broker.epoch, self._latest.get(broker_id, -1))
             self.epochs.append((broker_id, broker.epoch, broker.epoch))
 
     def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
-        """C2: ids of producers are given to the registered incarnation only."""
+        """C2: producer ids are given to the registered incarnation only."""
         if name == "ProducerIdsRecord":
             broker = model.brokers.get(fields["broker_id"])
             if broker is not None:
@@ -68,7 +71,7 @@ class BrokerRules:
         return True
 
     def step(self, step: Step) -> None:
-        """A broker's registration changed."""
+        """Judge a changed registration."""
         assert step.change is not None
         broker_id, old, new = step.change.key, step.change.old, step.change.new
         served = old is not None and not old.fenced and not old.stopping
@@ -97,7 +100,7 @@ class BrokerRules:
                 report.broken("C1", f"{told} again, which changes whether it is in service.")
             return
         if not new.fenced or new.stopping:
-            report.broken("C1", f"{told} and does not begin fenced.")
+            report.broken("C1", f"{told} and is not fenced at first.")
         latest = self._latest.get(broker_id, -1)
         if new.epoch <= latest:
             report.broken("C1", f"{told}, which is not above its last epoch {latest}.")
@@ -110,7 +113,7 @@ class BrokerRules:
         self._fresh.append((broker_id, new.epoch, None if old is None else old.epoch))
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
-        """C3: whoever is fenced has left every ISR and leads nothing."""
+        """C3: a fenced broker has left every ISR and leads nothing."""
         left, self._left = self._left, set()
         fresh, self._fresh = self._fresh, []
         if count >= LARGEST_BATCH:

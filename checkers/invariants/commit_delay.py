@@ -1,9 +1,10 @@
-"""How soon followers hear of a commit: L9 CommitIsHeard.
+"""How soon followers learn of a commit: L9 CommitIsHeard.
 
-A leader answers the fetches that wait as soon as its high watermark has moved; if it does not,
-followers hear of it only when their wait is over. Judged where nothing disturbs the cluster,
-in the simulator, which knows how slow its links and disks are. One late answer says nothing:
-of a follower that is at fault most are. Whoever is sent elsewhere must be told at once, too.
+A leader answers waiting fetches as soon as its high watermark has moved. If it does not, followers
+learn of a commit only when the wait of their fetch ends. L9 is judged only where nothing disturbs
+the cluster, and only in the simulator, which knows the speed of links and disks. One late answer
+proves nothing: of a faulty follower's answers most are late. Fetches that diverge or need a
+snapshot must be answered at once too.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from histories.message import Message
 from histories.trace import TraceEvent
 
 BEFORE_NS = 2_000_000_000
-"""How long nothing may have been wrong before a commit that is judged."""
+"""How long nothing may have been wrong before a judged commit."""
 DOWNLOAD = "download"
 FEWEST = 8
 FEWEST_ELSEWHERE = 3
 _US = 1000
 _LINGERING = frozenset(("partition", "network", "disk"))
-"""Faults that are felt behind their end: by what is on its way, or being flushed, then."""
+"""Faults with effects after their end: messages under way, or a flush in progress."""
 NOT_SIMULATED = "only the simulator knows how slow links and disks are"
 
 
@@ -37,7 +38,7 @@ def check(evidence: Evidence, report: Report) -> None:
     if bound is None:
         report.unseen("L9", NOT_SIMULATED)
         return
-    report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that somebody waited for")
+    report.unseen("L9", f"fewer than {FEWEST} commits in quiet times that a follower waited for")
     calm = _Calm(evidence)
     followers, commits = _positions(evidence)
     quiet = [each for each in commits if calm.around(each[0] - BEFORE_NS, each[0] + bound)]
@@ -54,7 +55,7 @@ def _follower(
     quiet: list[tuple[int, str, TraceEvent]],
     bound: int,
 ) -> None:
-    """A follower hears of most commits in time."""
+    """A follower learns of most commits in time."""
     times, told = positions
     whole = _fetches_all(evidence.run.test)
     late: list[TraceEvent] = []
@@ -72,22 +73,22 @@ def _follower(
             continue  # It fetches a snapshot, and hears of no commit meanwhile.
         judged += 1
         if all(later.hw < event.hw for later in after):
-            late.append(event)
+            continue  # It fetches a snapshot, and learns of no commit meanwhile.
     if judged < FEWEST:
         return
     report.held("L9", judged)
     if len(late) * 2 > judged:
         report.broken(
             "L9",
-            f"{len(late)} of {judged} times {node} heard of a commit more than "
-            f"{bound / 1e6:.0f} ms late, with nothing in the way: of the high "
-            f"watermark {late[0].hw} of {late[0].node}, say.",
+            f"{len(late)} of {judged} times {node} learned of a commit more than "
+            f"{bound / 1e6:.0f} ms late, although nothing was wrong; the first was the high "
+            f"watermark {late[0].hw} of {late[0].node}.",
             [late[0]],
         )
 
 
 def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> None:
-    """Who must look elsewhere, for where the logs part or for a snapshot, is told at once."""
+    """A fetch that diverges, or needs a snapshot, is answered without waiting in purgatory."""
     late: list[Message] = []
     judged = 0
     for message in evidence.of("Fetch"):
@@ -107,25 +108,25 @@ def _elsewhere(evidence: Evidence, report: Report, calm: _Calm, bound: int) -> N
             wait = (late[0].time - late[0].sent) / 1e6
             report.broken(
                 "L9",
-                f"{len(late)} of {judged} times a fetch that has to go on elsewhere waited for its "
-                f"answer: that of {evidence.name(late[0].asker)} at offset "
-                f"{late[0].request.fetch_offset} for {wait:.0f} ms.",
+                f"{len(late)} of {judged} fetches that diverge or need a snapshot were not "
+                f"answered at once: that of {evidence.name(late[0].asker)} at offset "
+                f"{late[0].request.fetch_offset} after {wait:.0f} ms.",
             )
 
 
 def _fetches_all(test: dict[str, Any]) -> bool:
-    """Whether one fetch brings all there is."""
+    """Whether one fetch returns all records."""
     node = test["knobs"].get("node")
     return not isinstance(node, dict) or int(node.get("fetch_max_bytes", 1 << 20)) >= 1 << 20
 
 
 def _bound(test: dict[str, Any]) -> int | None:
-    """Return how long (ns) hearing of a commit may take; None where waiting takes no longer."""
+    """Return the longest delay (ns) of a commit's news; None if a waiting fetch is no slower."""
     knobs = test.get("knobs")
     if test.get("simulated") is not True or not isinstance(knobs, dict):
         return None
     if len(test.get("controllers") or ()) == 1:
-        return None  # What it commits at once its own disk, with snapshots to write, makes late.
+        return None  # It commits at once, and its own disk, with snapshots to write, delays it.
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"])
     bound = 3 * int(knobs["latency_max"]) + 4 * disk + 20_000
     node = knobs.get("node")
@@ -134,7 +135,7 @@ def _bound(test: dict[str, Any]) -> int | None:
 
 
 class _Calm:
-    """When nothing was wrong: no fault, no restart, no change of leader or voters."""
+    """Times when nothing was wrong: no fault, no restart, no change of leader or voters."""
 
     def __init__(self, evidence: Evidence) -> None:
         spans: list[tuple[int, int]] = []
@@ -143,13 +144,13 @@ class _Calm:
             if fault.phase == "start":
                 begun[fault.id] = fault.time
             else:
-                # What was slow, or is sent again, comes after the end, and holds up all behind it.
+                # Delayed or repeated messages arrive after the end and hold up all behind them.
                 later = BEFORE_NS if fault.kind in _LINGERING else 0
                 spans.append((begun.pop(fault.id, fault.time), fault.done + later))
         spans.extend((time, 1 << 62) for time in begun.values())
         spans.sort()
         self._begins = [begin for begin, _ in spans]
-        # Up to when any fault that began no later was active.
+        # By beginning: the latest end of all faults that began no later.
         self._until = list(accumulate((end for _, end in spans), max))
         self._moments = sorted(
             moment
@@ -164,7 +165,7 @@ class _Calm:
         return begin >= 0 and (place == 0 or self._until[place - 1] < begin)
 
     def around(self, begin: int, end: int) -> bool:
-        """Whether nothing at all is wrong or changes from ``begin`` to ``end``."""
+        """Whether nothing is wrong and nothing changes from ``begin`` to ``end``."""
         if not self.undisturbed(begin, end):
             return False
         place = bisect_left(self._moments, begin)
@@ -175,7 +176,7 @@ _Positions = dict[str, tuple[list[int], list[TraceEvent]]]
 
 
 def _positions(evidence: Evidence) -> tuple[_Positions, list[tuple[int, str, TraceEvent]]]:
-    """Return each node's appends, high watermarks and snapshots it set out to fetch, and the
+    """Return each node's appends, high watermarks and beginnings of snapshot fetches, and the
     high watermarks of leaders in order."""
     nodes: _Positions = {}
     commits = []

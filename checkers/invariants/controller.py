@@ -15,11 +15,11 @@ from checkers.recorded.metadata_model import Fields, MetadataModel
 from checkers.recorded.replay import Replay, Step, replay
 
 BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
-"""The ids that the replay judges, alone or with captured messages."""
+"""The ids that the replay judges, alone or together with captured messages."""
 
 
 class Controller:
-    """What the committed log shows of the controllers that wrote it."""
+    """Findings about the controllers, from the committed log that they wrote."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.report = Report()
@@ -37,10 +37,10 @@ class Controller:
         """Return the replay of ``evidence``'s log, made once."""
         return evidence.run.derived("controller", lambda run: cls(evidence))
 
-    # --- what the replay tells ------------------------------------------------------------
+    # --- events of the replay -------------------------------------------------------------
 
     def begin(self, segment: Segment, model: MetadataModel) -> None:
-        """A part of the log follows."""
+        """Begin a part of the log."""
         self._batch = None
         self.history.begin(segment.start, segment.end)
         self.brokers.begin(model)
@@ -48,12 +48,12 @@ class Controller:
         self.eligible.begin(model)
 
     def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
-        """A record is about to be applied."""
+        """Judge a record before it is applied."""
         self._batch = None
         self.brokers.before(name, fields, offset, model)
 
     def step(self, step: Step) -> None:
-        """A record was applied."""
+        """Judge a record that was applied."""
         self._batch = step.batch
         self.history.step(step)
         self.eligible.step(step)
@@ -71,20 +71,20 @@ class Controller:
                 self.partitions.topic_changed(step)
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
-        """All records of a batch were applied."""
+        """Judge a batch of which all records were applied."""
         self._batch = batch
         self.brokers.batch_end(batch, count, model)
         self.partitions.batch_end(batch, count, model)
         self.eligible.batch_end(batch, count, model)
 
     def refused(self, offset: int, name: str, why: str, batch: StoredBatch) -> bool:
-        """A record that contradicts the state; return whether a rule is about just that."""
+        """Take in a record that contradicts the state; return whether a rule covers just that."""
         self._batch = batch
         return self.brokers.refused(offset, name, why) or self.topics.refused(offset, name, why)
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Report what the replay has shown of C1 to C7, C10, C11 and C14."""
+    """Report the results of the replay for C1 to C7, C10, C11 and C14."""
     controller = Controller.of(evidence)
     report.take(controller.report.findings)
     for invariant, facts in controller.report.facts.items():
@@ -97,7 +97,7 @@ def check(evidence: Evidence, report: Report) -> None:
     for invariant in ("C4", "C5"):
         report.unseen(invariant, "no partition was created or changed")
     report.unseen("C6", "no partition changed its leader")
-    report.unseen("C7", "no eligible leader replicas were kept")
+    report.unseen("C7", "no partition had eligible leader replicas")
     report.unseen("C14", "no reassignment in this run")
     if not evidence.captured:
         for invariant in ("C8", "C16"):

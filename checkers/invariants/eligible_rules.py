@@ -11,31 +11,34 @@ from checkers.recorded.replay import Step
 MIN_INSYNC = "min.insync.replicas"
 TOPIC = 2
 RECOVERING = 1
-"""What an unclean election leaves: whoever was in sync or eligible is forgotten."""
+"""State after an unclean election: the former ISR and ELR are forgotten."""
 EVERYWHERE = ""
-"""What a ClearElrRecord names instead of a topic."""
+"""The topic that a ClearElrRecord for all topics names."""
 
 
 class EligibleRules:
-    """The ELR and the ISR do not meet, a large enough ISR needs no ELR; who leaves one that gets
-    too small is in the ELR, unless it was lost in an unclean shutdown or election; the ELR is a
-    part of the replicas, all of them registered; another min.insync.replicas empties it."""
+    """Rules for the ELR.
+
+    The ELR and the ISR are disjoint, and a large enough ISR needs no ELR. A replica that leaves an
+    ISR below min.insync.replicas enters the ELR, except after an unclean shutdown or election. The
+    ELR contains only registered replicas. A new min.insync.replicas empties it.
+    """
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._enabled = False
-        """Whether there were eligible leader replicas before the batch."""
+        """Whether eligible leader replicas were enabled before the batch."""
         self._changed: dict[str, int] = {}
-        """Topics, or all, of which the batch changes the least number of replicas in sync."""
+        """Topics, or all, of which the batch changes min.insync.replicas."""
         self._cleared: set[str] = set()
         self._created: set[str] = set()
         self._gone: set[int] = set()
         self._registered: set[int] = set()
         self._left: list[tuple[str, set[int]]] = []
-        """By partition who left an ISR that got too small, and is not in the ELR."""
+        """By partition: replicas that left a too small ISR and are not in the ELR."""
 
     def begin(self, model: MetadataModel) -> None:
-        """The replay goes on from ``model``."""
+        """Continue the replay from ``model``."""
         self._enabled = model.elr_enabled()
         self._forget()
 
@@ -48,7 +51,7 @@ class EligibleRules:
         self._left.clear()
 
     def step(self, step: Step) -> None:
-        """A record was applied."""
+        """Judge a record that was applied."""
         change = step.change
         if step.name == "ClearElrRecord":
             self._cleared.add(step.fields["topic_name"])
@@ -84,14 +87,14 @@ class EligibleRules:
             if known and not old.isr and new.last_known_elr != known:
                 self._report.broken(
                     "C7",
-                    f"{name}: who led last is forgotten while nobody leads:"
+                    f"{name}: the last known leader is forgotten while there is no leader:"
                     f" {list(known)} becomes {list(new.last_known_elr)}.",
                 )
         if new.leader != NO_LEADER and new.last_known_elr:
             self._report.broken(
                 "C7",
-                f"{name}: {new.leader} leads, and who led last, {list(new.last_known_elr)},"
-                " is still remembered.",
+                f"{name}: {new.leader} leads, but the last known leader"
+                f" {list(new.last_known_elr)} is still remembered.",
             )
         told = step.model.config(topic_id, MIN_INSYNC)
         if told is None or not told.isdigit():
@@ -106,19 +109,19 @@ class EligibleRules:
         if len(new.isr) >= least and new.elr:
             self._report.broken(
                 "C7",
-                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, and the ELR "
+                f"{name}: the ISR {list(new.isr)} has min.insync.replicas {least}, but the ELR "
                 f"{list(new.elr)} is not empty.",
             )
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
-        """All ``count`` records of a batch were applied."""
+        """Judge a batch of which all ``count`` records were applied."""
         if self._enabled and count < LARGEST_BATCH:
             if EVERYWHERE not in self._cleared:
                 for name in self._changed.keys() - self._cleared - self._created:
                     self._report.broken(
                         "C7",
                         f"Offset {self._changed[name]} changes {MIN_INSYNC} of "
-                        f"{name or 'all topics'}, and eligible leader replicas stay.",
+                        f"{name or 'all topics'}, but eligible leader replicas stay.",
                     )
             if self._gone and model.elr_enabled():
                 self._left_in(batch, model)
@@ -132,7 +135,7 @@ class EligibleRules:
             lost = left - self._gone - self._registered
             if lost:
                 self._report.broken(
-                    "C7", f"{where}: {sorted(lost)} left the ISR, and are no eligible leaders."
+                    "C7", f"{where}: {sorted(lost)} left the ISR without entering the ELR."
                 )
 
     def _left_in(self, batch: StoredBatch, model: MetadataModel) -> None:
@@ -142,6 +145,6 @@ class EligibleRules:
             if stays:
                 self._report.broken(
                     "C7",
-                    f"After the batch at offset {batch.base} brokers {sorted(stays)} are registered"
-                    f" no more, and eligible leaders of {model.names.get(topic_id)}-{number}.",
+                    f"After the batch at offset {batch.base} brokers {sorted(stays)} are no longer"
+                    f" registered, but still in the ELR of {model.names.get(topic_id)}-{number}.",
                 )

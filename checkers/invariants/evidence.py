@@ -1,4 +1,4 @@
-"""Everything the invariants are judged by, put together once."""
+"""All evidence that the invariants are judged by, gathered once."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Evidence:
         return [] if event is None else [event]
 
     def setting(self, name: str, default: int, node: int = 0) -> int:
-        """Return what the nodes of a simulated run, or that ``node``, were configured with,
-        ``default`` if not at all."""
+        """Return a setting of the nodes of a simulated run, or of that ``node``; ``default`` if it
+        was not set."""
         test = self.settings_of(node)
         knobs = test.get("knobs")
         plain = knobs.get("node") if isinstance(knobs, dict) else None
@@ -66,7 +66,7 @@ class Evidence:
         return int(settings.get(name, default))
 
     def settings_of(self, node: int) -> dict[str, Any]:
-        """Return ``test.json`` with the settings of a hasty node in place of the others'."""
+        """Return ``test.json``; for a hasty node, with its own settings."""
         test: dict[str, Any] = self.run.test
         knobs = test.get("knobs")
         if not isinstance(knobs, dict) or node not in (knobs.get("hasty_nodes") or ()):
@@ -93,12 +93,12 @@ class Evidence:
 
     @cached_property
     def cluster_id(self) -> str | None:
-        """The cluster's id, as the first to be asked for metadata told it; None if nobody was."""
+        """The cluster's id as in the first Metadata response; None without one."""
         told = (m.response["cluster_id"] for m in self.of("Metadata") if m.response)
         return next(told, None)
 
     def name(self, node: int) -> str:
-        """Return what a node is called."""
+        """Return the name of a node."""
         return self.names.get(node, f"node {node}")
 
     def moment(self, event: TraceEvent) -> int | None:
@@ -118,5 +118,5 @@ class Evidence:
 
     @cached_property
     def high_watermark(self) -> int:
-        """The highest high watermark any node told of, -1 if none did."""
+        """The highest high watermark that any node reported, -1 if none did."""
         return max((hw for hw, _ in self.trace.chain.high_watermarks.values()), default=-1)

@@ -1,7 +1,7 @@
 """Answers to Fetch: I28 FetchValidity.
 
-The leader's log is known from the traces; an answer of records, of a divergence or of a
-snapshot must be the one that log calls for (KIP-595).
+The traces give the leader's log. An answer with records, with a divergence or with a snapshot must
+be the one that this log calls for (KIP-595).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _kind(message: Message, answer: Any, chain: LogChain, tip: BatchId | None) -
     where = f"at (offset {offset}, epoch {epoch})"
     diverging, snapshot = answer.diverging_epoch >= 0, answer.snapshot_end >= 0
     if (diverging or snapshot) and message.records is not None:
-        return f"{where} with records although it sends it elsewhere."
+        return f"{where} with records, and also with a divergence or snapshot."
     if diverging:
         return _divergence(answer, chain, tip, offset, epoch, where)
     if message.records is None:
@@ -83,7 +83,7 @@ def _divergence(
     if answer.diverging_epoch > epoch:
         return f"{where} with a divergence at {told}, of a later epoch."
     if answer.diverging_epoch == epoch and answer.diverging_end >= offset:
-        return f"{where} with a divergence at {told}, which is none."
+        return f"{where} with a divergence at {told}, which no batch of its log has."
     at = tip
     while at is not None and at != START and at[0] >= offset:
         batch = chain.batches.get(at)

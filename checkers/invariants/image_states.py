@@ -1,7 +1,7 @@
 """Images of the metadata: I30 ImageIsReplay.
 
-Nodes that all make the same mistake agree with each other (I23). Here what they tell of their
-images is held against what the committed records give, replayed by the checkers' own model.
+Nodes that all make the same mistake agree with each other (I23). Therefore the image digests that
+nodes report are compared with the committed records, replayed by the checkers' own model.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from checkers.invariants.evidence import NO_LOG, Evidence
 from checkers.invariants.report import Report
 
 DIGITS = 32
-"""Of a digest; a text of another length is none that could be computed here."""
+"""Length of a digest; a text of another length cannot be compared."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge I30 by every digest a node told."""
+    """Judge I30 by every reported digest."""
     history = Controller.of(evidence).history
     told = [
         (event.detail["end"] if "end" in event.detail else event.detail["offset"] + 1, event)
@@ -24,13 +24,13 @@ def check(evidence: Evidence, report: Report) -> None:
         if len(event.detail["digest"]) == DIGITS
     ]
     if not told:
-        report.unseen("I30", "no node told of its image")
+        report.unseen("I30", "no node reported a digest of its image")
         return
     if not history.ends:
         report.unseen("I30", NO_LOG)
         return
     if not history.whole or history.others:
-        report.unseen("I30", "not all that the committed log holds is known")
+        report.unseen("I30", "the committed log is not known completely")
         return
     known = history.reach
     try:

@@ -1,4 +1,4 @@
-"""What an invariant is: its id, what it says, what it is judged by, and what judges it."""
+"""The definition of an invariant: its id, its statement, its evidence and its check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Group = Callable[[Evidence, Report], None]
 
 @dataclass(slots=True, frozen=True)
 class Invariant:
-    """``online`` says whether the simulator also watches it as it runs."""
+    """``online`` is True if the simulator also watches it during a run."""
 
     id: str
     name: str

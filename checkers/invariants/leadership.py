@@ -1,4 +1,4 @@
-"""Who leads: I1 ElectionSafety, I15 RestartNotLeader, I18 CheckQuorum."""
+"""Leadership: I1 ElectionSafety, I15 RestartNotLeader, I18 CheckQuorum."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from checkers.recorded.log_chain import Election
 from histories.message import Message
 
 SLACK_NS = 1_000_000_000
-"""What a captured answer may be later than the request that resets the leader's clock."""
+"""How much later a captured answer may be than the request that resets the leader's timer."""
 
 _PROOF = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
-"""Requests of voters that tell a leader that it is heard."""
+"""Requests of voters that reset the leader's check-quorum timer."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
@@ -32,7 +32,7 @@ def check(evidence: Evidence, report: Report) -> None:
 
 
 def _one_leader(evidence: Evidence, report: Report) -> None:
-    """I1: whoever claims an epoch, by message or in the log, is the one who led it."""
+    """I1: a node that claims an epoch, by message or in the log, led it."""
     leaders = {
         epoch: (leader, "its trace") for epoch, (leader, _) in evidence.trace.leaders.items()
     }
@@ -95,21 +95,21 @@ def _reign(
     if begun is None or last is None or last_event is None or len(voters) < 2:
         return
     if evidence.pauses.get(node) or evidence.trace.voter_changes:
-        return  # Its clock stood still, or majorities changed: the trace alone must do.
+        return  # Its clock stood still, or the voters changed: only the trace can judge.
     report.held("I18")
     slack, timeout = slack_ns(evidence.run.test) + SLACK_NS, timeout_ns(evidence.run.test)
 
     def deadline(since: int) -> int:
         return evidence.after(node, since + slack, timeout)
 
-    # The leader counts in portions, and leaves out what diverges: which fetches ended a portion
-    # is its own affair, that a majority asked within one time-out is not.
+    # The leader counts in rounds, and leaves out fetches that diverge. Which fetches end a round
+    # is not specified; that a majority fetches within one timeout is.
     needed = len(voters) // 2
     since, fetched = begun, dict[int, int]()
     for message in sorted(heard.get((leader, epoch), ()), key=lambda message: message.time):
         now = message.time
         if now < begun:
-            continue  # Whoever knows no leader asks anybody, a candidate of that epoch, too.
+            continue  # A node that knows no leader fetches from any node, even from candidates.
         if now > last or (now > since + slack and now > deadline(since)):
             break
         if message.asker in voters and message.asker != leader:

@@ -1,8 +1,7 @@
-"""After the last fault: L1 to L8, as far as traces and messages tell.
+"""Liveness after the last fault: L1 to L8, as far as traces and messages show.
 
-Each is judged only where the run was watched long enough after its last heal, up to the instant
-at which the judged time ended: afterwards the harness stops the nodes. A rule that needs a longer
-look is not checked.
+Each rule is judged only if the run lasted long enough after its last heal. The judged time ends
+before the harness stops the nodes. A rule that needs more time is not checked.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from checkers.recorded.node_track import Standing
 from checkers.recovery import BOUND_NS, last_heal
 
 SETTLED_NS = 10_000_000_000
-"""Elections of so long a time are counted together."""
+"""Elections within this time are counted together."""
 
 MOST_ELECTIONS = 3
 MOST_REQUESTS = 20_000
@@ -25,7 +24,7 @@ _ALL = ("L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8")
 
 
 class _Watch(NamedTuple):
-    """From the last heal to the end of the judged time, ns since the start of the test."""
+    """The time from the last heal to the end of the judged time, ns since the test began."""
 
     healed: int
     until: int
@@ -47,7 +46,7 @@ def check(evidence: Evidence, report: Report) -> None:
         _all_unseen(report, "a fault never ended")
         return
     if run.ended is None:
-        _all_unseen(report, "the run does not say when the judged time ended")
+        _all_unseen(report, "the run does not record when the judged time ended")
         return
     positions = [track.at_end for track in trace.tracks.values()]
     nodes = [node for node in positions if node.last is not None]
@@ -85,7 +84,7 @@ def _leader(evidence: Evidence, report: Report, watch: _Watch, tracks: list[Stan
         _stuck(evidence, report, watch, tracks, newest)
     if newest is None or newest.last is None:
         for invariant in ("L2", "L3", "L6"):
-            report.unseen(invariant, "nobody leads in the end")
+            report.unseen(invariant, "there is no leader at the end")
         return
     if newest.last.hw == newest.last.leo:
         report.held("L2")
@@ -127,7 +126,7 @@ def _stuck(
     tracks: list[Standing],
     newest: Standing | None,
 ) -> None:
-    """The cluster had its time and did not agree."""
+    """Report that the nodes did not agree in time."""
     for track in tracks:
         if track.state in ("prospective", "candidate") and track.last is not None:
             report.broken(
@@ -136,7 +135,7 @@ def _stuck(
                 f"{(watch.until - watch.healed) / 1e9:.0f} s after the last fault.",
                 [track.last],
             )
-    who = "nobody leads" if newest is None else f"{newest.name} leads epoch {newest.epoch}"
+    who = "no node leads" if newest is None else f"{newest.name} leads epoch {newest.epoch}"
     apart = [t for t in tracks if t is not newest and t.state != "follower" and not _is_gone(t)]
     states = ", ".join(f"{t.name} {t.state} of epoch {t.epoch}" for t in apart) or "all follow it"
     if newest is None or apart:
@@ -150,7 +149,7 @@ def _stuck(
 
 
 def _still_since(evidence: Evidence, track: Standing, begin: int) -> bool:
-    """Whether the high watermark has not moved since ``begin``, and records waited already."""
+    """Whether the high watermark has not moved since ``begin`` although records waited by then."""
     moved = None if track.moved is None else evidence.moment(track.moved)
     return moved is None or moved < begin
 
@@ -173,14 +172,14 @@ def _observers(
             if _still_since(evidence, track, watch.until - BOUND_NS) and behind > 0:
                 report.broken(
                     "L3",
-                    f"{track.name} observes, and is {behind} records behind the high watermark "
+                    f"{track.name}, an observer, is {behind} records behind the high watermark "
                     f"{leader.hw} at the end.",
                     [] if leader.last is None else [leader.last],
                 )
 
 
 def _operations(evidence: Evidence, report: Report, watch: _Watch) -> None:
-    """L5: what clients began after the last fault has ended, one way or the other."""
+    """L5: operations that clients began after the last fault have ended in any way."""
     begun = [call for call in evidence.run.calls if call.invoked >= watch.healed]
     if not begun:
         report.unseen("L5", "no operation was begun after the last fault")

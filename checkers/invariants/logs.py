@@ -9,7 +9,7 @@ from checkers.invariants.report import Report
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Count what the passes over traces and disks have judged; judge what messages add."""
+    """Count the facts of the passes over traces and disks; judge what messages add."""
     trace, chain, on_disk = evidence.trace, evidence.trace.chain, evidence.disks.facts
     for invariant in ("I7", "I8", "I9", "I10", "I11", "I12", "I13", "I14"):
         if not trace.count:
@@ -19,10 +19,10 @@ def check(evidence: Evidence, report: Report) -> None:
     report.held("I7", appended + on_disk.get("I7", 0))
     report.held("I8", appended + on_disk.get("I8", 0))
     report.held("I9", chain.completeness_checked)
-    report.unseen("I9", "nobody was elected after something was committed")
+    report.unseen("I9", "no leader was elected after a commit")
     report.held("I10", len(chain.committed) + on_disk.get("I10", 0))
     report.held("I11", on_disk.get("I11", 0) + trace.majorities)
-    report.unseen("I11", "events are in no order between nodes, and not all final disks are there")
+    report.unseen("I11", "events of different nodes have no order, and final disks are missing")
     report.held("I12", trace.leader_high_watermarks)
     report.held("I13", advanced)
     report.held("I14", advanced + trace.kinds.get("truncate", 0) + trace.kinds.get("install", 0))
@@ -31,7 +31,7 @@ def check(evidence: Evidence, report: Report) -> None:
 
 
 def _exposed(evidence: Evidence, report: Report) -> None:
-    """I12: no answer tells a high watermark before the epoch's own first record is committed."""
+    """I12: no answer has a high watermark before the epoch's first record is committed."""
     starts = {
         (evidence.trace.tracks[election.node].id, election.epoch): election
         for election in evidence.trace.chain.elections
@@ -47,7 +47,7 @@ def _exposed(evidence: Evidence, report: Report) -> None:
         if answer.high_watermark <= election.epoch_start:
             report.broken(
                 "I12",
-                f"{election.node} tells {evidence.name(message.asker)} the high watermark "
+                f"{election.node} sends {evidence.name(message.asker)} the high watermark "
                 f"{answer.high_watermark} in epoch {election.epoch}, which begins at offset "
                 f"{election.epoch_start}.",
                 [election.event],

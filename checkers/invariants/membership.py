@@ -1,4 +1,4 @@
-"""Who votes: I26 VoterChangeOneAtATime."""
+"""Voters: I26 VoterChangeOneAtATime."""
 
 from __future__ import annotations
 

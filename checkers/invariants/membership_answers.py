@@ -1,7 +1,7 @@
-"""Answers to whoever changes or describes the quorum: C22 MembershipAnswered.
+"""Answers to requests that change or describe the quorum: C22 MembershipAnswered.
 
-AddRaftVoter and RemoveRaftVoter (KIP-853) are refused for what is true of the voters the leader
-counts by, and change just the voter they name. DescribeQuorum (KIP-595, KIP-836) tells the
+A refusal of AddRaftVoter or RemoveRaftVoter (KIP-853) must be true of the voters that the leader
+uses, and a success changes only the named voter. DescribeQuorum (KIP-595, KIP-836) returns the
 leader's own epoch, voters and high watermark.
 """
 
@@ -20,15 +20,15 @@ from nodes.protocol import errors
 ADD, REMOVE, DESCRIBE = "AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum"
 UPDATE = "UpdateFeatures"
 UNKNOWN = "0" * 32
-"""The directory of a voter whose disk nobody has told."""
+"""The directory of a voter whose disk is unknown."""
 
 _ANY_TIME = frozenset((errors.REQUEST_TIMED_OUT, errors.BROKER_NOT_AVAILABLE))
-"""Refusals that say nothing of the voters."""
+"""Refusals that do not depend on the voters."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
     """Judge C22."""
-    report.unseen("C22", "nobody changed or described the quorum")
+    report.unseen("C22", "no request changed or described the quorum")
     if not evidence.captured or not evidence.trace.count:
         report.unseen("C22", NO_MESSAGES if evidence.trace.count else NO_TRACE)
         return
@@ -38,7 +38,7 @@ def check(evidence: Evidence, report: Report) -> None:
     controllers = len(evidence.run.test.get("controllers") or evidence.run.nodes)
     for api in (ADD, REMOVE, DESCRIBE, UPDATE):
         for message in evidence.of(api):
-            # Brokers only forward; what they were told is judged where it was told.
+            # Brokers only forward; the answer is judged at the controller that gave it.
             if message.request is None or message.response is None or message.sent < 0:
                 continue
             if message.replier > controllers or not standing.positions(message):
@@ -89,7 +89,7 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
     meant = _value(request, "cluster_id")
     if meant is not None and cluster_id is not None:
         if (code == errors.INCONSISTENT_CLUSTER_ID) != (meant != cluster_id):
-            return f"{what}; it was asked as one of cluster {meant!r}, and is of {cluster_id!r}."
+            return f"{what}; it was addressed to cluster {meant!r}, and is of {cluster_id!r}."
         if meant != cluster_id:
             return None
     if code == errors.NOT_LEADER_OR_FOLLOWER:
@@ -114,7 +114,7 @@ def _changed(message: Message, standing: Standing, cluster_id: str | None) -> st
 
 
 def _done(api: str, voter: tuple[int, str], sets: list[Voters], request: Any) -> bool:
-    """Whether just this voter came or went while the request was under way; the last one stays."""
+    """Whether only this voter came or went during the request; the last voter stays."""
     if api == ADD:
         return any(after - before == {voter} for before, after in pairwise(sets))
     return any(after and before - after == {voter} for before, after in pairwise(sets))
@@ -123,7 +123,8 @@ def _done(api: str, voter: tuple[int, str], sets: list[Voters], request: Any) ->
 def _described(
     message: Message, standing: Standing, evidence: Evidence, *, settled: bool
 ) -> str | None:
-    """``settled``: the voters never changed, so that majorities are always of the same ones."""
+    """Judge DescribeQuorum; ``settled``: the voters never changed, so all majorities are of one
+    set."""
     stood, counted = standing.positions(message), standing.voters(message)
     if message.response.get("error_code") != errors.NONE:
         return None
@@ -158,10 +159,10 @@ def _described(
 
 
 def _reached(part: dict[str, Any], message: Message, evidence: Evidence) -> bool:
-    """Whether a majority of the voters has, or once had, all below the high watermark.
+    """Whether a majority of the voters has, or once had, all records below the high watermark.
 
-    A Fetch that was long on its way takes the end of its sender back, as in Kafka, which only
-    warns of it; the high watermark never goes back.
+    As in Kafka, which only warns, a Fetch that arrives late lowers the known log end of its
+    sender. The high watermark never goes back.
     """
     mark, epoch = part["high_watermark"], part["leader_epoch"]
     ends = {each["replica_id"]: each["log_end_offset"] for each in part["current_voters"]}
@@ -180,7 +181,7 @@ def _reached(part: dict[str, Any], message: Message, evidence: Evidence) -> bool
 
 
 def _voters(part: dict[str, Any], sets: list[Voters]) -> str | None:
-    """The voters are those in force; a disk that is not known in the set may be told."""
+    """The voters are those in force; a directory that the set leaves open may be filled in."""
     says = {
         v["replica_id"]: bytes(v["replica_directory_id"]).hex()
         for v in part["current_voters"]

@@ -1,5 +1,5 @@
-"""Partitions: C3 FencedNotInIsr, C4 LeaderInIsr, C5 LeaderEpochRule, C6 UncleanOnlyIfAllowed
-and C14 ReassignmentSane, as every change record must keep them."""
+"""Rules for every partition change record: C3 FencedNotInIsr, C4 LeaderInIsr, C5
+LeaderEpochRule, C6 UncleanOnlyIfAllowed and C14 ReassignmentSane."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAME_LEADER = -2
 UNCLEAN = 1
 """The kind of an election that may lose records (ElectLeaders)."""
 SHRINK_KEEPS_EPOCH = 12
-"""metadata.version (3.6-IV0) from which on a smaller ISR bumps no leader epoch."""
+"""From this metadata.version (3.6-IV0) on a smaller ISR does not bump the leader epoch."""
 
 
 class PartitionRules:
@@ -26,7 +26,7 @@ class PartitionRules:
     def __init__(self, report: Report, run: RunData) -> None:
         self.states: dict[tuple[bytes, int, int], Partition] = {}
         self._report = report
-        # Topics in which somebody asked for an unclean election, which is leave enough.
+        # Topics for which a request asked for an unclean election, which permits it.
         self._unclean = {c.key for c in run.calls if c.f == "elect" and c.argument == UNCLEAN}
         self._asked = AskedReassignments(run)
         self._touched: set[PartitionKey] = set()
@@ -35,7 +35,7 @@ class PartitionRules:
         self._fenced = False
 
     def begin(self, model: MetadataModel) -> None:
-        """The replay goes on from ``model``."""
+        """Continue the replay from ``model``."""
         self._touched.clear()
         self._unfenced = self._fenced = False
         self._leaderless = {k for k, p in model.partitions.items() if p.leader == NO_LEADER}
@@ -43,14 +43,14 @@ class PartitionRules:
             self.states[topic_id, number, partition.partition_epoch] = partition
 
     def broker_changed(self, step: Step) -> None:
-        """A broker that is back may lead again; one that goes leaves what it led to others."""
+        """Note that a broker may lead again, or that another must take over its partitions."""
         assert step.change is not None
         old, new = step.change.old, step.change.new
         self._fenced |= old is not None and old.active and (new is None or not new.active)
         self._unfenced |= new is not None and new.active and (old is None or not old.active)
 
     def topic_changed(self, step: Step) -> None:
-        """Partitions of a removed topic are gone."""
+        """Forget the partitions of a removed topic."""
         assert step.change is not None
         if step.change.new is None:
             gone = step.change.old
@@ -58,7 +58,7 @@ class PartitionRules:
             self._touched = {key for key in self._touched if key[0] != gone}
 
     def step(self, step: Step) -> None:
-        """A partition was created or changed."""
+        """Judge a partition that was created or changed."""
         assert step.change is not None
         key, old, new = step.change.key, step.change.old, step.change.new
         name = f"{step.model.names.get(key[0])}-{key[1]} at offset {step.offset}"
@@ -77,7 +77,7 @@ class PartitionRules:
     # --- one change -----------------------------------------------------------------------
 
     def _epochs(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
-        """C5: a leader epoch for every choice of a leader, and for a removed replica."""
+        """C5: the leader epoch increases with every elected leader and every removed replica."""
         report = self._report
         report.held("C5")
         if step.name == "PartitionRecord":
@@ -102,7 +102,7 @@ class PartitionRules:
             report.broken("C5", f"{name}: {why}, and the leader epoch stays {old.leader_epoch}.")
         elif bumped and new.leader == old.leader and not may:
             report.broken(
-                "C5", f"{name}: the leader epoch goes to {new.leader_epoch} for no reason."
+                "C5", f"{name}: the leader epoch increases to {new.leader_epoch} for no reason."
             )
 
     def _leader(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
@@ -111,11 +111,11 @@ class PartitionRules:
         report.held("C4")
         if not set(new.isr) <= set(new.replicas) or len(set(new.isr)) != len(new.isr):
             report.broken(
-                "C4", f"{name}: ISR {list(new.isr)} of replicas {list(new.replicas)} is no subset."
+                "C4", f"{name}: ISR {list(new.isr)} is no subset of replicas {list(new.replicas)}."
             )
         if not new.isr and (old is None or old.isr) and not model.elr_enabled():
             report.broken(
-                "C4", f"{name}: the last member leaves the ISR, and nobody is eligible to lead."
+                "C4", f"{name}: the last member leaves the ISR, and no replica is eligible to lead."
             )
         if new.leader == NO_LEADER:
             return
@@ -134,8 +134,8 @@ class PartitionRules:
             return
         under_way = old.adding or old.removing
         if under_way and not (new.adding or new.removing) and new.leader in new.isr:
-            # Its leader put it into the ISR with the proposal that completed the reassignment.
-            # It need not be among those added any more: a second reassignment may have kept it.
+            # Its leader added it to the ISR in the proposal that completed the reassignment. It
+            # need not be among the added ones: a second reassignment may have kept it.
             return
         if new.recovery != 1:
             report.broken(
@@ -154,7 +154,7 @@ class PartitionRules:
             )
 
     def _isr(self, step: Step, name: str, old: Partition | None, new: Partition) -> None:
-        """C3: only active brokers come into an ISR."""
+        """C3: only active brokers join an ISR."""
         if not step.model.brokers:
             return
         joined = set(new.isr) - set(old.isr if old is not None else ())
@@ -166,10 +166,10 @@ class PartitionRules:
                 self._report.broken("C3", f"{name}: broker {broker_id}, {how}, joins the ISR.")
 
     def _reassignment(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:
-        """C14: replicas come and go by way of adding and removing, and none too early.
+        """C14: replicas come through adding and go through removing, and none goes too early.
 
-        A second reassignment may take the place of the first, and be complete at once when
-        all it asks for is there: fewer replicas than the first had are right if asked for.
+        A second reassignment may replace the first, and complete at once if all its replicas are
+        there. It may have fewer replicas than the first if a request asked for that.
         """
         under_way = bool(old.adding or old.removing)
         if not under_way and not (new.adding or new.removing or old.replicas != new.replicas):
@@ -203,9 +203,9 @@ class PartitionRules:
             )
         elif old.adding and set(new.replicas) == target and not set(old.adding) <= set(new.isr):
             if set(old.adding) <= set(old.isr) and new.leader >= 0 and new.leader not in old.isr:
-                return  # They were, until an unclean election in the same record.
+                return  # They were in sync until an unclean election in the same record.
             if self._asked.times(topic, new.replicas) >= 2:
-                return  # The second starts from all the replicas that the first has left.
+                return  # The second begins with all the replicas that the first has left.
             report.broken(
                 "C14",
                 f"{name}: the reassignment to {sorted(target)} is complete although "
@@ -213,7 +213,7 @@ class PartitionRules:
             )
 
     def _goes_on(self, name: str, new: Partition) -> None:
-        """C14: a reassignment ends with the record that makes its last replica one in sync.
+        """C14: a reassignment ends with the record that puts its last replica into the ISR.
 
         Where an election leaves its leader alone in the ISR, the next record ends it.
         """
@@ -223,31 +223,31 @@ class PartitionRules:
         if isr and stay and {*new.adding, *enough} <= isr and len(new.isr) > 1:
             self._report.broken(
                 "C14",
-                f"{name}: the reassignment to {sorted(stay)} goes on although {sorted(isr)} are in "
-                "sync.",
+                f"{name}: the reassignment to {sorted(stay)} continues although {sorted(isr)} are "
+                "in sync.",
             )
 
     def _made_up_for(self, name: str, topic: str | None, old: Partition, new: Partition) -> None:
-        """C14: where more go than come, all that stay are in sync when those go."""
+        """C14: if more replicas go than come, all that stay are in sync when the others go."""
         target = set(old.replicas) - set(old.removing)
         one_step = not (old.adding or old.removing)
         if not one_step and (
             set(new.replicas) != target or self._asked.times(topic, new.replicas) > 1
         ):
-            return  # It was cancelled, or another took its place.
+            return  # It was cancelled or replaced.
         gone = set(old.replicas) - set(new.replicas)
         lag = set(new.replicas) - set(new.isr) - set(old.isr)
         if gone and len(old.adding) < len(gone) and lag:
             self._report.broken(
                 "C14",
-                f"{name}: {sorted(gone)} are replicas no more although {sorted(lag)}, who stay, "
-                "are not in sync.",
+                f"{name}: {sorted(gone)} are no longer replicas although {sorted(lag)}, which stay,"
+                " are not in sync.",
             )
 
     # --- one batch ------------------------------------------------------------------------
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
-        """C4: nobody goes without a leader while somebody could lead."""
+        """C4: no partition lacks a leader while a broker could lead it."""
         suspects = self._leaderless & self._touched
         if self._unfenced:
             suspects = set(self._leaderless)
@@ -264,7 +264,7 @@ class PartitionRules:
             if not candidates and model.elr_enabled():
                 candidates = partition.elr
             if moved and is_true(model.config(key[0], "unclean.leader.election.enable")):
-                candidates = partition.replicas  # Rather any than none, when brokers come or go.
+                candidates = partition.replicas  # An unclean leader, when brokers come or go.
             able = [b for b in candidates if _acceptable(model, partition, b)]
             if able:
                 self._report.broken(

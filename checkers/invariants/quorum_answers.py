@@ -1,9 +1,9 @@
-"""Answers of the quorum against where their giver stood: I33 AnswersByPosition.
+"""Answers of the quorum compared with the position of their sender: I33 AnswersByPosition.
 
-The trace tells epoch, state, leader and vote of each node at any time. So it is known what a
-request of another epoch or to another state must be answered, whom an answer may name as
-leader, and whether a vote is due (KIP-595, KIP-853, KIP-996). Between sending and answer a node
-may have stood in several places; an answer must be right in one of them.
+The trace gives the epoch, state, leader and vote of each node at any time. They decide three
+things: the answer to a request of another epoch or for another state, the leader that an answer
+may name, and whether a vote is due (KIP-595, KIP-853, KIP-996). Between request and answer a node
+may have had several positions; an answer must be right in one of them.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class _Judge:
         self._standing = Standing.of(evidence)
         led = {(leader, epoch) for epoch, (leader, _) in evidence.trace.leaders.items()}
         self._steady = led - self._standing.resigned
-        """Leaders by epoch that never said they gave up the lead while the epoch lasted."""
+        """Leaders by epoch that never reported a resignation during the epoch."""
         self._served = 0
 
     def finish(self) -> None:
-        """Count what was looked at in passing."""
+        """Count the facts that needed no judgement."""
         self._report.held("I33", self._served)
 
     def of_leader(self, message: Message) -> None:
-        """Fetch, FetchSnapshot and UpdateRaftVoter: only the leader of just this epoch serves."""
+        """Fetch, FetchSnapshot and UpdateRaftVoter: only the leader of this epoch serves them."""
         request, answer = message.request, message.response
         epoch = request.current_leader_epoch
         if (
@@ -62,12 +62,12 @@ class _Judge:
             and not (answer.partition_error or answer.error)
             and (message.replier, epoch) in self._steady
         ):
-            self._served += 1  # Nearly all are, and need no closer look.
+            self._served += 1  # Nearly all requests are served, and need no closer look.
             return
         if answer.partition_error == errors.NOT_LEADER_OR_FOLLOWER:
             stood = self._standing.positions(message)
             if any(at.state == LEADER and at.epoch == epoch for at in stood[:-1]):
-                return  # It waited, and whoever waits is told as the lead is lost.
+                return  # It was parked, and parked fetches fail when the leader resigns.
 
         def right(at: Position, code: int) -> bool:
             if epoch != at.epoch:
@@ -85,7 +85,7 @@ class _Judge:
         self._judge(message, code, right, f"of epoch {epoch}")
 
     def of_anybody(self, message: Message) -> None:
-        """Vote, BeginQuorumEpoch, EndQuorumEpoch: what is of an older epoch is refused."""
+        """Vote, BeginQuorumEpoch, EndQuorumEpoch: requests of an older epoch are refused."""
         request, answer = message.request, message.response
         is_vote = message.api == "Vote"
         epoch = request.epoch if is_vote else request.leader_epoch
@@ -128,7 +128,7 @@ class _Judge:
         return True
 
     def _vote(self, message: Message) -> None:
-        """A vote is given where the log is good enough and nothing else stands against it."""
+        """A vote is granted if the candidate's log is new enough and no other reason exists."""
         request = message.request
         granted = message.response.vote_granted
         due: set[bool] = set()
@@ -146,7 +146,7 @@ class _Judge:
         )
 
     def _due(self, message: Message, at: Position) -> set[bool]:
-        """Return which decisions are right where the node stood."""
+        """Return which decisions are right in the node's position."""
         request = message.request
         if request.epoch < at.epoch:
             return set()
@@ -163,11 +163,11 @@ class _Judge:
         if state == LEADER:
             return {False}
         if request.pre_vote:
-            # Whether a follower has fetched from its leader nobody tells.
+            # No trace shows whether a follower has fetched from its leader.
             return good | {False} if state == FOLLOWER else good
         if state not in _MAY_VOTE:
             return {False}
         if voted >= 0:
-            # The same id may be another disk by now.
+            # The same id may have another disk by now.
             return {True, False} if voted == request.candidate_id else {False}
         return {False} if leader >= 0 else good

@@ -1,7 +1,7 @@
-"""Upgrades of kraft.version that are refused in vain: C22 MembershipAnswered.
+"""Upgrades of kraft.version that are refused without a reason: C22 MembershipAnswered.
 
-A leader that has committed something of its epoch refuses to raise kraft.version of a static
-quorum only while it has not heard of every voter's disk in that epoch (KIP-853).
+A leader of a static quorum that has committed a record of its epoch must allow a higher
+kraft.version once it knows the disk of every voter in that epoch (KIP-853).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KRAFT_FEATURE = "kraft.version"
 
 
 def raises_kraft_version(body: Any) -> bool:
-    """Whether an UpdateFeatures asks for kraft.version 1, and nothing else."""
+    """Whether an UpdateFeatures requests kraft.version 1, and nothing else."""
     updates = body["feature_updates"] if isinstance(body, dict) else []
     return [(u["feature"], u["max_version_level"], u["upgrade_type"]) for u in updates] == [
         (KRAFT_FEATURE, 1, 1)
@@ -25,7 +25,7 @@ def raises_kraft_version(body: Any) -> bool:
 
 
 def refused_in_vain(evidence: Evidence, standing: Standing, message: Message) -> str | None:
-    """Return why an upgrade should have been made, None if there may be a reason against it."""
+    """Return why an upgrade should have succeeded, None if there may be a reason against it."""
     stood, counted = standing.positions(message), standing.voters(message)
     if len(stood) != 1 or stood[0].state != LEADER or len(counted) != 1 or counted[0][1] != 0:
         return None
@@ -44,11 +44,11 @@ def refused_in_vain(evidence: Evidence, standing: Standing, message: Message) ->
         return None
     if not _has_committed(evidence, reign, message.sent - STEP_NS):
         return None
-    return "with INVALID_UPDATE_VERSION, and all voters had told it of their disks."
+    return "with INVALID_UPDATE_VERSION, although all voters had sent it their directory ids."
 
 
 def _has_committed(evidence: Evidence, reign: tuple[int, int], time: int) -> bool:
-    """Whether the leader of an epoch, (node id, epoch), had told of a high watermark."""
+    """Whether the leader of an epoch, (node id, epoch), had reported a high watermark."""
     node, epoch = evidence.name(reign[0]), reign[1]
     return any(
         event.kind == "hw"

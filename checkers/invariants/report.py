@@ -1,4 +1,4 @@
-"""What the checks of one run say about each invariant: how much was looked at, what broke."""
+"""The result of each invariant in one run: the number of facts, the anomalies, the reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHECKED, BROKEN, NOT_CHECKED = "checked", "broken", "not checked"
 
 
 class Report:
-    """Facts, anomalies and excuses by invariant id."""
+    """Facts, anomalies, and reasons for missing facts, by invariant id."""
 
     def __init__(self) -> None:
         self.findings = Findings()
@@ -22,12 +22,12 @@ class Report:
         """Returns the trace events of an anomaly that is reported without any evidence."""
 
     def held(self, invariant: str, facts: int = 1) -> None:
-        """``facts`` things were held against the invariant, whether they kept it or not."""
+        """Count ``facts`` that were judged, whether they kept the invariant or not."""
         if facts > 0:
             self.facts[invariant] = self.facts.get(invariant, 0) + facts
 
     def unseen(self, invariant: str, why: str) -> None:
-        """There is nothing, or too little, to judge the invariant by."""
+        """Note why there is nothing, or too little, to judge the invariant by."""
         self._reasons.setdefault(invariant, why)
 
     def broken(
@@ -37,23 +37,23 @@ class Report:
         events: list[TraceEvent] | None = None,
         operations: list[int] | None = None,
     ) -> None:
-        """Report that the invariant was broken, with the proof."""
+        """Report an anomaly of the invariant, with the proof."""
         if not events and not operations:
             events = self.proof()
         self.findings.add(invariant, explanation, events, operations)
 
     def take(self, findings: Findings) -> None:
-        """Take over what another pass has found."""
+        """Add the findings of another pass."""
         self.findings.merge(findings)
 
     def of(self, invariant: str) -> dict[str, Any]:
         """Return {"status", "facts", "anomalies" or "why"} of one invariant: never ``checked``
-        when nothing was looked at."""
+        without a fact."""
         facts = self.facts.get(invariant, 0)
         count = self.findings.counts.get(invariant, 0)
         if count:
             return {"status": BROKEN, "facts": max(facts, count), "anomalies": count}
         if facts:
             return {"status": CHECKED, "facts": facts}
-        why = self._reasons.get(invariant, "nothing of the kind happened in this run")
+        why = self._reasons.get(invariant, "no such event in this run")
         return {"status": NOT_CHECKED, "facts": 0, "why": why}

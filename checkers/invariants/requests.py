@@ -1,5 +1,5 @@
-"""Brokers' requests and what became of them: C2 BrokerEpochFencing, C7, C8 AlterPartitionCAS,
-C11 (blocks of producer ids) and C16 SessionFencing, by captured messages."""
+"""Brokers' requests and their effects: C2 BrokerEpochFencing, C7, C8 AlterPartitionCAS, C11
+(blocks of producer ids) and C16 SessionFencing, by captured messages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FENCED_APIS = ("BrokerHeartbeat", "AlterPartition", "AllocateProducerIds", "Ass
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge what brokers were answered."""
+    """Judge the answers to brokers."""
     if not evidence.captured:
         return
     controller = Controller.of(evidence)
-    report.unseen("C8", "no ISR change was asked for and answered")
+    report.unseen("C8", "no AlterPartition was requested and answered")
     _stale(evidence, report, controller)
     _proposals(evidence, report, controller)
     _blocks(evidence, report)
@@ -31,7 +31,7 @@ def check(evidence: Evidence, report: Report) -> None:
 
 
 def _unclean(evidence: Evidence, report: Report, controller: Controller) -> None:
-    """C7: who did not stop cleanly may have lost its log, and is eligible for nothing."""
+    """C7: a broker after an unclean stop may have lost its log, so it is not eligible to lead."""
     for message in evidence.of("BrokerRegistration"):
         body, answer = message.request, message.response
         if body is None or answer is None or answer.get("error_code") != 0:
@@ -42,13 +42,13 @@ def _unclean(evidence: Evidence, report: Report, controller: Controller) -> None
             report.broken(
                 "C7",
                 f"Broker {broker_id} registers (epoch {epoch}) after an unclean stop (it names "
-                f"epoch {body['previous_broker_epoch']}, the last one is {known[0]}), and stays "
+                f"epoch {body['previous_broker_epoch']}, the last one is {known[0]}), but stays "
                 f"eligible to lead {known[1]}.",
             )
 
 
 def _stale(evidence: Evidence, report: Report, controller: Controller) -> None:
-    """C2: an epoch that was never given, or not any more, is refused."""
+    """C2: a broker epoch that was never assigned, or is stale, is refused."""
     given: dict[int, dict[int, int]] = {}
     for broker_id, epoch, offset in controller.brokers.epochs:
         given.setdefault(broker_id, {})[epoch] = offset
@@ -63,7 +63,7 @@ def _stale(evidence: Evidence, report: Report, controller: Controller) -> None:
             told = f"{evidence.name(message.replier)} accepts {api} of broker {broker_id}"
             if epoch not in epochs:
                 if evidence.log.whole and not evidence.log.missing:
-                    report.broken("C2", f"{told} with epoch {epoch}, which was never given.")
+                    report.broken("C2", f"{told} with epoch {epoch}, which was never assigned.")
                 continue
             newer = [(e, offset) for e, offset in epochs.items() if e > epoch]
             for later, offset in newer:
@@ -83,14 +83,14 @@ def _committed_at(evidence: Evidence, entry: Committed | None) -> int | None:
 
 
 def _proposals(evidence: Evidence, report: Report, controller: Controller) -> None:
-    """C8: an accepted ISR was proposed by the leader of just the state it replaced."""
+    """C8: an accepted ISR was proposed by the leader of exactly the state it replaced."""
     if not controller.replay.records:
         report.unseen("C8", NO_LOG)
         return
     epochs = {broker_id: epoch for broker_id, epoch, _ in controller.brokers.epochs}
     given = {(broker_id, epoch) for broker_id, epoch, _ in controller.brokers.epochs}
     if not evidence.log.whole or evidence.log.missing:
-        epochs = {}  # Some registrations may be missing: nobody's epoch can be called wrong.
+        epochs = {}  # Some registrations may be missing: no epoch can be called wrong.
     for message in evidence.of("AlterPartition"):
         body, answer = message.request, message.response
         if body is None or answer is None or answer.get("error_code") != 0:
@@ -144,11 +144,11 @@ def _proposal(
 def _members(
     part: dict[str, Any], epochs: dict[int, int], given: set[tuple[int, int]]
 ) -> str | None:
-    """Members must be named by an epoch they were given; -1 stands for not known."""
+    """Members must have an epoch that was assigned to them, or -1 for unknown."""
     for member in part.get("new_isr_with_epochs") or ():
         broker_id, epoch = member["broker_id"], member["broker_epoch"]
         if epoch != -1 and broker_id in epochs and (broker_id, epoch) not in given:
-            return f"with broker {broker_id} epoch {epoch}, which was never given."
+            return f"with broker {broker_id} epoch {epoch}, which was never assigned."
     return None
 
 
@@ -166,6 +166,6 @@ def _blocks(evidence: Evidence, report: Report) -> None:
         if following < end:
             report.broken(
                 "C11",
-                f"Producer ids from {following} on were given away twice: in the blocks that begin "
+                f"Producer ids from {following} on were assigned twice: in the blocks that begin "
                 f"at {begin} and at {following}.",
             )

@@ -1,8 +1,8 @@
-"""Leaders that give up without need: L10 LeaderGivesUpForCause.
+"""Leaders that resign without a reason: L10 LeaderGivesUpForCause.
 
-The converse of I18: a leader says that it resigns because no majority fetched from it, and so
-none may have done within the last half of its time-out, be it records or a snapshot (KIP-630). An
-only voter never resigns for that.
+The converse of I18: if a leader reports that it resigns because no majority fetched from it, then
+no majority may have fetched records or a snapshot (KIP-630) within the last half of its timeout. A
+single voter never resigns for that reason.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from histories.trace import TraceEvent
 
 CHECK_QUORUM = "check-quorum"
 RECENT = 0.5
-"""The part of the time-out that is looked at: messages take their time, clocks may drift."""
+"""The judged part of the timeout: messages need time, and clocks may drift."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L10."""
-    report.unseen("L10", "no leader resigned because nobody fetched from it")
+    report.unseen("L10", "no leader resigned for lack of fetches")
     resigned = [
         event
         for event in evidence.run.events
@@ -41,7 +41,7 @@ def check(evidence: Evidence, report: Report) -> None:
             continue
         if len(known) == 1:
             report.held("L10")
-            report.broken("L10", f"{event.node}, the only voter, gives up its lead.", [event])
+            report.broken("L10", f"{event.node}, the only voter, resigns.", [event])
         elif not evidence.captured:
             report.unseen("L10", NO_MESSAGES)
         elif not evidence.pauses.get(event.node):
@@ -70,14 +70,14 @@ def _heard(evidence: Evidence, report: Report, event: TraceEvent, voters: set[in
         names = ", ".join(evidence.name(node) for node in sorted(heard))
         report.broken(
             "L10",
-            f"{event.node} gives up leading epoch {event.epoch} as if no majority of "
-            f"{sorted(voters)} had fetched from it; within {span / 1e9:.2f} s {names} did.",
+            f"{event.node} resigns as leader of epoch {event.epoch} because no majority of "
+            f"{sorted(voters)} fetched from it; within {span / 1e9:.2f} s {names} did.",
             [event],
         )
 
 
 def _is_valid(message: Message, epoch: int) -> bool:
-    """Whether a fetch counts as a sign of life: it was answered with success, from this log."""
+    """Whether a fetch proves a live follower: it was answered with success, from this log."""
     answer = message.response
     if message.request is None or answer is None or message.sent < 0:
         return False

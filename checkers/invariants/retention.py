@@ -1,8 +1,8 @@
-"""How long snapshots are kept: L11 SnapshotsKeptAsNeeded (KIP-630).
+"""Retention of snapshots: L11 SnapshotsKeptAsNeeded (KIP-630).
 
-With a retention of next to nothing only the newest snapshot stays, a cleaning or two after it was
-made; but one that a follower is fetching stays until that is done or gives up. Were it removed,
-whoever lags would begin anew with each snapshot and never catch up.
+With a tiny retention only the newest snapshot stays, one or two cleanings after it was made. But a
+snapshot that a follower is fetching stays until that fetch is done or given up. Otherwise a slow
+follower would start over with each new snapshot and never catch up.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ TINY = 1
 
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L11."""
-    report.unseen("L11", "no snapshot was fetched, and none had to go")
+    report.unseen("L11", "no snapshot was fetched, and none had to be deleted")
     if evidence.setting("retention_bytes", 0) == TINY:
         _old(evidence, report)
     if not evidence.captured:
         report.unseen("L11", NO_MESSAGES)
     elif not any(fault.kind == "disk" for fault in evidence.run.faults):
-        _fetched(evidence, report)  # A damaged file cannot be served, though it is there.
+        _fetched(evidence, report)  # A damaged file cannot be served, although it exists.
 
 
 def _old(evidence: Evidence, report: Report) -> None:
-    """Two snapshots of one process do not stay for long."""
+    """Judge whether two snapshots of one process stay for too long."""
     bound = evidence.setting("clean_interval_ms", 10_000) + _patience_ms(evidence)
     span = int(bound * _MS * slowest(evidence.run.test)) + SLACK_NS
     made: dict[str, list[TraceEvent]] = {}
@@ -64,8 +64,8 @@ def _old(evidence: Evidence, report: Report) -> None:
 
 
 def _fetches(evidence: Evidence) -> dict[str, list[int]]:
-    """Return when (ns) each node was asked for a piece of a snapshot: while somebody fetches one,
-    it stays, and with it all that is newer."""
+    """Return when (ns) each node served a piece of a snapshot: during a fetch the snapshot and all
+    newer ones stay."""
     found: dict[str, list[int]] = {}
     for message in evidence.of("FetchSnapshot") if evidence.captured else ():
         found.setdefault(evidence.name(message.replier), []).append(message.time)
@@ -73,12 +73,12 @@ def _fetches(evidence: Evidence) -> dict[str, list[int]]:
 
 
 def _patience_ms(evidence: Evidence, node: int = 0) -> int:
-    """Return for how long a snapshot may be kept for one who fetches it no more, by ``node``."""
+    """Return how long ``node`` may keep a snapshot after the last fetch of it."""
     return evidence.setting("fetch_timeout_ms", 2000, node)
 
 
 def _fetched(evidence: Evidence, report: Report) -> None:
-    """What was served a moment ago in the same epoch is there still."""
+    """A snapshot that was served a moment ago in the same epoch still exists."""
     served: dict[tuple[int, int, int, int], int] = {}
     for message in evidence.of("FetchSnapshot"):
         request, answer = message.request, message.response
@@ -99,6 +99,6 @@ def _fetched(evidence: Evidence, report: Report) -> None:
                 report.broken(
                     "L11",
                     f"{evidence.name(message.replier)} has no snapshot ({key[2]}, {key[3]}) for "
-                    f"{evidence.name(message.asker)}, and served it "
+                    f"{evidence.name(message.asker)}, although it served it "
                     f"{(message.time - before) / 1e6:.0f} ms before.",
                 )

@@ -1,8 +1,8 @@
 """Sessions of brokers: C16 SessionFencing (KIP-631, KAFKA-18138).
 
-A broker that is silent is fenced by the active controller within its session time-out and
-some periods, counted from its last contact or from the claim of the controller, whichever
-was later. Only what an active controller that lived on must have done is held against it.
+The active controller fences a silent broker within its session timeout and some periods. The time
+counts from the last contact or from the controller's claim, whichever was later. Only an active
+controller that stayed alive is judged.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ SLACK_NS = 3_000_000_000
 SIMULATED_SLACK_NS = 2_000_000_000
 _MS = 1_000_000
 _OF_BROKERS = ("beat", "ask", "twin", "restart", "unregister")
-"""Operations by which a broker may say something."""
+"""Operations by which a broker may have contact with the controller."""
 
 NOBODY = -1
-"""Stands for all brokers: whoever claims gives each a new session."""
+"""Stands for all brokers: a controller that claims gives each a new session."""
 STOPPING = "pending-controlled-shutdown"
-"""What a broker tells of its state as soon as it is asked to end."""
+"""The state that a broker reports as soon as its shutdown is requested."""
 POSSIBLE_NS = 500 * _MS
-"""The step in which the moments at which a request may have arrived are taken."""
+"""The distance between the possible arrival times of a request that are tried."""
 
 
 class _Reign(NamedTuple):
-    """An active controller: from its claim to the last time, in ns, that it wrote anything which
-    was committed. What it did later may have been lost with it."""
+    """An active controller: from its claim to its last committed write, in ns. Its later decisions
+    may have been lost."""
 
     node: str
     begun: int
@@ -57,13 +57,13 @@ def check(evidence: Evidence, report: Report) -> None:
     if not contacts:
         report.unseen("C16", "no broker sent a heartbeat")
         return
-    # Who is silent is looked for eight times in a session, and one is found after the other.
+    # Silent brokers are looked for eight times in a session, and found one after the other.
     bound = int(session_ns(evidence) * slowest(evidence.run.test)) * 5 // 4
     bound += SIMULATED_SLACK_NS if evidence.run.test.get("simulated") is True else SLACK_NS
     unfenced = _unfenced(evidence)
-    report.unseen("C16", "no broker was seen to be unfenced in what is left of the log")
+    report.unseen("C16", "no broker was unfenced in the part of the log that is left")
     if unfenced is None:
-        report.unseen("C16", "when registrations were committed is not known for all of them")
+        report.unseen("C16", "the commit time of some registrations is unknown")
         return
     _early(evidence, report)
     known = list(reigns(evidence))
@@ -75,8 +75,8 @@ def check(evidence: Evidence, report: Report) -> None:
 
 
 def answered(evidence: Evidence) -> dict[int, list[int]]:
-    """Return by broker id when (ns) it was heard of and answered, and under :data:`NOBODY` the
-    claims, as each controller that takes over gives every broker a whole session."""
+    """Return by broker id when (ns) its requests were answered. :data:`NOBODY` has the claims, as
+    each controller that takes over gives every broker a whole session."""
     found: dict[int, list[int]] = {}
     for api in ("BrokerHeartbeat", "BrokerRegistration"):
         for message in evidence.of(api):
@@ -91,8 +91,8 @@ def answered(evidence: Evidence) -> dict[int, list[int]]:
 
 
 def _heard(message: Message) -> tuple[int, ...]:
-    """Return when (ns) a request may have arrived: it is noted when it is answered, and that may
-    have waited for a commit. Between sending and answer any moment is possible."""
+    """Return when (ns) a request may have arrived. It is noted when it is answered, and the answer
+    may have waited for a commit, so any time between sending and answer is possible."""
     if message.sent < 0:
         return (message.time,)
     return (*range(message.sent, message.time, POSSIBLE_NS), message.time)
@@ -104,13 +104,13 @@ def session_ns(evidence: Evidence) -> int:
 
 
 def _unfenced(evidence: Evidence) -> dict[int, list[tuple[int, int]]] | None:
-    """Return when (ns) each broker was registered and not fenced: from the commit of one
-    record until the controller appended the other. When that is committed is up to others."""
+    """Return when (ns) each broker was registered and not fenced: from the commit of one record
+    until the controller appended the other. The commit of that one depends on other nodes."""
     spans: dict[int, list[tuple[int, int]]] = {}
     since: dict[int, int] = {}
     for state in Controller.of(evidence).brokers.states:
         if state == HOLE:
-            since.clear()  # What became of them until the log goes on nobody knows.
+            since.clear()  # Their states are unknown until the log continues.
             continue
         offset, broker_id, is_unfenced = state
         entry = evidence.trace.chain.committed.get(offset)
@@ -144,7 +144,7 @@ def reigns(evidence: Evidence) -> list[_Reign]:
 
 
 def _last_written(evidence: Evidence) -> dict[int, TraceEvent]:
-    """Return for each epoch who wrote the last batch of it that was committed, and when."""
+    """Return for each epoch the node and time of the last committed batch of that epoch."""
     chain = evidence.trace.chain
     last: dict[int, tuple[int, TraceEvent]] = {}
     for base, entry in chain.committed.items():
@@ -177,7 +177,7 @@ def _judge(
         if deadline < min(end, reign.last):
             report.broken(
                 "C16",
-                f"{reign.node}, active controller, heard nothing of broker {broker_id} for more "
+                f"{reign.node}, active controller, got no request of broker {broker_id} for more "
                 f"than {bound / 1e9:.1f} s and did not fence it.",
                 [reign.event],
             )
@@ -188,12 +188,11 @@ def _judge(
 
 
 def _early(evidence: Evidence, report: Report) -> None:
-    """Nobody is fenced for silence before a session is over: since the claim of the controller,
-    and since it heard of the broker.
+    """Check that no broker is fenced for silence too early.
 
-    A broker may wish to be fenced; one that may have wished it, heard or not, is left out, and
-    so is one that had begun to stop. Only the simulator tells when a request was sent, and by
-    whom it was answered.
+    A session begins with the claim of the controller and with each contact of the broker. Brokers
+    that may have sent want_fence, or are in controlled shutdown, are exempt. Only in the simulator
+    it is known when a request was sent, and which node answered it.
     """
     if evidence.run.test.get("simulated") is not True:
         return
@@ -224,10 +223,10 @@ def _early(evidence: Evidence, report: Report) -> None:
         if any(begin <= at and at - 2 * span <= end for begin, end in doubtful):
             continue
         if stopping.get(epoch, at) < at:
-            continue  # It says so at once, and need not live to be answered.
+            continue  # It reports its stop at once, before any answer.
         said = [m for m in beats.get(broker_id, ()) if m.sent <= at]
         if any(_wishes(message) for message in said if at <= message.time + 2 * span):
-            continue  # However late it arrived: it may have been on its way for long.
+            continue  # However late it arrived: it may have been under way for long.
         mine = [message for message in said if at - 2 * span <= message.sent]
         report.held("C16")
         own = evidence.trace.tracks[claim.node].id
@@ -249,13 +248,13 @@ def _early(evidence: Evidence, report: Report) -> None:
                 "C16",
                 f"{claim.node} fences broker {broker_id} (epoch {epoch}) at offset {offset}, "
                 f"{(at - begun) / 1e9:.2f} s after its claim and {(at - since) / 1e9:.2f} s after "
-                f"it could know it alive; a session lasts {session_ns(evidence) / 1e9:g} s.",
+                f"the last contact; a session lasts {session_ns(evidence) / 1e9:g} s.",
                 [claim, batch.event],
             )
 
 
 def _stopping(evidence: Evidence) -> dict[int, int]:
-    """Return by broker epoch when (ns) brokers told that they stop."""
+    """Return by broker epoch when (ns) brokers reported that they shut down."""
     return {
         event.detail["broker_epoch"]: moment
         for event in evidence.run.events
@@ -266,8 +265,11 @@ def _stopping(evidence: Evidence) -> dict[int, int]:
 
 
 def decided_at(stopped: list[tuple[int, int]], told: int, delay: int) -> int:
-    """Return the earliest moment (ns) at which something may have been decided that was told at
-    ``told``: ``delay`` before, and before whatever the process was ``stopped`` for meanwhile."""
+    """Return the earliest time (ns) of a decision that was reported at ``told``.
+
+    That is ``delay`` before the report. If the process was ``stopped`` meanwhile, it is ``delay``
+    before the stop.
+    """
     moment = told - delay
     for begin, end in sorted(stopped, reverse=True):
         if begin <= told and end >= moment:
@@ -276,14 +278,14 @@ def decided_at(stopped: list[tuple[int, int]], told: int, delay: int) -> int:
 
 
 def append_ns(evidence: Evidence) -> int:
-    """Return how long before it was appended a record may have been decided on."""
+    """Return how long before its append the controller may have decided on a record."""
     knobs = evidence.run.test.get("knobs")
     disk = int(knobs["fsync_max"]) * int(knobs["slow_factor"]) if isinstance(knobs, dict) else 0
     return evidence.setting("linger_ms", 25) * _MS + 4 * disk * 1000 + _MS * 100
 
 
 def _wishes(message: Message) -> bool:
-    """Whether a request is another reason for a broker to be fenced."""
+    """Whether a request may be another reason to fence a broker."""
     if message.api != "BrokerHeartbeat":
         return True
     return bool(message.request.get("want_fence") or message.request.get("want_shut_down"))

@@ -1,5 +1,5 @@
 """Snapshots: I19 SnapshotConsistency, I20 SnapshotValidId, I21 SnapshotAtLogStart, I22
-LeaderNeverLoadsSnapshot, C5's epochs as snapshots tell them, C12 for what they contain."""
+LeaderNeverLoadsSnapshot; also the epochs of C5 and the transactions of C12 in snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nodes.protocol.codec import ProtocolError
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge what snapshot files are called and what they hold."""
+    """Judge the names and the contents of snapshot files."""
     if not evidence.run.images:
         for invariant in ("I19", "I20", "I21"):
             report.unseen(invariant, NO_IMAGES)
@@ -95,7 +95,7 @@ def _names(evidence: Evidence, report: Report, replayed: Replay, snapshots: list
 
 
 def _headers(evidence: Evidence, report: Report, replayed: Replay) -> None:
-    """I20 of snapshots that may be gone by now: the voters they named."""
+    """I20: the voters in the headers of snapshots that may be deleted by now."""
     capture = evidence.run.capture
     if capture is None or not evidence.log.whole:
         return
@@ -103,7 +103,7 @@ def _headers(evidence: Evidence, report: Report, replayed: Replay) -> None:
         try:
             header = read_header(first)
         except (SnapshotCorruptError, BatchError, ProtocolError):
-            continue  # Damaged on its way: nobody takes it.
+            continue  # It was damaged in transfer, so no node installs it.
         if end > 0:
             report.held("I20")
             _voters(report, replayed, (end, epoch), header, f"{evidence.name(node)}'s disk")
@@ -118,8 +118,8 @@ def _voters(
     if header.kraft_version and not levels and replayed.levels:
         report.broken(
             "I20",
-            f"{where}: snapshot {name} tells kraft.version {header.kraft_version}, which no record "
-            "before its end does.",
+            f"{where}: snapshot {name} has kraft.version {header.kraft_version}, but no record "
+            "before its end has it.",
         )
     if not voters or not levels or levels[-1] < 1:
         return
@@ -136,7 +136,7 @@ def _voters(
 
 
 def _starts(evidence: Evidence, report: Report) -> None:
-    """I21: what a log does not hold any more is in a snapshot beside it."""
+    """I21: a snapshot covers the offsets that its log no longer holds."""
     for log in disk_logs(evidence.run):
         if log.start == 0:
             continue
@@ -147,13 +147,13 @@ def _starts(evidence: Evidence, report: Report) -> None:
             report.broken(
                 "I21",
                 f"{log.image.node}'s disk ({log.image.label}): the log begins at offset "
-                f"{log.start}, and no snapshot reaches it (the last ends at {latest}).",
+                f"{log.start}, but no snapshot reaches it (the last ends at {latest}).",
             )
 
 
 def _fetched(evidence: Evidence, report: Report) -> None:
-    """I22: a leader has all that is committed, so it never needs a snapshot."""
-    report.unseen("I22", "nobody fetched or installed a snapshot")
+    """I22: a leader has all committed records, so it never needs a snapshot."""
+    report.unseen("I22", "no node fetched or installed a snapshot")
     report.held("I22", evidence.trace.kinds.get("install", 0))
     for message in evidence.of("FetchSnapshot"):
         if message.request is None:

@@ -1,4 +1,4 @@
-"""Where each node stood at any time, by its trace: for messages held against it."""
+"""Timeline of node positions from the traces, to compare messages with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from histories.message import Message
 from histories.trace import TraceEvent
 
 STEP_NS = 1_000_000
-"""What is traced and what is answered in one step may differ in time by this much."""
+"""How much the times of a trace event and an answer of one step may differ."""
 
 LEADER, FOLLOWER, RESIGNED = "leader", "follower", "resigned"
 _MOVES = frozenset(("start", "state", "grant", "elected", "resign"))
@@ -24,7 +24,7 @@ Voters = frozenset[tuple[int, str]]
 
 
 class Position(NamedTuple):
-    """Where a node stands: ``directory`` of its disk in hex, None if not told."""
+    """A node's position: ``directory`` is its disk's id in hex, None if unknown."""
 
     state: str
     epoch: int
@@ -34,8 +34,8 @@ class Position(NamedTuple):
 
 
 class _Node:
-    """Where one node stood, and the end of its log; ``when`` gives the time (ns since the start of
-    the test) of an event."""
+    """The positions of one node and the ends of its log, over time. ``when`` returns the time (ns
+    since the start of the test) of an event."""
 
     def __init__(self, when: Callable[[TraceEvent], int | None]) -> None:
         self._when = when
@@ -54,7 +54,7 @@ class _Node:
         return -1 if at is None else at
 
     def moved(self, event: TraceEvent) -> None:
-        """The node tells where it stands."""
+        """Note the node's position."""
         if event.kind == "start":
             self._directory = event.detail.get("directory")
         now = Position(event.state, event.epoch, event.leader, event.voted, self._directory)
@@ -63,18 +63,18 @@ class _Node:
             self.positions.append(now)
 
     def counts(self, event: TraceEvent) -> None:
-        """The node tells by whom it counts."""
+        """Note the voters that the node uses."""
         voters = frozenset((int(i), str(directory)) for i, directory in event.detail["voters"])
         self.voters_times.append(self._time(event))
         self.voters.append((voters, event.detail["kraft_version"]))
 
     def logged(self, event: TraceEvent) -> None:
-        """The end of the node's log moves."""
+        """Note the end of the node's log."""
         stack = self._stack
         last_epoch = event.detail.get("last_epoch") if event.kind == "start" else None
         if last_epoch is not None:
             if not stack or stack[-1] != (event.leo, last_epoch):
-                # The process before may have cut and appended, and died before it told.
+                # The process before may have cut and appended, and died without a report.
                 stack[:] = [(event.leo, last_epoch)]
         elif event.kind == "append":
             stack.append((event.leo, event.detail["epoch"]))
@@ -90,7 +90,7 @@ class _Node:
 
 
 class Standing:
-    """All nodes of a run; made once for all who ask (:meth:`of`)."""
+    """All nodes of a run; made once and shared (:meth:`of`)."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
@@ -98,7 +98,7 @@ class Standing:
             name: _Node(evidence.moment) for name in evidence.names.values()
         }
         self.resigned: set[tuple[int, int]] = set()
-        """(node id, epoch) of whoever was in an epoch that it had led and led no longer."""
+        """(node id, epoch) of each node that resigned as leader of the epoch."""
         ids = {name: node for node, name in evidence.names.items()}
         for event in evidence.run.events:
             kind = event.kind
@@ -118,21 +118,21 @@ class Standing:
 
     @classmethod
     def of(cls, evidence: Evidence) -> Standing:
-        """Return where the nodes of ``evidence``'s run stood, made once."""
+        """Return the positions of the nodes of ``evidence``'s run, made once."""
         return evidence.run.derived("standing", lambda run: cls(evidence))
 
     def positions(self, message: Message) -> list[Position]:
-        """Return where the replier stood at any time from the request's sending to its answer."""
+        """Return the replier's positions from the request's sending to its answer."""
         node = self._nodes.get(self._evidence.name(message.replier))
         return [] if node is None else node.positions[self._span(message, node.times)]
 
     def tips(self, message: Message) -> list[tuple[int | None, int]]:
-        """Return (epoch of the last record, end offset) of the replier's log, likewise."""
+        """Return (epoch of the last record, end offset) of the replier's log in that time."""
         node = self._nodes.get(self._evidence.name(message.replier))
         return [] if node is None else node.tips[self._span(message, node.tip_times)]
 
     def voters(self, message: Message) -> list[tuple[Voters, int]]:
-        """Return the voters in force on the replier, with kraft.version, likewise."""
+        """Return the voters in force on the replier, with kraft.version, in that time."""
         node = self._nodes.get(self._evidence.name(message.replier))
         return [] if node is None else node.voters[self._span(message, node.voters_times)]
 
@@ -143,6 +143,6 @@ class Standing:
 
 
 def told(stood: list[Position]) -> str:
-    """Return in words where a node stood."""
+    """Return positions in words."""
     places = [f"{at.state} of epoch {at.epoch} (leader {at.leader})" for at in stood[-4:]]
     return ", then ".join(places)

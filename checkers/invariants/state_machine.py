@@ -10,7 +10,7 @@ from histories.trace import TraceEvent
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge what was applied, in which order, and what came of it."""
+    """Judge what nodes applied, in which order, and the resulting states."""
     trace = evidence.trace
     for invariant in ("I23", "I25", "I29"):
         if not trace.count:
@@ -38,7 +38,7 @@ def _deliveries(evidence: Evidence, report: Report) -> None:
 
 
 def _states(evidence: Evidence, report: Report) -> None:
-    """I23: digests of the metadata image at one offset are one. I19 for those of snapshots."""
+    """I23: digests of the metadata image at one offset are equal. I19: those of snapshots too."""
     known: dict[tuple[int, int], TraceEvent] = {}
     for event in evidence.trace.states:
         detail = event.detail
@@ -56,7 +56,7 @@ def _states(evidence: Evidence, report: Report) -> None:
 
 
 def _log(evidence: Evidence, report: Report) -> None:
-    """I23: the committed log makes sense; C12: so do its transactions."""
+    """I23: the committed log has no contradictions; C12: its transactions are complete."""
     log, replayed = evidence.log, Controller.of(evidence).replay
     if not replayed.records:
         report.unseen("I23", NO_LOG)
@@ -69,7 +69,7 @@ def _log(evidence: Evidence, report: Report) -> None:
             "I23", f"The committed record at offset {offset} contradicts those before it: {why}."
         )
     for why in replayed.transaction_errors:
-        report.broken("C12", f"Metadata transactions are no transactions: {why}.")
+        report.broken("C12", f"Metadata transactions do not begin and end alternately: {why}.")
     for snapshot in log.snapshots:
         for first, last in replayed.open_ranges:
             if first < snapshot.id[0] <= last:
@@ -81,13 +81,13 @@ def _log(evidence: Evidence, report: Report) -> None:
 
 
 def _applied(evidence: Evidence, report: Report) -> None:
-    """I24: the metadata offset a broker tells never goes back, and is committed."""
+    """I24: a broker's reported metadata offset never decreases, and is committed."""
     if not evidence.captured:
         report.unseen("I24", NO_MESSAGES)
         return
     report.unseen("I24", "no broker sent a heartbeat")
     reached: dict[tuple[int, int], int] = {}
-    # Heartbeats may overtake each other on their way, so only the order of sending counts.
+    # Heartbeats may overtake each other in the network, so only the order of sending counts.
     for message in sorted(evidence.of("BrokerHeartbeat"), key=lambda message: message.sent):
         body = message.request
         if body is None:
@@ -97,7 +97,7 @@ def _applied(evidence: Evidence, report: Report) -> None:
         if message.sent >= 0 and offset < reached.get(key, offset):
             report.broken(
                 "I24",
-                f"Broker {key[0]} (epoch {key[1]}) tells metadata offset {offset} after "
+                f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset} after "
                 f"{reached[key]}.",
             )
         if message.sent >= 0:
@@ -105,6 +105,6 @@ def _applied(evidence: Evidence, report: Report) -> None:
         if offset >= evidence.high_watermark >= 0 and not evidence.trace.gaps:
             report.broken(
                 "I24",
-                f"Broker {key[0]} (epoch {key[1]}) tells metadata offset {offset}, although the "
+                f"Broker {key[0]} (epoch {key[1]}) reports metadata offset {offset}, although the "
                 f"highest high watermark of the run is {evidence.high_watermark}.",
             )

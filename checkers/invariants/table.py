@@ -1,4 +1,4 @@
-"""Every invariant: its id, what it says, what it is judged by, and what judges it.
+"""Every invariant: its id, its statement, its evidence and its check.
 
 Evidence: T1 captured messages, T2 disk images, T4 the nodes' traces, T5 the clients'
 history, T6 the decoded records of the committed log. Statements follow KRaft's KIPs; the

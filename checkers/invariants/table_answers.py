@@ -1,4 +1,4 @@
-"""The invariants judged by the checkers' own account of the metadata; see
+"""The invariants judged by the checkers' own model of the metadata; see
 :mod:`checkers.invariants.table`."""
 
 from __future__ import annotations

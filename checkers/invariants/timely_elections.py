@@ -1,9 +1,9 @@
 """Elections that the active controller holds by itself: L12 ElectionsByTime.
 
-Every ``leader.imbalance.check.interval.seconds`` partitions go back to their preferred leaders,
-every ``unclean.leader.election.interval.ms`` those that have no leader, and may lose records rather
-than be without, get any. What could have been elected for several intervals of one controller's
-time must have been; in the simulator, which knows how slow a disk is, for little more than one.
+Every ``leader.imbalance.check.interval.seconds`` partitions return to their preferred leaders.
+Every ``unclean.leader.election.interval.ms`` the controller elects leaders for partitions without
+one, if they may lose records. A partition must not wait for several intervals of one controller's
+time. In the simulator, which knows the speed of disks, the limit is little more than one interval.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SLACK_NS = 2_000_000_000
 SIMULATED_SLACK_NS = 500_000_000
 _SECOND = 1_000_000_000
 LONGEST_NS = 10 * _SECOND
-"""Of longer intervals no run sees enough."""
+"""Runs are too short for longer intervals."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
     """Judge L12."""
     preferred = evidence.setting(REBALANCE, 300) * _SECOND
     unclean = evidence.setting(UNCLEAN, 300_000) * 1_000_000
-    report.unseen("L12", "the controller's own elections are minutes apart, or were never needed")
+    report.unseen("L12", "the intervals are minutes long, or no such election was needed")
     if min(preferred, unclean) > LONGEST_NS or evidence.trace.gaps:
         return
     history = Controller.of(evidence).history
@@ -62,17 +62,17 @@ def check(evidence: Evidence, report: Report) -> None:
                 report.broken(
                     "L12",
                     f"{name}-{key[1]} waits for its {kind} election from offset {first} on for "
-                    f"{waited / 1e9:.1f} s of one controller's time; one is held every "
+                    f"{waited / 1e9:.1f} s of one controller's time; the interval is "
                     f"{interval / 1e9:g} s.",
                 )
                 return
 
 
 def _wanting(history: StateHistory) -> Iterator[tuple[PartitionKey, int, int, str]]:
-    """Yield (partition, first state, state that ended it, kind) of what calls for an election.
+    """Yield (partition, first state, state that ended it, kind) of each wait for an election.
 
-    A partition is looked at wherever it, a broker that could lead it, or a setting changed; its
-    wait goes on through changes that leave it in want.
+    A partition is examined after each change of itself, of a broker that could lead it, or of a
+    setting. Its wait continues through changes that do not end it.
     """
     brokers = sorted({end for v in history.brokers.values() for end, _, _ in v.since(-1, 1 << 62)})
     settings = sorted({end for v in history.configs.values() for end, _, _ in v.since(-1, 1 << 62)})

@@ -7,8 +7,8 @@ from checkers.recorded.replay import Step
 
 
 class TopicRules:
-    """``created`` and ``removed`` are the names of all topics ever; ``configs`` the settings
-    ever made: (resource name, setting, value)."""
+    """Rules for topics. ``created`` and ``removed`` are the names of all topics ever; ``configs``
+    all settings ever made: (resource name, setting, value)."""
 
     def __init__(self, report: Report) -> None:
         self.created: set[str] = set()
@@ -19,7 +19,7 @@ class TopicRules:
         self._producers = -1
 
     def step(self, step: Step) -> None:
-        """Something other than a partition or a broker changed."""
+        """Judge a change that is neither of a partition nor of a broker."""
         change = step.change
         assert change is not None
         if change.section == "config":
@@ -29,8 +29,8 @@ class TopicRules:
             if change.new <= self._producers:
                 self._report.broken(
                     "C11",
-                    f"Offset {step.offset} lets producer ids go on at {change.new}; those below "
-                    f"{self._producers} were given away before.",
+                    f"Offset {step.offset} continues producer ids at {change.new}, but those below "
+                    f"{self._producers} were assigned before.",
                 )
             self._producers = max(self._producers, change.new)
         elif change.section == "topic" and change.new is not None:
@@ -48,7 +48,7 @@ class TopicRules:
             self.removed.add(change.key)
 
     def refused(self, offset: int, name: str, why: str) -> bool:
-        """A topic that exists was created again."""
+        """Report that an existing topic was created again."""
         if name != "TopicRecord":
             return False
         self._report.broken("C11" if "has the id" in why else "C10", f"Offset {offset}: {why}.")

@@ -1,8 +1,8 @@
-"""Configurations and feature levels out of nothing: C21 NothingUnasked.
+"""Configurations and feature levels without a request: C21 NothingUnasked.
 
-Whatever changes in the committed log, some request was to change so: one that was sent before it
-was written, that asks for more than a check, and that was not refused. Where the answer is not
-known it may have been carried out. Judged where all requests of all clients are known.
+For each change in the committed log there must be a request for it. The request was sent before
+the change was written, is not only a validation, and was not refused. A request without a known
+answer may have been carried out. Judged only where all requests of all clients are known.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ APIS: Final = {
     "IncrementalAlterConfigs": "responses",
     "UpdateFeatures": None,
 }
-"""Who changes settings, and where the answer has the errors of its parts."""
+"""APIs that change settings, and where their answers have the errors of their parts."""
 Key = tuple[int, str, str]
 Wish = tuple[int, int, str | None]
-"""When it was sent (ns), the operation, the value."""
+"""Time of sending (ns), operation, value."""
 
 
 class _Wishes:
-    """What all requests wanted, by what it is about."""
+    """The changes that all requests asked for, by setting."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.settings: dict[Key, list[Wish]] = defaultdict(list)
         self.levels: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.replaced: dict[tuple[int, str], list[int]] = defaultdict(list)
-        """When everything that a request does not name was to go."""
+        """When requests replaced everything that they do not name."""
         asked = [m for m in messages if m.api in APIS and isinstance(m.request, dict)]
         answered = {id(m.request) for m in asked if m.response is not None}
         for message in asked:
@@ -100,8 +100,8 @@ def check(evidence: Evidence, report: Report) -> None:
             if not _is_wanted(wishes, key, before, after, commits.written(end) + commits.blur):
                 report.broken(
                     "C21",
-                    f"{key[2]} of {key[1]!r} changes from {before} to {after} below offset {end},"
-                    " and nobody asked for it.",
+                    f"{key[2]} of {key[1]!r} changes from {before} to {after} below offset {end}"
+                    " without a request.",
                 )
     for name, levels in history.features.items():
         for end, old, new in levels.since(history.ends[0], 1 << 62):
@@ -110,8 +110,8 @@ def check(evidence: Evidence, report: Report) -> None:
             if not any(sent <= by and level == (new or 0) for sent, level in wishes.levels[name]):
                 report.broken(
                     "C21",
-                    f"Feature {name} changes from level {old} to {new} below offset {end}, and"
-                    " nobody asked for it.",
+                    f"Feature {name} changes from level {old} to {new} below offset {end} without"
+                    " a request.",
                 )
 
 
@@ -124,7 +124,7 @@ def _goes_with_its_topic(history: StateHistory, key: Key, end: int, after: str |
 def _is_wanted(wishes: _Wishes, key: Key, before: str | None, after: str | None, by: int) -> bool:
     kind, resource, name = key
     if kind == BROKER and name == MIN_INSYNC:
-        return True  # A controller keeps it where eligible leader replicas begin to be kept.
+        return True  # The controller sets it when eligible leader replicas are enabled.
     for sent, operation, value in wishes.settings[key]:
         legal, result = altered(kind, name, operation, value, before)
         if sent <= by and legal is not False and (legal is None or result == after):

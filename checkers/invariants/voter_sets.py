@@ -1,8 +1,8 @@
-"""Voter sets against logs (KIP-853): I31 VotersOfOwnLog, I32 AddedOnceCaughtUp and C17
+"""Voter sets compared with logs (KIP-853): I31 VotersOfOwnLog, I32 AddedOnceCaughtUp and C17
 VoterChangeCommitted.
 
-A voter set counts from the moment its record is appended, on every node for itself, until a
-newer one is appended or the record is cut off; an operator is told of it once it is committed.
+On each node a voter set is in force from the append of its record until a newer one is appended or
+the record is truncated. An operator gets the acknowledgement once the record is committed.
 """
 
 from __future__ import annotations
@@ -27,32 +27,35 @@ Set = frozenset[tuple[int, str]]
 Records = dict[tuple[int, int], tuple[int, Set]]
 """(offset, voters) by base offset and epoch of the batch."""
 Levels = dict[tuple[int, int], tuple[int, int] | None]
-"""(offset, kraft.version) by base offset and epoch of the batch; None where the batch's content
-is known and holds no such record. A batch that is not a key was never read."""
+"""(offset, kraft.version) by base offset and epoch of the batch; None for a known batch without
+such a record. A batch without a key was never read."""
 
 UNKNOWN = "0" * 32
-"""The directory of a voter whose disk nobody has told."""
+"""The directory of a voter whose disk is unknown."""
 
 NO_CHANGE = "no change of the voters in this run"
 STEP_NS = 1_000_000
-"""What is traced and what is answered in one step may differ in time by this much."""
+"""How much the times of a trace event and an answer of one step may differ."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """What a node said last (``offset`` None: nothing) and must say next: ``due`` tells why, with
-    the offset the voters must be of (or, for a truncation, be below)."""
+    """A node's last report of voters, and the one that is due.
+
+    ``offset`` is None without a report. ``due`` is the reason and the offset that the voters must
+    be of (or, for a truncation, be below).
+    """
 
     incarnation: int = -1
     levels: list[tuple[int, int | None]] = field(default_factory=list)
     """(offset, kraft.version) of the log's level records above ``base``, the level before them;
-    None from the first batch on whose content no evidence shows."""
+    None from the first batch without evidence of its content."""
     base: int | None = None
     end: int = 0
     tip: int | None = None
-    """The epoch of the log's last record, None where it is not told."""
+    """The epoch of the log's last record, None if unknown."""
     untold: bool = False
-    """Whether it may hold records that no trace tells of: who writes may die before it says so."""
+    """Whether it may hold records that no trace reports: a node may write and die before it."""
     offset: int | None = None
     due: tuple[str, int] | None = None
     cause: TraceEvent | None = None
@@ -60,7 +63,7 @@ class _Node:
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Judge the three."""
+    """Judge I31, I32 and C17."""
     if not evidence.trace.count:
         for invariant in ("I31", "I32"):
             report.unseen(invariant, NO_TRACE)
@@ -104,7 +107,7 @@ def _set(voters: list[dict[str, Any]]) -> Set:
 
 
 def _own_logs(evidence: Evidence, report: Report, records: Records, levels: Levels) -> None:
-    """I31: what a node says after it has appended or cut a set is what its log says."""
+    """I31: after an append or a truncation of a set a node reports the voters of its log."""
     nodes: dict[str, _Node] = {}
     for event in evidence.run.events:
         node = nodes.get(event.node)
@@ -134,14 +137,14 @@ def _known(report: Report, event: TraceEvent) -> None:
     if strangers and event.detail["kraft_version"] >= 1:
         report.broken(
             "I27",
-            f"{event.node} counts by kraft.version {event.detail['kraft_version']}, and knows no "
+            f"{event.node} uses kraft.version {event.detail['kraft_version']}, but knows no "
             f"disk of voters {strangers}.",
             [event],
         )
 
 
 def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> None:
-    """I31: kraft.version, too, is that of the node's own log, and is cut with it."""
+    """I31: kraft.version too is that of the node's own log, and is truncated with it."""
     kind = event.kind
     if kind == "append":
         node.tip = event.detail["epoch"]
@@ -177,7 +180,7 @@ def _leveled(report: Report, node: _Node, event: TraceEvent, levels: Levels) -> 
         elif told != level:
             report.broken(
                 "I31",
-                f"{event.node} goes by kraft.version {told}; its log of {event.leo} records says "
+                f"{event.node} uses kraft.version {told}; its log of {event.leo} records has "
                 f"{level}.",
                 [event],
             )
@@ -196,15 +199,15 @@ def _told(report: Report, node: _Node, event: TraceEvent) -> None:
     if why == "cut" and offset >= at:
         report.broken(
             "I31",
-            f"{event.node} goes on with the voters of offset {offset}, which it has just cut off "
-            f"its log (to {at}).",
+            f"{event.node} still uses the voters of offset {offset}, which it has just truncated "
+            f"(to {at}).",
             cause,
         )
     elif why == "append" and (offset != at or told != node.known):
         report.broken(
             "I31",
-            f"{event.node} has appended voters {sorted(node.known or ())} at offset {at}, and "
-            f"counts by {sorted(told)} of offset {offset}.",
+            f"{event.node} has appended voters {sorted(node.known or ())} at offset {at}, but "
+            f"uses {sorted(told)} of offset {offset}.",
             cause,
         )
 
@@ -216,15 +219,15 @@ def _silent(report: Report, node: _Node, event: TraceEvent) -> None:
     node.due = None
     report.held("I31")
     what = (
-        f"has cut its log to {at} and keeps the voters of offset {node.offset}"
+        f"has truncated its log to {at} but keeps the voters of offset {node.offset}"
         if why == "cut"
-        else f"has appended voters at offset {at} and keeps those of offset {node.offset}"
+        else f"has appended voters at offset {at} but keeps those of offset {node.offset}"
     )
     report.broken("I31", f"{event.node} {what}.", cause)
 
 
 def _caught_up(evidence: Evidence, report: Report) -> None:
-    """I32: who becomes a voter has fetched from the leader that makes it one."""
+    """I32: a node is added as a voter only after it has fetched from the current leader."""
     if not evidence.captured:
         report.unseen("I32", NO_MESSAGES)
         return
@@ -234,7 +237,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
         asked, answer = message.request, message.response
         if asked is None:
             continue
-        # Real nodes record what they are asked and not what they answer: being asked must do.
+        # Hosts record requests without their answers, so the request must do.
         served = answer is None or not (answer.error or answer.partition_error)
         if served and (answer is None or (answer.diverging_epoch < 0 and answer.snapshot_end < 0)):
             key = (
@@ -243,7 +246,7 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
                 asked.replica_id,
                 asked.directory.hex(),
             )
-            # It may wait at the leader, which counts it as it comes, and be answered later.
+            # It may be parked at the leader, which counts it on arrival, and answered later.
             asked_at = message.sent if message.sent >= 0 else message.time
             fetched[key] = min(asked_at, fetched.get(key, asked_at))
     ids = {name: number for number, name in evidence.names.items()}
@@ -266,13 +269,13 @@ def _caught_up(evidence: Evidence, report: Report) -> None:
                 report.broken(
                     "I32",
                     f"{event.node} makes node {voter} (directory {directory}) a voter, which has "
-                    f"not fetched anything from it in epoch {event.epoch}.",
+                    f"fetched nothing from it in epoch {event.epoch}.",
                     [event],
                 )
 
 
 def _acknowledged(evidence: Evidence, report: Report) -> None:
-    """C17: what an operator is told is done is committed."""
+    """C17: a change that an operator got acknowledged is committed."""
     if not evidence.captured:
         report.unseen("C17", NO_MESSAGES)
         return
@@ -302,5 +305,5 @@ def _acknowledged(evidence: Evidence, report: Report) -> None:
                 report.broken(
                     "C17",
                     f"{exchange.where} that node {voter[0]} is {'now' if adds else 'no longer'} a "
-                    f"voter, and no such record is committed up to offset {exchange.high}.",
+                    f"voter, but no such record is committed up to offset {exchange.high}.",
                 )

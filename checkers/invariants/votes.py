@@ -10,11 +10,11 @@ from checkers.invariants.report import Report
 _MS = 1_000_000
 REQUEST_TIMEOUT_MS = 2000
 _BACKLOG_NS = 400_000_000
-"""How long a process that was stopped may take in what has waited for it."""
+"""How long a resumed process may take to process its backlog."""
 
 
 def check(evidence: Evidence, report: Report) -> None:
-    """Count what the trace pass has judged; judge what messages add."""
+    """Count the facts of the trace pass; judge what messages add."""
     trace, disks = evidence.trace, evidence.disks
     if not trace.count:
         for invariant in ("I2", "I3", "I4", "I5", "I6", "I16", "I17", "I27"):
@@ -34,9 +34,9 @@ def check(evidence: Evidence, report: Report) -> None:
 
 
 def _granted(evidence: Evidence, report: Report) -> None:
-    """I2 and I16 by messages: one candidate per epoch and disk; a pre-vote asks for no new epoch.
+    """I2 and I16 by messages: one candidate per epoch and disk; a pre-vote raises no epoch.
 
-    Only exchanges, requests with their answers, tell which vote was granted to whom.
+    Only exchanges, requests with their answers, show the candidate of a granted vote.
     """
     votes: dict[tuple[int, bytes, int], int] = {}
     for message in evidence.of("Vote"):
@@ -57,29 +57,28 @@ def _granted(evidence: Evidence, report: Report) -> None:
             continue
         voter = evidence.trace.by_id.get(message.replier)
         if voter is not None and voter.wiped and not any(request.voter_directory):
-            continue  # Which of its disks voted cannot be told.
+            continue  # It is unknown which of its disks voted.
         report.held("I2")
         key = message.replier, request.voter_directory, request.epoch
         known = votes.setdefault(key, request.candidate_id)
         if known != request.candidate_id:
             report.broken(
                 "I2",
-                f"{evidence.name(message.replier)} told {evidence.name(known)} and "
-                f"{evidence.name(request.candidate_id)} that they have its vote of epoch "
-                f"{request.epoch}.",
+                f"{evidence.name(message.replier)} granted its vote of epoch {request.epoch} to "
+                f"{evidence.name(known)} and to {evidence.name(request.candidate_id)}.",
             )
 
 
 def _stickiness(evidence: Evidence, report: Report) -> None:
-    """I17: a follower that has fetched from its leader of late grants no pre-vote of the epoch.
+    """I17: a follower that has recently fetched from its leader grants no pre-vote of that epoch.
 
-    What comes before a request time-out is over may be the answer to a request of an earlier
-    state, which is not taken. An observer stays a follower when its fetch time-out is over.
+    An answer within the first request timeout may belong to a request of an earlier state, so it
+    does not count. An observer stays a follower after its fetch timeout.
     """
     if not evidence.captured:
         report.unseen("I17", NO_MESSAGES)
         return
-    report.unseen("I17", "no pre-vote was asked of anybody")
+    report.unseen("I17", "no node requested a pre-vote")
     report.held("I17", sum(1 for m in evidence.of("Vote") if m.request and m.request.pre_vote))
     fetched: dict[tuple[int, int, int], list[int]] = {}
     if not evidence.trace.follower_grants:
@@ -87,9 +86,9 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
     for message in evidence.of("Fetch"):
         answer = message.response
         if message.request is not None or answer is None:
-            continue  # When a node answered is not when the asker knew.
+            continue  # The time of an answer is not the time of its arrival.
         if answer.error == answer.partition_error == 0:
-            # By whom it was asked: what comes by way of a bootstrap server is not taken.
+            # By the sender of the request: answers by way of a bootstrap server do not count.
             key = message.asker, message.replier, answer.leader_epoch
             fetched.setdefault(key, []).append(message.time)
     for since, event in evidence.trace.follower_grants:
@@ -100,7 +99,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         answers = fetched.get((own, event.leader, event.epoch), ())
         span = evidence.setting("request_timeout_ms", REQUEST_TIMEOUT_MS, own) * _MS * 5 // 4
         begun = evidence.after(event.node, begun, span)
-        # What waited while the process was stopped may have been given up as too late.
+        # The backlog of a paused process may have been dropped as too late.
         stopped = evidence.pauses.get(event.node, ())
         known = [
             time
@@ -110,7 +109,7 @@ def _stickiness(evidence: Evidence, report: Report) -> None:
         ]
         count = len(known)
         report.held("I17")
-        limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # That is 1.5 fetch time-outs.
+        limit = timeout_ns(evidence.settings_of(own)) * 2 // 3  # timeout_ns is 1.5 fetch timeouts.
         if count >= 2 and evidence.after(event.node, max(known), limit) > at:
             report.broken(
                 "I17",
