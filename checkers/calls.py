@@ -1,7 +1,7 @@
 """Operations as checkers see them: an invocation joined with its completion.
 
 Real-time order is the order of events in the history: call A precedes call B when A's
-completion comes before B's invocation. An invocation without completion, and one that
+completion comes before B's invocation. An invocation without completion, or one that
 ended ``info``, stays open for ever.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from histories.operation import FAIL, INFO, INVOKE, OK, Op
 
 OPEN = 1 << 62
-"""``end`` of a call that never certainly ended."""
+"""``end`` of a call without a certain end."""
 
 
 class HistoryShapeError(ValueError):

@@ -1,8 +1,8 @@
-"""All that ``kraftwreck check`` can hold a history against, by name.
+"""The models that ``kraftwreck check`` can judge a history by, by name.
 
-A model here judges a whole history file. Those of :mod:`checkers.linearizability.models` (states
-and transitions) are judged by a search for a linearization, Jepsen's other checkers by a pass
-over the events (:mod:`checkers.jepsen`), transactions by their dependency graph
+A model here judges a whole history file. Models of states and transitions
+(:mod:`checkers.linearizability.models`) are judged by a search for a linearization, Jepsen's other
+checkers by a pass over the events (:mod:`checkers.jepsen`), transactions by their dependency graph
 (:mod:`checkers.elle`).
 """
 
@@ -54,26 +54,26 @@ _ELLE = {
 _ENTRIES = [
     HistoryModel(
         name="set",
-        about="what was added is in the last read, and nothing else",
+        about="all added elements are in the last read, and no others",
         judge=judge_jepsen(sets.check),
         by_the_end=True,
     ),
     HistoryModel(
         name="set-full",
-        about="every element stays in all reads once it was there",
+        about="an element that was read or acknowledged stays in all later reads",
         judge=judge_jepsen(set_full.check),
         by_the_end=True,
-        options={"linearizable?": "true: an element may not be missing at first either"},
+        options={"linearizable?": "true: reads after an acknowledged add must have the element"},
     ),
     HistoryModel(
         name="queue",
-        about="what is dequeued was enqueued",
+        about="every dequeued element was enqueued",
         judge=judge_jepsen(queues.check_queue),
         options={"order": "fifo: elements leave in the order of the invocations of enqueue"},
     ),
     HistoryModel(
         name="total-queue",
-        about="what was enqueued comes out, in a history that drains the queue",
+        about="every enqueued element is dequeued, in a history that drains the queue",
         judge=judge_jepsen(queues.check_total_queue),
         by_the_end=True,
     ),
@@ -84,12 +84,12 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="counter",
-        about="reads lie between what was and what may have been added",
+        about="reads lie between the certain and the possible sum of the adds",
         judge=judge_jepsen(counters.check),
     ),
     HistoryModel(
         name="bank",
-        about="every read sees all the money",
+        about="every read of the balances has the same total",
         judge=judge_jepsen(banks.check),
         options={
             "accounts": "a list [default: those of the first read]",
@@ -99,13 +99,13 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="long-fork",
-        about="no two reads see two writes in opposite order",
+        about="no two reads see two writes in opposite orders",
         judge=judge_jepsen(long_fork.check),
         options={"group-size": "how many keys every read has [default: any]"},
     ),
     HistoryModel(
         name="monotonic",
-        about="values only grow",
+        about="values never decrease",
         judge=judge_jepsen(monotonic.check),
         options={
             "global?": "false: values grow per process only",
@@ -114,7 +114,7 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="sequential",
-        about="what one client wrote in order is seen in order",
+        about="the writes of one client are seen in their order",
         judge=judge_jepsen(sequential.check),
         options={"key-count": "how many parts a key has, to count complete reads"},
     ),
@@ -126,18 +126,18 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="causal-reverse",
-        about="who sees a write sees all that were done before it began",
+        about="a read that sees a write also sees all writes that ended before it began",
         judge=judge_jepsen(precedence.check),
         aliases=("comments",),
     ),
     HistoryModel(
         name="kafka",
-        about="what a log that is sent to and polled must not do",
+        about="sends and polls of a log: lost, reordered, duplicate and aborted records",
         judge=judge_jepsen(kafka.check),
         by_the_end=True,
         options={
             "sub-via": '["subscribe"]: consumers may be rebalanced between operations',
-            "ww-deps": "true: the order of the log counts as order of transactions",
+            "ww-deps": "true: the order of the log also orders transactions",
         },
     ),
     HistoryModel(
@@ -148,7 +148,7 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="unhandled-exceptions",
-        about="which exceptions ended operations (never invalid)",
+        about="the exceptions that ended operations (never invalid)",
         judge=judge_jepsen(statistics.check_exceptions),
     ),
     HistoryModel(
@@ -179,7 +179,7 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="clock",
-        about="how far each node's clock was off, from the nemesis' events (never invalid)",
+        about="the offset of each node's clock, from the nemesis' events (never invalid)",
         judge=judge_clock,
         aliases=("clock-plot",),
     ),
@@ -200,7 +200,7 @@ _ENTRIES = [
         about="transactions that append to lists and read them, by Elle's rules",
         judge=judge_transactions("list-append"),
         options=_ELLE
-        | {"indeterminate-reads": "true: believe the reads of info operations, as Elle does"},
+        | {"indeterminate-reads": "true: trust the reads of info operations, as Elle does"},
     ),
     HistoryModel(
         name="rw-register",
@@ -211,12 +211,12 @@ _ENTRIES = [
             "sequential-keys": "true: each key is sequentially consistent",
             "linearizable-keys": "true: each key is linearizable",
             "wfr-keys": "true: a transaction's write of a key follows its read of it",
-            "transaction-order": '{"7": 1, ...}: where the transaction with that end stands',
+            "transaction-order": '{"7": 1, ...}: the position of the transaction ending there',
         },
     ),
     HistoryModel(
         name="closed-predicate",
-        about="transactions with predicate reads over objects that an init operation makes",
+        about="transactions with predicate reads over objects that an init operation creates",
         judge=judge_transactions("closed-predicate"),
         options=_ELLE,
     ),
@@ -229,12 +229,12 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="fifo-queue",
-        about="a linearizable queue that keeps its order",
+        about="a linearizable FIFO queue",
         judge=judge_machine("fifo-queue"),
     ),
     HistoryModel(
         name="unordered-queue",
-        about="a linearizable queue that need not keep its order",
+        about="a linearizable queue without order",
         judge=judge_machine("unordered-queue"),
     ),
     HistoryModel(
@@ -266,7 +266,7 @@ _ENTRIES = [
     ),
     HistoryModel(
         name="topic-register",
-        about="a linearizable register that is written only while it is there",
+        about="a linearizable register that is written only while it exists",
         judge=judge_searched(lambda options: MODELS["topic-register"]),
     ),
     HistoryModel(
@@ -287,7 +287,7 @@ def find(name: str) -> HistoryModel:
     for entry in CATALOGUE.values():
         if wanted in map(_folded, (entry.name, *entry.aliases)):
             return entry
-    raise KeyError(f"model {name!r} is not there; models: {', '.join(sorted(CATALOGUE))}")
+    raise KeyError(f"no model {name!r}; models: {', '.join(sorted(CATALOGUE))}")
 
 
 def _folded(name: str) -> str:
@@ -295,15 +295,15 @@ def _folded(name: str) -> str:
 
 
 def options_of(entry: HistoryModel, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``given`` under the model's own option names (a trailing ``?`` may lack).
+    """Return ``given`` under the model's own option names (a trailing ``?`` may be missing).
 
-    Raises :class:`KeyError` for a name that the model does not take.
+    Raises :class:`KeyError` for an option that the model does not have.
     """
     known = {name.rstrip("?"): name for name in entry.options}
     options = {}
     for name, value in given.items():
         if name.rstrip("?") not in known:
             takes = ", ".join(sorted(known)) or "none"
-            raise KeyError(f"model {entry.name} takes no option {name!r}; it takes: {takes}")
+            raise KeyError(f"model {entry.name} has no option {name!r}; options: {takes}")
         options[known[name.rstrip("?")]] = value
     return options

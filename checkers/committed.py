@@ -1,9 +1,9 @@
 """Committed metadata is never lost.
 
-Client view: whatever was acknowledged is in every later complete read and in the final
+Client view: an acknowledged change is in every later complete read and in the final
 reads of every node. Node view: no offset below any high watermark ever held two values,
-in the traces and on the disks (I8, I9, I10, I11, I14). Either view missing makes the
-result ``unknown``: what nobody looked at is not proved.
+in the traces and on the disks (I8, I9, I10, I11, I14). If either view is missing the
+result is ``unknown``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(run: RunData) -> CheckerResult:
 
 
 def _missing(run: RunData, facts: TracePass, logs: list[StoredLog]) -> list[str]:
-    """Say what of the node view is missing."""
+    """Return what the node view lacks."""
     doubts = []
     imaged = {log.image.node for log in logs if log.image.label == FINAL}
     without = [name for name in run.nodes if name not in imaged]

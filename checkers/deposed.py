@@ -1,10 +1,9 @@
-"""Leaders that go on after a newer one was elected.
+"""Leaders that continue after a newer one was elected.
 
-At most one leader per epoch does not exclude two at once in different epochs, the old one
-serving stale metadata (KAFKA-15489). Check-quorum bounds it: once a majority follows a
-newer epoch, the old leader hears no valid fetch any more and must resign within 1.5 fetch
-time-outs of its own clock (KRAFT section 2.9). A process that is paused cannot resign, so
-time in which it was paused is never held against it.
+One leader per epoch does not exclude two leaders at once in different epochs, of which the old
+one serves stale metadata (KAFKA-15489). Check-quorum bounds that time. Once a majority follows a
+newer epoch, the old leader gets no valid fetch and must resign within 1.5 fetch timeouts of its
+own clock (KRAFT section 2.9). A paused process cannot resign, so pauses do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from histories.trace import TraceEvent
 
 FETCH_TIMEOUT_MS = 2000
 SLACK_NS = 2_000_000_000
-"""For what real machines do late: scheduling, connections, clocks not quite compared."""
+"""Allowance for real machines: scheduling, connections, errors of clock comparison."""
 
 SIMULATED_SLACK_NS = 1_000_000_000
 """In the simulator only messages are late, and never by more than this."""
@@ -36,7 +35,7 @@ _MS = 1_000_000
 
 @dataclass(slots=True)
 class Claim:
-    """A client was told by ``leader`` (a node id) that it leads ``epoch``."""
+    """``leader`` (a node id) answered a client that it leads ``epoch``."""
 
     leader: int
     epoch: int
@@ -53,7 +52,7 @@ class Stale:
 
 
 def claims(calls: Iterable[Call]) -> list[Claim]:
-    """Return the claims of leadership that clients were told."""
+    """Return the claims of leadership in answers to clients."""
     found = []
     for call in calls:
         value = call.value
@@ -67,7 +66,7 @@ def claims(calls: Iterable[Call]) -> list[Claim]:
 
 
 def timeout_ns(test: dict[str, Any]) -> int:
-    """After how long without a majority a leader resigns, by its own clock: 1.5 fetch time-outs."""
+    """Return how long a leader stays without a majority, by its own clock: 1.5 fetch timeouts."""
     knobs = test.get("knobs")
     node = knobs.get("node") if isinstance(knobs, dict) else None
     settings = node if isinstance(node, dict) else test
@@ -76,27 +75,27 @@ def timeout_ns(test: dict[str, Any]) -> int:
 
 
 def slack_ns(test: dict[str, Any]) -> int:
-    """What else may keep a deposed leader: messages that were under way, for one."""
+    """Return other delays of a resignation, such as messages under way."""
     slack = SIMULATED_SLACK_NS if test.get("simulated") is True else SLACK_NS
     return slack + lateness_ns(test)
 
 
 def lateness_ns(test: dict[str, Any]) -> int:
-    """How much later than otherwise faults of the network may let a message arrive."""
+    """Return the additional delay that network faults may give a message."""
     model = test.get("fault_model")
     late = model.get("late_us", 0) if isinstance(model, dict) else 0
     return int(late) * 1000
 
 
 def bound_ns(test: dict[str, Any]) -> int:
-    """How long any deposed leader may go on, whatever its clock."""
+    """Return the longest time that any deposed leader may continue, whatever its clock."""
     return int(timeout_ns(test) * slowest(test)) + slack_ns(test)
 
 
 def stale_leaders(
     run: RunData, facts: TracePass, told: list[Claim]
 ) -> tuple[list[Stale], list[Stale]]:
-    """Return the stale leaders that traces show, and those that clients were served by."""
+    """Return the stale leaders that traces show, and those that answered clients."""
     names = {i + 1: name for i, name in enumerate(run.nodes)}
     clocks = node_clocks(run.test)
     paused = pauses(run.faults)
@@ -108,7 +107,7 @@ def stale_leaders(
         return None if clock is None else clock.time(event.mono) * 1000
 
     def latest(node: str, since: int) -> int:
-        """When a leader must have stopped whom nobody has wanted to hear since ``since``."""
+        """Return when a leader must have stopped if no majority fetched since ``since``."""
         return after(clocks.get(node), since + slack, timeout)
 
     reigns = _reigns(facts, told, names, moment)
@@ -138,7 +137,7 @@ def stale_leaders(
         if any(start < done and end > fall[0] for start, end in paused.get(node, ())):
             continue
         text = _text(node, claim.epoch, fall, claim.call.invoked)
-        by_client.append(Stale(f"{text} and says so to a client.", claim.call.indices, []))
+        by_client.append(Stale(f"{text} and claims so to a client.", claim.call.indices, []))
     return by_trace, by_client
 
 
@@ -151,7 +150,7 @@ def _deadline(
         if end <= fall or begin >= deadline:
             continue
         if begin <= fall + in_flight:
-            # Fetches of its own epoch may have waited for it to wake up, and count then.
+            # Fetches of its own epoch may have waited for it to resume, and count then.
             deadline = max(deadline, latest(end))
         else:
             deadline = max(deadline, end + SLACK_NS)
@@ -164,7 +163,7 @@ def _reigns(
     names: dict[int, str],
     moment: Any,
 ) -> dict[int, tuple[int, str]]:
-    """Per epoch, when (ns) somebody certainly led it already, and who."""
+    """Return per epoch the time (ns) at which it certainly had a leader, and the leader."""
     reigns: dict[int, tuple[int, str]] = {}
     for election in facts.chain.elections:
         at = moment(election.event)

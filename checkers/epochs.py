@@ -1,7 +1,7 @@
 """At most one leader per epoch, and no leader long after its successor (I1, KAFKA-15489).
 
-Who claimed an epoch is learned from the nodes' traces, from what clients were told, and
-from the LeaderChange records in disk images.
+Claims of leadership come from the nodes' traces, from answers to clients, and from the
+LeaderChange records in disk images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KINDS = frozenset({"I1"})
 
 
 class _Seats:
-    """Per epoch, the first leader seen and how it was seen."""
+    """Per epoch, the first leader seen and its evidence."""
 
     def __init__(self) -> None:
         self.by_epoch: dict[int, tuple[int, str, TraceEvent | None, list[int]]] = {}
@@ -50,7 +50,7 @@ def check(run: RunData) -> CheckerResult:
     for epoch, (leader, event) in facts.leaders.items():
         seats.seat(epoch, leader, f"traced by {event.node}", event)
     for claim in told:
-        asked = f"told to a client by node {claim.leader}"
+        asked = f"claimed to a client by node {claim.leader}"
         seats.seat(claim.epoch, claim.leader, asked, None, claim.call.indices)
     for log in disk_logs(run):
         where = f"LeaderChange record on {log.image.node}'s disk, {log.image.label}"
@@ -83,7 +83,7 @@ def _stats(seats: _Seats, told: list[Claim], run: RunData) -> dict[str, object]:
 
 
 def missing_traces(run: RunData, facts: TracePass) -> str | None:
-    """Say what of the traces is missing, None if nothing that is known to be."""
+    """Return what the traces lack, None if nothing."""
     silent = [name for name in run.nodes if facts.tracks[name].incarnation == 0]
     if silent:
         return f"no trace of {', '.join(silent)}"

@@ -1,4 +1,4 @@
-"""Anomalies as they are found: typed, with proof, and never too many of one type."""
+"""Anomalies as they are found: typed, with proof, and limited in number per type."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from histories.trace import TraceEvent
 from histories.verdict import Anomaly
 
 KEPT = 10
-"""Anomalies kept per type; the rest is only counted."""
+"""Anomalies kept per type; further ones are only counted."""
 
 
 class Findings:
-    """``counts`` says how many anomalies of each type there were, kept or not."""
+    """``counts`` holds the number of anomalies of each type, kept or not."""
 
     def __init__(self) -> None:
         self.anomalies: list[Anomaly] = []
@@ -43,7 +43,7 @@ class Findings:
         return [anomaly for anomaly in self.anomalies if anomaly.type in kinds]
 
     def merge(self, other: Findings) -> None:
-        """Take over what ``other`` has found."""
+        """Add the findings of ``other``."""
         for anomaly in other.anomalies:
             if sum(known.type == anomaly.type for known in self.anomalies) < KEPT:
                 self.anomalies.append(anomaly)

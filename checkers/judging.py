@@ -1,4 +1,4 @@
-"""How a whole history is judged: by which engine, from what form, and what is reported."""
+"""Judging a whole history: choice of the engine and of the input form, and the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Options = Mapping[str, Any]
 
 
 class Settings(msgspec.Struct, kw_only=True):
-    """How to judge. ``options`` are the model's own."""
+    """Settings of a judgement; ``options`` are the model's own."""
 
     options: dict[str, Any] = {}
     time_limit_s: float = TIME_LIMIT_S
@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What came of a history: the verdict, and ``details`` under Jepsen's and Elle's names.
+    """The result for a history: the verdict, and ``details`` under Jepsen's and Elle's names.
 
     ``witness`` returns, for a valid history of a model of states, a legal order: the
     indices of invocations, those of one key in their order.
@@ -43,10 +43,10 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry. ``options`` are the names it takes, with what they mean.
+    """One entry. ``options`` maps each option's name to its description.
 
-    ``by_the_end``: what a history lacks may come later, as in its last read. An anomaly in a
-    history that is cut off is then no proof.
+    ``by_the_end``: a fault may only mean that something comes later, as in a last read. An anomaly
+    in a history that is cut off is then no proof.
     """
 
     name: str
@@ -60,12 +60,12 @@ class HistoryModel(msgspec.Struct, frozen=True, kw_only=True):
 def cut_off(found: CheckerResult, entry: HistoryModel, line: int) -> CheckerResult:
     """Return the verdict of a history whose last line, ``line``, is torn and left out.
 
-    Its operation counts as still open, as those of a recorder that crashed. What no order or no
-    cycle explains stays so whatever came later; what is only missing may be in the torn line.
+    Its operation counts as still open, as if the recorder had crashed. A missing order or a cycle
+    is proof whatever comes later; a missing element may be in the torn line.
     """
     if found.valid is not False or not entry.by_the_end:
         return found
-    reason = f"line {line} is torn, and may hold what is missing"
+    reason = f"line {line} is torn, and may hold the missing elements"
     return msgspec.structs.replace(found, valid="unknown", error=reason)
 
 
@@ -83,9 +83,9 @@ def judge_jepsen(check: Callable[[Iterable[Event], Options], Judgement]) -> Any:
 
 
 def judge_log_files(source: Source, settings: Settings) -> Report:
-    """Look into the logs beside the history, which is not read."""
+    """Search the logs beside the history, which is not read."""
     if not isinstance(source, HistoryFile):
-        raise HistoryError("log-file-pattern needs a file of a history, with nodes' logs beside")
+        raise HistoryError("log-file-pattern needs a history file with the nodes' logs beside it")
     return _report(log_files.check(source.path, settings.options))
 
 
@@ -177,7 +177,7 @@ def judge_register(name: str, cas: bool) -> Any:
 
 
 def judge_machine(name: str) -> Any:
-    """Judge a machine, each key (and each element that is independent) by itself."""
+    """Judge a machine, each key (and each independent element) by itself."""
 
     def judge(source: Source, settings: Settings) -> Report:
         from checkers.machines.linearizable import check_calls

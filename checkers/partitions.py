@@ -1,10 +1,10 @@
 """Responses to clients that act as brokers and operators are explained by the history (T5).
 
-Judged by the histories of the workload ``partitions``, so it needs neither traces nor captured
-messages: C1 (broker epochs only grow, one process at a time has a broker id), C8 (an accepted
-ISR was proposed against the newest epochs anybody knew), C5 (epochs of a partition only grow),
-C11 (producer ids are given once) and I24 (nobody is unfenced before it has caught up). The
-rules for records are in :mod:`checkers.invariants`.
+Judges only the histories of the workload ``partitions``, so it needs neither traces nor captured
+messages. C1: broker epochs increase, and one process at a time has a broker id. C8: an accepted
+ISR was proposed against the newest known epochs. C5: epochs of a partition never decrease. C11:
+producer ids are assigned once. I24: no broker is unfenced before it has caught up. The rules for
+records are in :mod:`checkers.invariants`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from histories.verdict import CheckerResult
 SESSION_MS = 9000
 _NS = 1_000_000
 _BEHIND = frozenset({"fenced-leader-epoch", "invalid-update-version"})
-"""What a proposer is told that is behind."""
+"""Errors for a proposer with old epochs."""
 
 _REPORTED = frozenset({"beat", "twin", "restart"})
 
@@ -37,7 +37,7 @@ class Registered(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What an answer said of a partition: its epochs, -1 where it did not say."""
+    """The epochs of a partition in an answer, -1 where it has none."""
 
     call: Call
     leader_epoch: int
@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
 
 def check(run: RunData) -> CheckerResult:
-    """Judge the history; valid where there is nothing to judge."""
+    """Judge the history; valid if there is nothing to judge."""
     calls, findings = run.calls, Findings()
     registrations = _registrations(calls)
     _broker_epochs(registrations, findings)
@@ -69,7 +69,7 @@ def check(run: RunData) -> CheckerResult:
 
 
 def reports(calls: Sequence[Call]) -> Iterator[tuple[Call, dict[str, Any]]]:
-    """Yield what was seen of each phantom broker, with the operation that saw it."""
+    """Yield the reports of each scripted broker, with their operations."""
     for call in calls:
         if call.f in _REPORTED and isinstance(call.value, list):
             for report in call.value:
@@ -105,11 +105,11 @@ def _broker_epochs(registrations: dict[int, list[Registered]], findings: Finding
 
 
 def _twins(run: RunData, registrations: dict[int, list[Registered]], findings: Findings) -> None:
-    """C1: nobody takes a broker id from a process whose session has not ended.
+    """C1: a broker id stays with its process until the session of that process has ended.
 
     Every contact begins a session, and so does a controller that takes over.
     """
-    # By the fastest clock a controller had: how fast its own was then is not known here.
+    # By the fastest clock of any controller: the clock of this controller is not known here.
     session = int(_session_ns(run) * fastest(run.test))
     contacts: dict[int, list[tuple[Call, int]]] = {}
     for call, report in reports(run.calls):
@@ -121,12 +121,12 @@ def _twins(run: RunData, registrations: dict[int, list[Registered]], findings: F
             for call, epoch in contacts.get(broker, ()):
                 before = call.completion < new.call.start and epoch < new.epoch
                 if before and completed is not None and completed < call.invoked + session:
-                    # A process that is unregistered has no session any more.
+                    # An unregistered process no longer has a session.
                     if _unregistered(run.calls, broker, call, new.call):
                         continue
                     findings.add(
                         "C1",
-                        f"Broker {broker} was registered anew (epoch {new.epoch}) "
+                        f"Broker {broker} was registered again (epoch {new.epoch}) "
                         f"{(completed - call.invoked) / 1e9:.2f} s after a heartbeat of epoch "
                         f"{epoch}, whose session lasts {session / 1e9:g} s.",
                         operations=call.indices + new.call.indices,
@@ -153,7 +153,7 @@ def _session_ns(run: RunData) -> int:
 
 
 def _unfenced(calls: Sequence[Call], findings: Findings) -> None:
-    """I24: who has not applied its own registration stays fenced."""
+    """I24: a broker that has not applied its own registration stays fenced."""
     for call, report in reports(calls):
         if report.get("fenced") is False and report["offset"] < report["epoch"]:
             findings.add(
@@ -165,13 +165,13 @@ def _unfenced(calls: Sequence[Call], findings: Findings) -> None:
 
 
 def _blocks(calls: Sequence[Call], findings: Findings) -> int:
-    """C11: blocks of producer ids do not meet."""
+    """C11: blocks of producer ids do not overlap."""
     given = sorted((c.value["start"], c.value["length"], c.start, c) for c in calls if _is_block(c))
     for (start, length, _, earlier), (following, _, _, later) in pairwise(given):
         if following < start + length:
             findings.add(
                 "C11",
-                f"Producer ids from {following} on were given away twice.",
+                f"Producer ids from {following} on were assigned twice.",
                 operations=earlier.indices + later.indices,
             )
     return len(given)
@@ -187,7 +187,7 @@ def _is_block(call: Call) -> bool:
 def _accepted(
     accepted: list[Call], registrations: dict[int, list[Registered]], findings: Findings
 ) -> None:
-    """C8, C2: what was accepted was proposed against what was known to be newest."""
+    """C8, C2: accepted proposals were made against the newest known epochs."""
     taken: dict[tuple[str, int, int], Call] = {}
     newest: dict[tuple[str, int], list[Told]] = {}
     for call in sorted(accepted, key=lambda c: c.completion):
@@ -231,9 +231,9 @@ def _accepted(
 
 
 def _ahead(calls: Sequence[Call], findings: Findings) -> None:
-    """C8: who knows less than the leader that proposes is no controller, and says so.
+    """C8: a controller whose partition epoch is older than the proposal's answers NOT_CONTROLLER.
 
-    A leader that is told that it is the one who is behind would give up what it knows.
+    A leader that gets an error for old epochs instead would discard its newer state.
     """
     for call in calls:
         if call.f != "isr" or not isinstance(call.value, dict) or call.value["how"] != "ahead":
@@ -242,7 +242,7 @@ def _ahead(calls: Sequence[Call], findings: Findings) -> None:
             findings.add(
                 "C8",
                 f"An ISR of {call.value['topic']}-{call.value['partition']} that was proposed at "
-                f"partition epoch {call.value['base']}, ahead of all there were, was refused as "
+                f"partition epoch {call.value['base']}, above all earlier ones, was refused as "
                 f"{call.error}.",
                 operations=call.indices,
             )
@@ -256,21 +256,21 @@ def _current(
     registrations: dict[int, list[Registered]],
     findings: Findings,
 ) -> None:
-    """Brokers that are named by an epoch were not registered anew before."""
+    """Brokers must not have registered again since the epoch that the proposal names."""
     for broker, epoch in named:
         for later in registrations.get(broker, ()):
             if epoch != -1 and later.epoch > epoch and later.call.completion < call.start:
                 findings.add(
                     kind,
-                    f"{told} names epoch {epoch} of broker {broker}, which had been registered "
-                    f"with epoch {later.epoch} before, and was accepted.",
+                    f"{told} names epoch {epoch} of broker {broker}, which had registered with "
+                    f"epoch {later.epoch} before, but was accepted.",
                     operations=later.call.indices + call.indices,
                 )
                 return
 
 
 def _told(calls: Sequence[Call]) -> dict[tuple[str, int], list[Told]]:
-    """Return what operations were told of each partition of each topic id."""
+    """Return the epochs in answers, by topic id and partition."""
     found: dict[tuple[str, int], list[Told]] = {}
     for call in calls:
         if call.type != OK:
@@ -288,7 +288,7 @@ def _told(calls: Sequence[Call]) -> dict[tuple[str, int], list[Told]]:
 
 
 def _grow(told: dict[tuple[str, int], list[Told]], findings: Findings) -> None:
-    """C5: leader epochs and partition epochs never go back, in real time."""
+    """C5: leader epochs and partition epochs never decrease, in real time."""
     for (topic_id, number), each in told.items():
         where = f"of partition {number} of topic id {topic_id}"
         leader = [(t.call, t.leader_epoch) for t in each]

@@ -1,4 +1,4 @@
-"""After the last fault the system must come back: a leader, and operations that succeed.
+"""After the last fault the system recovers: a leader, and operations that succeed.
 
 Source: KRAFT section 7.2, liveness L1 and L2; etcd's robustness tests and TigerBeetle's
 VOPR end a run in the same way.
@@ -20,11 +20,11 @@ BOUND_NS = 30_000_000_000
 
 
 def check(run: RunData) -> CheckerResult:
-    """Invalid iff nothing that was tried after the last fault succeeded for :data:`BOUND_NS`.
+    """Judge whether an operation succeeded within :data:`BOUND_NS` after the last fault.
 
-    Time in which nobody tried does not count: final operations may wait until all nodes have
-    caught up, which slow disks put off while the cluster serves. Unknown when a fault never
-    ended, when nobody tried anything after the last one, or not for that long.
+    Time without attempts does not count: final operations may wait until all nodes have
+    caught up, which slow disks delay while the cluster serves. Unknown if a fault never
+    ended, or if operations were not tried for that long after the last one.
     """
     healed, open_faults = last_heal(run.faults)
     if open_faults:
@@ -54,7 +54,7 @@ def check(run: RunData) -> CheckerResult:
         )
     findings = Findings()
     leaders = [t.name for t in trace_pass(run).tracks.values() if t.state == "leader"]
-    who = f"{', '.join(leaders)} led in the end" if leaders else "nobody led in the end"
+    who = f"{', '.join(leaders)} led at the end" if leaders else "there was no leader at the end"
     late = "" if first is None else f"; the first success came after {(first - begun) / 1e9:.1f} s"
     findings.add(
         "no-recovery",
@@ -79,7 +79,7 @@ def last_heal(faults: Sequence[FaultEvent]) -> tuple[int, list[FaultEvent]]:
 
 
 def _proves_service(call: Call) -> bool:
-    """An answer that only a leader with a majority can give."""
+    """Whether only a leader with a majority can give this answer."""
     if call.type != OK:
         return False
     return call.f != "leader" or call.value is not None

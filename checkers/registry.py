@@ -37,11 +37,11 @@ CHECKERS: dict[str, Checker] = {
 
 
 BY_ALL_NODES = ("invariants", "conformance", "recovery")
-"""Checkers that hold what one node tells against what the others do."""
+"""Checkers that compare the reports of different nodes."""
 
 
 def find(name: str) -> Checker:
-    """Return a checker, ours or one that a package offers as ``kraftwreck.checkers``.
+    """Return a built-in checker, or one that a package offers as ``kraftwreck.checkers``.
 
     Raises :class:`KeyError` with the names there are.
     """
@@ -72,9 +72,9 @@ def _about(checker: Checker) -> str:
 def check(run: RunData, names: Iterable[str]) -> Verdict:
     """Run the checkers called ``names`` over ``run`` and merge their verdicts.
 
-    A checker that raises, and a name that means nothing, is ``unknown`` with the error's
-    text, and hides no other checker's verdict. So is one of :data:`BY_ALL_NODES` that finds
-    anything where the records of a node are missing (``uncollected`` in ``test.json``).
+    A checker that raises, and an unknown name, is ``unknown`` with the error's text, and
+    hides no other checker's verdict. So is one of :data:`BY_ALL_NODES` that finds
+    anything while the records of a node are missing (``uncollected`` in ``test.json``).
     """
     results: dict[str, CheckerResult] = {}
     for name in names:
@@ -91,16 +91,16 @@ def check(run: RunData, names: Iterable[str]) -> Verdict:
 
 
 def _doubt(result: CheckerResult, missing: str) -> None:
-    """Take back a verdict against a run with a node that could not tell its part."""
+    """Withdraw a verdict against a run in which the records of a node are missing."""
     if result.valid is False:
         result.valid = "unknown"
         result.error = f"no proof without the records of {missing}, which could not be collected"
 
 
 def _tell_once(results: dict[str, CheckerResult]) -> None:
-    """Take from ``invariants`` the anomalies that another checker tells in the same words.
+    """Remove the anomalies of ``invariants`` that another checker reports in the same words.
 
-    Its verdict and its table of ids stay what they are.
+    Its verdict and its table of ids do not change.
     """
     listed = results.get("invariants")
     if listed is None or not listed.anomalies:

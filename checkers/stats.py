@@ -1,9 +1,9 @@
-"""How many operations of each kind ended how. Source: jepsen.checker ``stats``.
+"""Number of operations by kind and outcome. Source: jepsen.checker ``stats``.
 
 Jepsen calls a run invalid when some kind of operation never succeeded. Here that is
-``unknown``: nothing was found wrong, but that kind was not tested. Where ``test.json`` says which
-kinds are ``owed``, others may be refused every time: a workload may ask for what only rare states
-allow, such as to cancel a reassignment, and to be told so is a test as well.
+``unknown``: nothing was found wrong, but that kind was not tested. If ``test.json`` lists
+``owed`` kinds, only these must succeed. A workload may request operations that succeed only in
+rare states, such as cancelling a reassignment, and a refusal is a test as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from histories.verdict import CheckerResult
 
 
 def check(run: RunData) -> CheckerResult:
-    """Valid iff every kind of operation that is owed succeeded at least once."""
+    """Valid iff every required kind of operation succeeded at least once."""
     by_f: dict[str, dict[str, int]] = {}
     for call in run.calls:
         counts = by_f.setdefault(call.f, {OK: 0, FAIL: 0, INFO: 0})
@@ -45,7 +45,7 @@ def _with_rate(counts: dict[str, int]) -> dict[str, Any]:
 
 
 def _errors(calls: list[Call]) -> dict[str, int]:
-    """The ten most frequent errors."""
+    """Return the ten most frequent errors."""
     errors: dict[str, int] = {}
     for call in calls:
         if call.error is not None:

@@ -25,11 +25,11 @@ _POSITIONS = frozenset({"leader", "follower", "candidate", "prospective", "unatt
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The least a run must have done to be called valid.
+    """The minimum that a run must reach to be called valid.
 
-    ``acknowledged`` is a number of operations, ``share`` that number over all operations,
-    ``led`` the share of the time with a leader, ``elections`` a number, ``faults`` the number of
-    faults that took effect in a run that requested any. Shares are between 0 and 1.
+    ``acknowledged`` is a number of operations, and ``share`` that number over all operations.
+    ``led`` is the share of the time with a leader, and ``elections`` a number. ``faults`` is the
+    number of faults that took effect in a run that requested any. Shares are between 0 and 1.
     """
 
     acknowledged: int = 10
@@ -59,7 +59,7 @@ def parse_floor(text: str, default: Floor) -> Floor:
     for pair in text.split(","):
         name, _, number = pair.strip().partition("=")
         if name not in values:
-            raise FloorError(f"--floor {text!r}: {name!r} is none of {', '.join(values)}")
+            raise FloorError(f"--floor {text!r}: unknown name {name!r}; use {', '.join(values)}")
         try:
             values[name] = type(values[name])(number)
         except ValueError:
@@ -71,7 +71,7 @@ def parse_floor(text: str, default: Floor) -> Floor:
 
 
 class Strength(msgspec.Struct, kw_only=True):
-    """What happened while clients and faults ran, ``seconds`` in all.
+    """Measurements of the time in which clients and faults ran, ``seconds`` in all.
 
     ``led_s`` (seconds with a leader) and ``elections`` are None for a system without leaders,
     and where the trace of a node is missing. ``faults`` counts those that took effect, for each
@@ -96,7 +96,7 @@ class Strength(msgspec.Struct, kw_only=True):
         return None if self.led_s is None else self.led_s / self.seconds if self.seconds else 0.0
 
     def as_stats(self) -> dict[str, Any]:
-        """Return all of it as plain values; what is not known is left out."""
+        """Return all measurements as plain values; unknown ones are left out."""
         plain = {**msgspec.to_builtins(self), "share": round(self.share, 4)}
         if self.led is not None:
             plain["led"] = round(self.led, 4)
@@ -119,7 +119,7 @@ def strength(run: RunData) -> Strength:
 
 
 def check(run: RunData) -> CheckerResult:
-    """Unknown below the floor that ``test.json`` names; true where it names none."""
+    """Judge the run: unknown below the floor in ``test.json``, true without a floor."""
     stats = strength(run).as_stats()
     missed = below(stats, run.test.get("floor"))
     return CheckerResult(
@@ -152,7 +152,7 @@ def below(stats: Mapping[str, Any], recorded: Mapping[str, Any] | None) -> list[
 
 
 def sentence(stats: Mapping[str, Any]) -> str:
-    """Return in words what :meth:`Strength.as_stats` says."""
+    """Return :meth:`Strength.as_stats` in words."""
     measured = _measured(stats)
     parts = [_operations(measured)]
     if measured.led is not None:
@@ -228,7 +228,7 @@ def _measure_leaders(run: RunData, end: int, measured: Strength) -> None:
             won.add(event.epoch)
         since = leading.get(node)
         if since is not None and (not leads or event.incarnation != since.incarnation):
-            # A process that was killed led until its last event, as far as is known.
+            # A killed process counts as leader until its last known event.
             until = event if event.incarnation == since.incarnation else last[node]
             spans.append((_time(clocks, since), _time(clocks, until)))
             del leading[node]

@@ -1,12 +1,12 @@
 """The client's view of a set of names: each name is present or absent, linearizably.
 
-A read returns the whole set, so it observes every name at once, and a history of a few
-thousand reads and some hundred names would make a million observations. Most of them say
-nothing new: of a run of reads that agree on a name, overlap with no read that disagrees,
-and lie between two neighbouring invocations or completions of changes of that name, only
-the one that ended first and the one that began last are kept. If those two have a legal
-place, so have the others: every change that may happen between the two is open all the
-time, so it can be moved behind the later one, and the state between them is what both saw.
+A read returns the whole set, so it observes every name. A history of a few thousand reads and some
+hundred names would give a million observations, of which most add nothing. Therefore reads are
+reduced to runs. The reads of a run agree on a name, overlap with no read that disagrees, and lie
+between two neighbouring invocations or completions of changes of that name. Of each run only two
+reads are kept: the one that ended first and the one that began last. If these two have a legal
+place, the others have one too: a change between them is open all the time, so it can be moved
+behind the later read.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Reads:
 def check(
     calls: Sequence[Call], nodes: Sequence[str], time_limit_s: float = TIME_LIMIT_S
 ) -> tuple[Findings, list[str], dict[str, Any]]:
-    """Return anomalies, what is missing for a proof, and numbers; for no set, nothing."""
+    """Return anomalies, doubts, and counts; empty ones for a history without a set."""
     findings = Findings()
     changes: dict[str, list[Call]] = {}
     for call in calls:
         if call.f in _CHANGES:
             name = call.key if isinstance(call.key, str) else call.argument
-            if isinstance(name, str):  # A register is deleted too, but it is no name.
+            if isinstance(name, str):  # A register is deleted too, but it is not in the set.
                 changes.setdefault(name, []).append(call)
     if not changes:
         return findings, [], {}
@@ -159,7 +159,7 @@ def _explain(name: str, outcome: Outcome) -> tuple[str, str]:
             f"why it is missing from {where}."
         )
     if not outcome.states:
-        return "phantom", f"Topic {name} is in {where}, but nobody ever asked to create it."
+        return "phantom", f"Topic {name} is in {where}, but no operation created it."
     return "resurrected", (
         f"Topic {name} is in {where}, although at that time it was either not yet created or "
         "already deleted, and no creation explains it."

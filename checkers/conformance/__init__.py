@@ -1,10 +1,10 @@
-"""Trace conformance: an executable reference model of the protocol, held against a trace.
+"""Trace conformance: an executable reference model of the protocol judges every trace event.
 
 The model is small and was written from the specification of KRaft (KIP-595, KIP-630,
-KIP-853, KIP-996), not from the nodes. :mod:`~checkers.conformance.replica_model` says what
-one replica may do next, given what it told last; :mod:`~checkers.conformance.quorum_model`
-what the replicas must have told of each other. Every event of a trace is one transition,
-and each is either accepted or an anomaly: what an event may not change must not have changed.
+KIP-853, KIP-996), not from the nodes. :mod:`~checkers.conformance.replica_model` defines the next
+transitions of one replica, :mod:`~checkers.conformance.quorum_model` the relations between
+replicas. Every event of a trace is one transition, which is accepted or an anomaly. An event must
+not change any state that its kind does not change.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NONCONFORMANT = "nonconformant"
 def check(run: RunData) -> CheckerResult:
     """Valid iff the reference model accepts every transition of every node.
 
-    ``stats`` says how many ``transitions`` were checked, by kind. A trace with gaps (lines
-    that are lost) cannot be judged across them: they are counted as ``gaps``. Without a
-    trace the verdict is ``unknown``.
+    ``stats`` has the number of checked ``transitions``, by kind. A trace cannot be judged
+    across lost lines: these are counted as ``gaps``. Without a trace the verdict is
+    ``unknown``.
     """
     return check_events(run.nodes, run.events)
 

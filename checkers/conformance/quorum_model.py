@@ -1,8 +1,8 @@
-"""What the replicas tell of each other must agree, whatever the order it is read in.
+"""The events of different replicas must agree, in whatever order they are read.
 
-Nodes of a real cluster share no clock, so nothing here asks what came first on different
-nodes; it asks whether there is a cause at all: a leader for each follower, a vote for each
-that was counted, a high watermark of the leader for each that a follower has learned.
+Nodes of a real cluster share no clock, so the model does not order events of different nodes. It
+only asks whether each has a cause: a leader for each follower, a vote for each counted vote, and
+a leader's high watermark for each that a follower has learned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class QuorumModel:
         self._cuts: list[tuple[TraceEvent, int, int, int]] = []  # base, epoch, crc
 
     def step(self, model: ReplicaModel, event: TraceEvent) -> None:
-        """Take in one event of the node ``model``, which has not accepted it yet."""
+        """Take in one event of the node ``model`` before that node's model accepts it."""
         kind, node = event.kind, model.id
         if kind == "hw":
             if event.state == LEADER:
@@ -68,10 +68,10 @@ class QuorumModel:
             elif event.state == CANDIDATE and model.voters is not None:
                 self._campaigns.append((node, model.voters, event))
         elif kind == "start":
-            # What was appended or cut and not told of is not known here.
+            # Appends and truncations without a trace event are not known here.
             self._logs.pop(node, None)
             if event.state == RESIGNED:
-                # It had won that epoch, and was killed before it could say so.
+                # It won that epoch, and was killed before it reported so.
                 self._led.setdefault((node, event.epoch), NONE)
         elif kind == "install":
             self._logs.pop(node, None)
@@ -85,7 +85,7 @@ class QuorumModel:
             del log[base]
 
     def finish(self) -> Iterator[Proof]:
-        """Yield what has no cause, with the events that show it."""
+        """Yield the events that have no cause, with the events that show it."""
         for (leader, epoch), event in self._followed.items():
             if (leader, epoch) not in self._led and leader in self._names:
                 text = f"{event.node} follows {self._name(leader)}, which never led epoch {epoch}"
@@ -104,7 +104,7 @@ class QuorumModel:
                 if voter != event.leader and ballot not in self._granted:
                     yield (
                         f"{event.node} counts a vote of {self._name(voter)} in epoch "
-                        f"{event.epoch}, which that never gave",
+                        f"{event.epoch}, which that node never gave",
                         [event],
                     )
         for node, voters, event in self._campaigns:
@@ -120,8 +120,8 @@ class QuorumModel:
             kept = self._kept.get((event.leader, event.epoch), {})
             if kept.get(base) == (epoch, crc):
                 yield (
-                    f"{event.node} cuts the batch at {base} of epoch {epoch} off, which its leader "
-                    f"{self._name(event.leader)} holds",
+                    f"{event.node} truncates the batch at {base} of epoch {epoch}, which its "
+                    f"leader {self._name(event.leader)} holds",
                     [event],
                 )
 

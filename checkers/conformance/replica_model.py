@@ -1,7 +1,7 @@
-"""What one replica may do next: the states and transitions of KIP-595, 853 and 996.
+"""The next states of one replica: the transitions of KIP-595, 853 and 996.
 
-A replica is its position: state, epoch, leader, vote, log end and high watermark. Each kind
-of event may change some of it, in some ways, in some states, and leaves the rest alone.
+A replica is its position: state, epoch, leader, vote, log end and high watermark. Each kind of
+event may change some of these, in some ways and some states, and leaves the rest unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAY_CHANGE: Final[dict[str, frozenset[str]]] = {
     "install": frozenset(("leo",)),
     "hw": frozenset(("hw",)),
 }
-"""What each kind of event may change; all other kinds change nothing."""
+"""The fields that each kind of event may change; all other kinds change nothing."""
 
 SAME_EPOCH: Final = frozenset(
     (
@@ -50,7 +50,7 @@ Rule = Callable[["ReplicaModel", TraceEvent, TraceEvent], "str | None"]
 
 
 class ReplicaModel:
-    """One node over all its incarnations; :meth:`step` judges, :meth:`accept` goes on."""
+    """One node over all its incarnations: :meth:`step` judges, :meth:`accept` continues."""
 
     def __init__(self, name: str, node_id: int) -> None:
         self.name = name
@@ -59,15 +59,15 @@ class ReplicaModel:
         self.gaps = 0
         self.directory: str | None = None
         self.voters: frozenset[int] | None = None
-        """The voters of the set in force, None if not told."""
+        """The voters of the set in force, None if unknown."""
         self.votes = True
-        """Whether it is one of them, for all it knows."""
+        """Whether the node believes that it is one of them."""
         self.epoch_start = NONE
         """The first offset of the epoch it leads."""
         self.delivered: int | None = None
-        """The offset it delivers next to its state machine, None while not known."""
+        """The offset it delivers next to its state machine, None if unknown."""
         self.installed = NONE
-        """The end of the last snapshot it installed: committed, whoever it came from."""
+        """The end of the last snapshot it installed; this is committed whatever its source."""
         self.loaded = False
         """Whether this process has loaded a snapshot."""
         self.fetched = False
@@ -94,7 +94,7 @@ class ReplicaModel:
         return rule(self, last, event) if rule is not None else None
 
     def accept(self, event: TraceEvent) -> None:
-        """Go on from ``event``, whether it was legal or not."""
+        """Continue from ``event``, whether it was legal or not."""
         kind, detail = event.kind, event.detail
         self.last = event
         if kind == "start":
@@ -108,8 +108,8 @@ class ReplicaModel:
         elif kind == "commit":
             self.delivered = detail["last"] + 1
         elif kind in ("load", "install"):
-            # What was installed is delivered as a whole; what is loaded is delivered now.
-            # More may be delivered by then: who leads alone begins before it has loaded.
+            # An installed snapshot is delivered as a whole; a loaded one is delivered now. More
+            # may be delivered by then: a single voter begins before it has loaded.
             since = self.delivered if kind == "load" and self.delivered is not None else NONE
             self.delivered = max(since, detail["end"])
             self.loaded |= kind == "load"
@@ -127,7 +127,7 @@ class ReplicaModel:
     # --- starts -----------------------------------------------------------------------
 
     def _start(self, event: TraceEvent) -> str | None:
-        """KIP-595: a process takes up the epoch, vote and leader it has on disk."""
+        """KIP-595: a process continues with the epoch, vote and leader on its disk."""
         last = self.last
         if event.seq != 0:
             return f"it starts with event number {event.seq} of its process"
@@ -165,7 +165,7 @@ class ReplicaModel:
     def _state(self, last: TraceEvent, event: TraceEvent) -> str | None:
         told = event.detail.get("from")
         if told is not None and told != last.state:
-            return f"it says that it was {told}, and was {last.state}"
+            return f"it reports that it was {told}, but was {last.state}"
         move = f"from {last.state} of epoch {last.epoch} to {event.state} of epoch {event.epoch}"
         if event.epoch < last.epoch:
             return f"{move}: epochs never go back"
@@ -182,19 +182,19 @@ class ReplicaModel:
         if event.voted != last.voted:
             return f"{move}: its vote for {last.voted} becomes one for {event.voted}"
         if event.leader == self.id:
-            return f"{move}: it takes itself for its leader"
+            return f"{move}: it is its own leader"
         if event.leader != last.leader and not (event.state == FOLLOWER and last.leader == NONE):
             return f"{move}: its leader changes from {last.leader} to {event.leader}"
         if event.state == FOLLOWER and event.leader == NONE:
-            return f"{move}: it follows nobody"
-        # Where a voter listens is known; of others the leader may be known by its id alone.
+            return f"{move}: it follows no leader"
+        # An observer may know the leader by id alone, without an address to fetch from.
         gave_up = (last.state, event.state) == (PROSPECTIVE, UNATTACHED)
         if gave_up and event.leader in (self.voters or ()):
             return f"{move}: it knows the leader, {event.leader}, and does not follow it again"
         return None
 
     def _alone(self, last: TraceEvent, event: TraceEvent) -> bool:
-        """Whether the only voter goes on to campaign at once."""
+        """Whether the only voter campaigns again at once."""
         return (last.state, event.state) == (RESIGNED, PROSPECTIVE) and (
             self.voters is not None and len(self.voters) == 1
         )
@@ -205,13 +205,13 @@ class ReplicaModel:
         if event.leader != self.id or event.hw != NONE:
             return f"{move}: with leader {event.leader} and high watermark {event.hw}"
         if event.voted != NONE:
-            return f"{move}: a leader has no vote to remember, it has one for {event.voted}"
+            return f"{move}: a leader keeps no vote, but this one has {event.voted}"
         return None
 
     def _new_epoch(self, last: TraceEvent, event: TraceEvent, move: str) -> str | None:
         if event.state == CANDIDATE:
             if last.state != PROSPECTIVE or event.epoch != last.epoch + 1:
-                return f"{move}: only who won the pre-votes becomes candidate, of the next epoch"
+                return f"{move}: only a winner of pre-votes becomes candidate of the next epoch"
             if event.voted != self.id or event.leader != NONE:
                 return f"{move}: with its vote for {event.voted} and leader {event.leader}"
             return None
@@ -220,9 +220,9 @@ class ReplicaModel:
         if event.voted != NONE:
             return f"{move}: a vote for {event.voted} in an epoch it has just heard of"
         if event.leader == self.id:
-            return f"{move}: it takes itself for its leader"
+            return f"{move}: it is its own leader"
         if event.state == FOLLOWER and event.leader == NONE:
-            return f"{move}: it follows nobody"
+            return f"{move}: it follows no leader"
         return None
 
     def _elected(self, last: TraceEvent, event: TraceEvent) -> str | None:
@@ -255,7 +255,7 @@ class ReplicaModel:
             # An observer stays a follower when its leader is silent, and grants then.
             heard = event.state == FOLLOWER and self.fetched and self.votes
             if event.state == LEADER or heard:
-                return f"{say}, whose leader lives"
+                return f"{say}, whose leader is alive"
             if event.voted != last.voted:
                 return f"{say} takes its vote"
             return None if theirs >= own else f"{say}, whose log is older"
@@ -270,11 +270,11 @@ class ReplicaModel:
         return None if theirs >= own else f"{say}, whose log is older"
 
     def _stop(self, last: TraceEvent, event: TraceEvent) -> str | None:
-        """KIP-595: a leader that is asked to end goes once it knows a successor, and tells the
-        others until then; what ends without that, since it takes too long, says nothing."""
+        """KIP-595: a leader that shuts down stops once it knows a successor, and informs the other
+        nodes until then. A shutdown that ends by timeout leaves no event."""
         alone = self.voters is None or not self.votes or len(self.voters) < 2
         if event.state == RESIGNED and not alone and "reason" not in event.detail:
-            return "it goes as resigned, and knows no successor yet"
+            return "it stops as resigned, but knows no successor yet"
         return None
 
     # --- the log ----------------------------------------------------------------------
@@ -283,34 +283,34 @@ class ReplicaModel:
         detail = event.detail
         if detail["base"] != last.leo or event.leo != detail["last"] + 1:
             return (
-                f"its log goes from {last.leo} to {event.leo} by offsets {detail['base']} to "
+                f"its log end moves from {last.leo} to {event.leo} by offsets {detail['base']} to "
                 f"{detail['last']}"
             )
         if detail["by"] != event.state:
-            return f"it appends as {detail['by']}, and is {event.state}"
+            return f"it appends as {detail['by']}, but is {event.state}"
         if event.state == LEADER and detail["epoch"] != event.epoch:
-            return f"it leads epoch {event.epoch} and appends for {detail['epoch']}"
+            return f"it leads epoch {event.epoch}, but appends for {detail['epoch']}"
         return None
 
     def _truncate(self, last: TraceEvent, event: TraceEvent) -> str | None:
         detail = event.detail
         if (detail["from"], detail["to"]) != (last.leo, event.leo) or event.leo > last.leo:
-            return f"its log goes from {last.leo} to {event.leo}, and it tells of {detail}"
+            return f"its log end moves from {last.leo} to {event.leo}, but it reports {detail}"
         if event.state != FOLLOWER:
-            return f"it cuts its log as {event.state}"
+            return f"it truncates its log as {event.state}"
         return None
 
     def _high_watermark(self, last: TraceEvent, event: TraceEvent) -> str | None:
         if event.hw <= last.hw:
-            return f"its high watermark goes from {last.hw} to {event.hw}"
+            return f"its high watermark moves from {last.hw} to {event.hw}"
         if event.state == LEADER:
             if event.hw <= self.epoch_start:
                 return (
-                    f"its high watermark is {event.hw}, and its epoch starts at "
-                    f"{self.epoch_start}: records of its own come first"
+                    f"its high watermark is {event.hw}, but its epoch starts at "
+                    f"{self.epoch_start}: own records must be committed first"
                 )
         elif event.state != FOLLOWER:
-            return f"its high watermark goes from {last.hw} to {event.hw} as {event.state}"
+            return f"its high watermark moves from {last.hw} to {event.hw} as {event.state}"
         return None
 
     def _commit(self, last: TraceEvent, event: TraceEvent) -> str | None:
@@ -318,7 +318,7 @@ class ReplicaModel:
         if end > event.hw:
             return f"it delivers up to {end}, beyond its high watermark {event.hw}"
         if self.delivered is not None and base != self.delivered:
-            return f"it delivers offset {base}, and {self.delivered} is next"
+            return f"it delivers offset {base}, but {self.delivered} is next"
         return None
 
     def _claim(self, last: TraceEvent, event: TraceEvent) -> str | None:
@@ -335,7 +335,7 @@ class ReplicaModel:
 
     def _snapshot(self, last: TraceEvent, event: TraceEvent) -> str | None:
         end = event.detail["end"]
-        # Who has just won an epoch knows no high watermark, and yet what it delivered before.
+        # A new leader may not know a high watermark, but still knows what it delivered before.
         committed = max(event.hw, NONE if self.delivered is None else self.delivered)
         if event.detail["by"] == "created" and end > committed:
             return f"it makes a snapshot up to {end}, beyond its high watermark {committed}"
@@ -346,17 +346,17 @@ class ReplicaModel:
         if event.state != FOLLOWER:
             return f"it installs a snapshot as {event.state}"
         if event.leo != end or end < last.hw:
-            return f"its log goes from {last.leo} to {event.leo} by a snapshot that ends at {end}"
+            return f"its log ends at {event.leo} after a snapshot that ends at {end}"
         return None
 
     def _load(self, last: TraceEvent, event: TraceEvent) -> str | None:
-        # What a process starts with it may load at any time: a single voter leads at once.
+        # The snapshot present at start may be loaded late: a single voter leads at once.
         late = event.state == LEADER and self.loaded
         return "it loads a snapshot as leader" if late else None
 
 
 def _frame(last: TraceEvent, event: TraceEvent) -> str | None:
-    """Return what ``event`` changed that its kind never changes."""
+    """Return what ``event`` changed although its kind never changes it."""
     if (
         event.leo == last.leo
         and event.hw == last.hw

@@ -1,3 +1,3 @@
-"""Transactions: which anomalies a history holds, and which consistency models it refutes."""
+"""Transactions: the anomalies of a history, and the consistency models that they refute."""
 
 from checkers.elle.check import check_transactions as check_transactions

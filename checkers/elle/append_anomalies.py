@@ -1,6 +1,7 @@
-"""What is wrong with a list-append history before any cycle is looked for.
+"""Anomalies of list-append histories that are not cycles.
 
-Arrays say which few transactions may be wrong; those are then judged one by one, exactly.
+Array operations select the few transactions that may be wrong. Each of these is then judged
+exactly.
 
 Source: the anomalies' definitions are Adya's (G1a, G1b), Cerone, Bernardi and Gotsman's
 (internal) and elle.list-append's (the others).
@@ -24,7 +25,7 @@ UNKNOWN_PREFIX = "..."
 
 
 class AppendAnomalies:
-    """Looks for each anomaly in turn; :meth:`all` returns those there are."""
+    """Looks for each anomaly in turn; :meth:`all` returns those that exist."""
 
     LOOKS = (
         "G1a",
@@ -100,7 +101,7 @@ class AppendAnomalies:
                     }
 
     def intermediate_reads(self) -> Iterable[dict[str, Any]]:
-        """G1b: a state was read that its transaction went on to change."""
+        """G1b: a read saw a state that the writing transaction changed later."""
         orders, mops = self._orders, self._mops
         passing = self._groups.followed(mops.f == WRITE)
         reads = orders.read & (self._kind == OK) & (mops.count > 0)
@@ -122,7 +123,7 @@ class AppendAnomalies:
             }
 
     def internal(self) -> Iterable[dict[str, Any]]:
-        """A transaction read what contradicts its own earlier reads and appends."""
+        """A transaction's read contradicts its own earlier reads and appends."""
         for event in self._groups.contradicting(self._orders, self._mops, self._kind == OK):
             case = self._internal_case(event)
             if case is not None:
@@ -151,7 +152,7 @@ class AppendAnomalies:
         return None
 
     def future_reads(self) -> Iterable[dict[str, Any]]:
-        """A transaction read what it would only append later."""
+        """A transaction read an element that it appended only later."""
         for event in self._groups.foreseeing(self._orders, self._mops, self._kind == OK):
             seen: dict[tuple[int, int], int] = {}
             for at in self._transactions.mops_of(event):
@@ -180,7 +181,7 @@ class AppendAnomalies:
                 }
 
     def garbage(self) -> Iterable[dict[str, Any]]:
-        """A read held an element nobody ever tried to append."""
+        """A read held an element that no transaction tried to append."""
         orders, mops = self._orders, self._mops
         first = np.full(len(orders.keys), np.iinfo(np.int64).max)
         unknown = np.flatnonzero(orders.writer < 0)

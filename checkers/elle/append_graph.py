@@ -1,9 +1,9 @@
 """Dependencies between list-append transactions, as the versions of the lists show them.
 
-Each append comes after the element before it in the order; one that no read shows comes
-after the last element that reads do show. So there is one previous version for each append:
-its writer gives a ww edge, its readers give rw edges. The writer of the last element of a
-read gives a wr edge. Edges from a transaction to itself are left out.
+Each append comes after the previous element in the order. An append that no read shows comes after
+the last element that reads do show. So each append has one previous version: its writer gives a ww
+edge, its readers give rw edges. The writer of the last element of a read gives a wr edge. Edges
+from a transaction to itself are left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The real Elle, called as a program.
 
-Any command that keeps elle-cli's contract will do: ``-m MODEL -v -f json -c models -a
+Any command with elle-cli's interface is accepted: ``-m MODEL -v -f json -c models -a
 anomalies -s milliseconds FILE...`` prints Elle's result map of each file, as JSON or EDN.
-:func:`find_elle` takes the command that was given, the environment variable
-``KRAFTWRECK_ELLE``, or ``elle-cli`` on the PATH; a name that ends in ``.jar`` is run with
+:func:`find_elle` takes the given command, the environment variable
+``KRAFTWRECK_ELLE``, or ``elle-cli`` on the PATH. A name that ends in ``.jar`` is run with
 ``java -jar``. The exit code is no verdict: elle-cli ends with 0 for a history it could not
 decide.
 
@@ -36,7 +36,7 @@ from histories.operation import Op
 from histories.verdict import CheckerResult
 
 MODELS = ("list-append", "rw-register")
-"""What is checked here that elle-cli checks too."""
+"""The models that elle-cli checks too."""
 VARIABLE = "KRAFTWRECK_ELLE"
 TIME_LIMIT_S = 600.0
 MEMORY_MB = 8192
@@ -46,7 +46,7 @@ _VALID: dict[Any, Any] = {True: True, False: False, "unknown": "unknown"}
 
 
 class ElleMissingError(Exception):
-    """There is no Elle to call; the message says what to install."""
+    """There is no Elle to call; the message names the program to install."""
 
 
 class ElleError(Exception):
@@ -55,7 +55,7 @@ class ElleError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long Elle may take, and how much memory it and its children may hold together."""
+    """The time limit of Elle, and the memory limit of it and its children together."""
 
     seconds: float = TIME_LIMIT_S
     megabytes: int = MEMORY_MB
@@ -114,15 +114,15 @@ def check_all_with_elle(
 ) -> list[CheckerResult | ElleError]:
     """Return Elle's verdict of each of ``histories``, or why it gave none.
 
-    One process checks them all, within ``limits``. After a history that ends it, another
-    process goes on with the next. Raises as :func:`check_with_elle` does for the options.
+    One process checks them all, within ``limits``. If a history ends the process, another one
+    continues with the next history. Raises as :func:`check_with_elle` does for the options.
     """
     options.forbidden(model)
     assumed = options.sequential_keys or options.linearizable_keys or options.wfr_keys
     if assumed or options.transaction_order:
         raise ElleError("elle-cli has no option for assumptions about keys; use --engine native")
     limits = limits or Limits()
-    # Both lists are always given: elle-cli's defaults are strict-serializable and G0.
+    # Both lists are always passed: elle-cli's defaults are strict-serializable and G0.
     arguments = [
         *find_elle(command), "-m", model, "-v", "-f", "json",
         "-c", ",".join(options.consistency_models), "-a", ",".join(options.anomalies),
@@ -152,7 +152,7 @@ def check_all_with_elle(
 
 
 def _run(arguments: list[str], folder: Path, limits: Limits) -> CheckerResult | ElleError | None:
-    """Run the program; return why it ended before its work was done, if it did."""
+    """Run the program; return why it ended early, None if it did not."""
     environment = dict(os.environ)
     heap = f"-Xmx{limits.megabytes}m"
     given = environment.get("JAVA_TOOL_OPTIONS", "")
@@ -179,9 +179,9 @@ def _run(arguments: list[str], folder: Path, limits: Limits) -> CheckerResult | 
 
 
 def _watch(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
-    """Wait for the program; return what limit it went beyond, if it did.
+    """Wait for the program; return the limit that it exceeded, None if it did not.
 
-    Its end is seen and not collected: so its number stays its own until :func:`_end`.
+    Its exit is not collected here, so its process id stays reserved until :func:`_end`.
     """
     end = monotonic() + limits.seconds
     while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

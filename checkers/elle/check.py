@@ -35,10 +35,10 @@ from histories.tables import from_table
 from histories.verdict import Anomaly, CheckerResult, Validity
 
 MODELS = (*WRITES, predicates.NAME)
-"""What :func:`check_transactions` can check."""
+"""The models of :func:`check_transactions`."""
 SEARCH_SECONDS = 10.0
-_COMPONENTS_AT_MOST = 6  # that take all their time; what comes after them gets none
-_SHOWN = 5  # operations that a message names
+_COMPONENTS_AT_MOST = 6  # that use up their time; later ones get none
+_SHOWN = 5  # operations in a message
 STRICT = ("strict-serializable",)
 Parts = list[tuple[Ints, Ints, int]]
 
@@ -49,10 +49,10 @@ class Options:
 
     A history is invalid with an anomaly that breaks one of ``consistency_models`` or shows one
     of ``anomalies``. For registers, ``sequential_keys``, ``linearizable_keys`` and ``wfr_keys``
-    say what may be assumed of each key alone: that it is sequentially consistent, that it is
-    linearizable, that a transaction's write of it follows its read. ``transaction_order`` maps
-    the index of a completion to the place of its transaction, if the system reports it. For
-    lists, ``indeterminate_reads`` believes what a transaction that may have aborted has read.
+    are assumptions about each key: that it is sequentially consistent, that it is linearizable,
+    that a transaction's write of it follows its read. ``transaction_order`` maps the index of a
+    completion to the place of its transaction, if the system reports it. For lists,
+    ``indeterminate_reads`` trusts the reads of transactions that may have aborted.
     """
 
     consistency_models: Sequence[str] = STRICT
@@ -74,7 +74,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Elle's result map, and how much was looked at."""
+    """Elle's result map, and statistics of the analysis."""
 
     model: str
     result: dict[str, Any]
@@ -99,8 +99,8 @@ def check_transactions(
     ``history`` is a list of operations, or a table of
     :data:`histories.tables.HISTORY_SCHEMA`, which is far faster. ``stats["elle"]`` of the
     result is Elle's result map (``valid?``, ``anomaly-types``, ``anomalies``, ``not``,
-    ``also-not``). Raises :class:`~checkers.elle.transactions.TransactionError` for what is no
-    history of the model, :class:`~checkers.elle.models.UnknownModelError` for a name of a
+    ``also-not``). Raises :class:`~checkers.elle.transactions.TransactionError` for a history of
+    another model, and :class:`~checkers.elle.models.UnknownModelError` for a name of a
     consistency model or anomaly that does not exist or cannot be decided.
     """
     options = Options(
@@ -149,7 +149,7 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
 def _lists(transactions: Transactions, options: Options) -> Analysis:
     """Judge lists by the reads of committed transactions, then by those of all.
 
-    What only the second look finds rests on reads that may be those of aborted transactions.
+    Anomalies of the second pass alone rest on reads of transactions that may have aborted.
     """
     doubtful = doubtful_reads(transactions)
     nobody = np.zeros_like(doubtful)
@@ -177,12 +177,12 @@ def _doubt(result: dict[str, Any], readers: list[int]) -> str:
     shown = ", ".join(map(str, readers[:_SHOWN])) + (", ..." if len(readers) > _SHOWN else "")
     return (
         f"unknown: {types} only with the reads of transactions that may have aborted "
-        f"(operation {shown}); -o indeterminate-reads=true believes these reads, as Elle does"
+        f"(operation {shown}); -o indeterminate-reads=true trusts these reads, as Elle does"
     )
 
 
 def _lists_without(ignored: Bools, transactions: Transactions, options: Options) -> Analysis:
-    """Judge lists by all reads but those of the transactions ``ignored`` marks, by event."""
+    """Judge lists by all reads except those of the transactions ``ignored`` marks, by event."""
     orders, found = append_anomalies(transactions, ignored)
     appends = AppendGraph(transactions, orders)
     analysis = _judged("list-append", transactions, appends.edges(), appends, found, options)
@@ -209,7 +209,7 @@ def _judged(
     found: dict[str, Any],
     options: Options,
 ) -> Analysis:
-    """Look for cycles among ``parts`` and judge what was ``found`` and those together."""
+    """Look for cycles among ``parts`` and judge them together with what was ``found``."""
     wanted = options.forbidden(model)
     graph = _with_orders(transactions, parts, wanted)
     if graph.empty:
@@ -225,7 +225,7 @@ def _judged(
 
 
 def _with_orders(transactions: Transactions, parts: Parts, wanted: frozenset[str]) -> Graph:
-    """Return the graph of data, with the order the wanted anomalies speak of."""
+    """Return the graph of data, with the order that the wanted anomalies refer to."""
     moments = np.zeros(0, dtype=np.int64)
     if any(name.endswith("-realtime") for name in wanted):
         more, moments = realtime_edges(transactions)
@@ -297,7 +297,7 @@ def result_map(found: dict[str, Any], wanted: Iterable[str]) -> dict[str, Any]:
 
 
 def _told(name: str, by_others: set[str]) -> bool:
-    """Return whether others break the model that a mere ``-cycle-exists`` breaks."""
+    """Return whether other anomalies break the model that ``-cycle-exists`` breaks."""
     if not name.endswith("-cycle-exists"):
         return False
     return name.removesuffix("-cycle-exists") in by_others

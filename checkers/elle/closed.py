@@ -1,7 +1,7 @@
 """Histories for the real Elle, in which every invocation has a completion.
 
-Elle ignores invocations without a completion, although they may have happened. An ``info``
-completion says the same in a way that it understands.
+Elle ignores invocations without a completion, although they may have happened. It understands an
+``info`` completion, which has the same meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from histories.operation import Op
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """``ops`` are numbered from 0 on; ``origin`` holds the operation that each comes from."""
+    """``ops`` are numbered from 0 on; ``origin`` holds each one's original operation."""
 
     ops: list[Op]
     origin: list[Op]

@@ -1,8 +1,8 @@
 """Indeterminate transactions that are known to have committed.
 
 A client that got ``info``, or no answer, may have read something in a transaction that aborted
-afterwards. Such reads prove nothing. They count once another transaction whose reads count has
-read one of its appends: then it committed, or that read is an aborted one.
+later. Such reads prove nothing. They count once another transaction, whose reads count, has
+read one of its appends: then it committed, or that read is an aborted read.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ PREFERRED = (1, 2, 64, 8, 16, 4, 32)
 
 
 class OutOfTimeError(Exception):
-    """A component is too tangled to be searched in the time allowed."""
+    """A component is too large to be searched in the time allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to give up, by the processor time of this thread."""
+    """A limit of processor time of this thread."""
 
     end: float
 
@@ -62,7 +62,7 @@ class Component:
         self.events = [v for v in self._local.tolist() if v < self.transactions]
 
     def kinds(self) -> int:
-        """Return the kinds of edges there are."""
+        """Return the kinds of edges that exist."""
         return int(np.bitwise_or.reduce(self.kind)) if len(self.kind) else 0
 
     def cyclic(self, mask: int) -> list[set[int]]:

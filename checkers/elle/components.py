@@ -34,12 +34,12 @@ def strong_components(size: int, source: Ints, target: Ints) -> Ints:
 
 
 def tangled(source: Ints, target: Ints, begin: Ints, end: Ints) -> Ints:
-    """Return the edges that may lie on a cycle: none that does is left out.
+    """Return the edges that may lie on a cycle: all that do, and possibly others.
 
-    Every vertex is given a place, at first where it ``begin``s; places of targets are moved
-    behind their sources', but not past their ``end``. A cycle has to lead back somewhere, and
-    the edges that lead back cover all the places it visits. So where no edge leads back there
-    is no cycle, and in a history that keeps real time hardly any does.
+    Every vertex gets a place, at first where it ``begin``s. Places of targets are moved behind
+    their sources', but not past their ``end``. Every cycle has an edge that leads back, and such
+    edges cover all the places that the cycle visits. So there is no cycle where no edge leads
+    back, and in a history that keeps real time few edges do.
     """
     place = begin * _ROOM
     limit = end * _ROOM + _ROOM - 1

@@ -3,9 +3,9 @@
 Adya's phenomena by the kinds of edges of a cycle: G0 has ww only; G1c also wr; G-single has
 exactly one rw; G-nonadjacent several, no two in a row; G2 any others. ``-item`` cycles have no
 rw edge of a predicate read. ``-process`` and ``-realtime`` cycles also need an edge of that
-order. A kind that a found one implies is not looked for. A search that finds nothing proves
-that there is nothing, as long as no worse kind is there: so the models refuted are exactly
-those that cycles can refute.
+order. A kind that follows from a found one is not searched. A search without a result proves that
+no such cycle exists, as long as no worse kind does. So the refuted models are exactly those that
+cycles can refute.
 
 Source: Adya (1999), section 4; Fekete et al. (TODS 2005) for the cycles of snapshot
 isolation; names and severity as elle.txn has them.
@@ -32,9 +32,9 @@ class Cycle:
 
 @dataclass(slots=True)
 class Search:
-    """What was found in a component: cycles, and kinds of cycles known only to exist.
+    """The result for a component: cycles, and kinds of cycles known only to exist.
 
-    ``timed_out`` names the kind that was looked for when the time was over, and ``exists``
+    ``timed_out`` names the kind that was searched when the time was over, and ``exists``
     maps a ``-cycle-exists`` anomaly to the transactions among which there is one.
     """
 
@@ -57,8 +57,8 @@ _MODELS = {
     ),
     "-realtime": ("strong-PL-1", "strong-PL-2", "strong-snapshot-isolation", None, "PL-SS"),
 }
-"""By suffix: the models that cycles of ww edges refute, of wr edges too, with rw edges one at
-a time, with those of objects, and with any."""
+"""By suffix: the models that are refuted by cycles of ww edges, also of wr edges, also with rw
+edges one at a time, also with those of objects, and with any edges."""
 
 
 _ORDERS = {"": 0, "-process": PROCESS, "-realtime": REALTIME}
@@ -71,7 +71,7 @@ CYCLES = tuple(
 
 
 def search(component: Component) -> Search:
-    """Return what cycles there are in ``component``."""
+    """Return the cycles of ``component``."""
     result = Search()
     known: set[str] = set()
     kinds = component.kinds()
@@ -127,7 +127,7 @@ def _existing(component: Component, kinds: int) -> dict[str, set[int]]:
 
 
 def _shortest(component: Component, mask: int) -> Cycle | None:
-    """Return a shortest cycle of edges of ``mask``, within the smallest tangle of them."""
+    """Return a shortest cycle of edges of ``mask``, within the smallest component of them."""
     best: list[Step] | None = None
     for group in component.cyclic(mask)[:1]:
         for event in sorted(event for event in group if event < component.transactions):
@@ -142,7 +142,7 @@ def _shortest(component: Component, mask: int) -> Cycle | None:
 
 
 def _late(component: Component) -> bool:
-    """Return whether the time is over: a cycle is known, so a shorter one is not needed."""
+    """Return whether the time is over: a known cycle is then enough."""
     try:
         component.budget.spend()
     except OutOfTimeError:
@@ -168,7 +168,7 @@ def _there_and_back(
             )  # fmt: skip
             closed.append([*walk, (last, event, kind)])
         else:
-            # The walk ends at a moment: its last step goes on to the event itself.
+            # The walk ends at a moment: its last step leads to the event itself.
             a, _, kind = walk[-1]
             closed.append([*walk[:-1], (a, event, kind)])
     return min(closed, key=len, default=None)

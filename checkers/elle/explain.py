@@ -1,4 +1,4 @@
-"""Anomalies for people: Elle's maps, plain sentences, and graphs to draw.
+"""Anomalies for readers: Elle's maps, plain sentences, and graphs to draw.
 
 Source: the maps are those of elle.txn and elle.core (``explain-cycle``), key for key.
 """
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Explainer(Protocol):
-    """Says why there is a ww, wr or rw edge between two transactions."""
+    """Explains a ww, wr or rw edge between two transactions."""
 
     def explain(self, source: int, target: int, kind: int) -> dict[str, Any] | None:
         """Return Elle's map of the step."""
 
 
 Sentence = Callable[[dict[str, Any], str, str], str]
-"""Says a step of a cycle in words; the strings name the two transactions."""
+"""Puts a step of a cycle into words; the strings name the two transactions."""
 
 
 def append_sentence(step: dict[str, Any], a: str, b: str) -> str:
-    """Say a dependency between list-append transactions."""
+    """Describe a dependency between list-append transactions."""
     key, value, after = step["key"], step.get("value"), step.get("value'")
     if step["type"] == "ww":
         return f"{b} appended {after!r} after {a} appended {value!r} to {key!r}"
@@ -40,7 +40,7 @@ def append_sentence(step: dict[str, Any], a: str, b: str) -> str:
 
 
 def register_sentence(step: dict[str, Any], a: str, b: str) -> str:
-    """Say a dependency between register transactions."""
+    """Describe a dependency between register transactions."""
     key, value, after = step["key"], step.get("value"), step.get("value'")
     if step["type"] == "wr":
         return f"{a} wrote {value!r} to key {key!r}, which {b} read"
@@ -52,7 +52,7 @@ def register_sentence(step: dict[str, Any], a: str, b: str) -> str:
 
 
 def predicate_sentence(step: dict[str, Any], a: str, b: str) -> str:
-    """Say a dependency between transactions with predicate reads."""
+    """Describe a dependency between transactions with predicate reads."""
     key, value, after = step["key"], step.get("value"), step.get("value'")
     predicate = step.get("predicate-read")
     if step["type"] == "ww":
@@ -120,7 +120,7 @@ def _reason(sentence: Sentence, step: dict[str, Any], a: str, b: str) -> str:
 
 
 def op_text(op: dict[str, Any]) -> str:
-    """Return an operation shortly: its index, how it ended, and what it did."""
+    """Describe an operation briefly: its index, outcome and micro-operations."""
     value = op["value"] or ()
     mops = repr(value) if isinstance(value, dict) else " ".join(map(_mop_text, value))
     ended = (
@@ -148,8 +148,8 @@ def network(found: dict[str, Any]) -> nx.MultiDiGraph[int]:
 
 def _internal(case: dict[str, Any]) -> str:
     return (
-        f"{op_text(case['op'])} read {case['mop']!r}, which contradicts what it read and wrote "
-        f"before: it should have seen {case['expected']!r}."
+        f"{op_text(case['op'])} read {case['mop']!r}, which contradicts its own earlier reads and "
+        f"writes: it should have seen {case['expected']!r}."
     )
 
 
@@ -157,18 +157,18 @@ def _dirty(case: dict[str, Any]) -> str:
     aborted, _, committed = case["txns"]
     return (
         f"{op_text(committed)} committed on top of {case['values'][0]!r} of key {case['key']!r}, "
-        f"which {op_text(aborted)} wrote and which was aborted."
+        f"which {op_text(aborted)} wrote before it aborted."
     )
 
 
 _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "G1a": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, and with it a value that "
-        f"{op_text(case['writer'])} wrote, which did not happen."
+        f"{op_text(case['op'])} read {case['mop']!r}, which contains a value that "
+        f"{op_text(case['writer'])} wrote before it aborted."
     ),
     "G1b": lambda case: (
-        f"{op_text(case['op'])} read {case['mop']!r}, a state in the middle of "
-        f"{op_text(case['writer'])}, which went on to write the same key."
+        f"{op_text(case['op'])} read {case['mop']!r}, an intermediate state of "
+        f"{op_text(case['writer'])}, which wrote the same key again."
     ),
     "internal": _internal,
     "future-read": lambda case: (
@@ -178,7 +178,7 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "duplicate-elements": lambda case: (
         f"{op_text(case['op'])} read {case['mop']!r}, in which "
         + ", ".join(f"{value!r} is {times} times" for value, times in case["duplicates"].items())
-        + ", though it was appended once."
+        + ", although it was appended once."
     ),
     "garbage-read": lambda case: (
         f"{op_text(case['op'])} read {case['mop']!r}, but no transaction tried to write "
@@ -186,11 +186,11 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "incompatible-order": lambda case: (
         f"Key {case['key']!r} was read as {case['values'][0]!r} and as {case['values'][1]!r}: "
-        "neither is a beginning of the other."
+        "neither is a prefix of the other."
     ),
     "dirty-update": _dirty,
     "predicate-read-miss": lambda case: (
-        f"{op_text(case['op'])} did not see key {case['key']!r} in {case['mop']!r}, though each "
+        f"{op_text(case['op'])} did not see key {case['key']!r} in {case['mop']!r}, although each "
         f"of its versions {case['versions']!r} matches."
     ),
     "lost-update": lambda case: (
@@ -216,14 +216,14 @@ def text_of(name: str, case: Any, sentence: Sentence) -> str:
         if name.endswith("-cycle-exists"):
             return (
                 f"There is a cycle among {case['scc-size']} transactions, so the history is not "
-                f"{case['not']}; which one was not found in time."
+                f"{case['not']}; the time limit ended the search for a shortest one."
             )
         if name == "cycle-search-timeout":
             return (
                 f"The search for {case['anomaly-spec-type']} among {case['scc-size']} "
-                "transactions was given up for lack of time."
+                "transactions reached its time limit."
             )
-    return "No transaction depends on another, so nothing can be said about the history."
+    return "No transaction depends on another, so the history proves nothing."
 
 
 def operations_of(case: Any) -> list[int]:

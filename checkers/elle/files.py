@@ -1,8 +1,8 @@
 """Histories of transactions from files, without an object for every operation.
 
-Parquet and Arrow give their columns; of JSON lines only the frame of each line is decoded,
-the value stays text. What is not read so (EDN, JSON arrays, lines of another shape) goes through
-:func:`histories.events.read_events`, which also says what is wrong with it.
+Parquet and Arrow files have columns. Of JSON lines only the frame of each line is decoded, and the
+value stays text. Other files (EDN, JSON arrays, lines of another shape) are read by
+:func:`histories.events.read_events`, which also reports errors in them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _from_json_lines(path: Path) -> pa.Table | None:
     except (*UNREADABLE, OverflowError):
         return None
     table = pa.Table.from_batches(batches, schema=_SCHEMA)
-    # Where a file numbers nothing, operations are known by their positions.
+    # In a file without numbers, operations are known by their positions.
     index = as_numbers(table.column("index"))
     return None if bool((index < 0).any() or (np.diff(index) <= 0).any()) else table
 

@@ -1,9 +1,9 @@
 """The dependency graph of transactions as arrays of edges, and its strong components.
 
-Vertices are positions of events; vertices from ``transactions`` on are moments of the time
+Vertices are positions of events. Vertices from ``transactions`` on are moments of the time
 chain (:func:`realtime_edges`), which carry real-time order in a number of edges that does not
-grow with concurrency. ``kind`` is one bit of WW, WR, RW,
-PROCESS, REALTIME, and for what predicate reads depend on RWP and WRP.
+grow with concurrency. ``kind`` is one bit of WW, WR, RW, PROCESS, REALTIME, or of RWP and WRP for
+dependencies of predicate reads.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def realtime_edges(
 ) -> tuple[list[tuple[Ints, Ints, int]], Ints]:
     """Return edges of real time through a chain of moments, and the moments' positions.
 
-    Moment i is the i-th commit: its transaction leads to it, it leads to moment i + 1 and to
-    every transaction invoked after it and before the next. So a transaction reaches exactly
-    those invoked after its end. As in Elle, failed transactions are reached too: no edge
+    Moment i is the i-th commit. Its transaction leads to it, and it leads to moment i + 1 and to
+    every transaction invoked after it and before the next moment. So a transaction reaches exactly
+    those invoked after its end. As in Elle, failed transactions are reached too, but no edge
     leaves them.
     """
     total = len(transactions.events)

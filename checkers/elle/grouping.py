@@ -1,7 +1,7 @@
 """Micro-operations of one transaction on one key, next to each other.
 
-Sorted by (transaction, key, place), so that questions like "was this key written again
-later?" are asked of neighbours, for all transactions at once.
+Sorted by (transaction, key, place). So a question such as "was this key written again
+later?" is a comparison of neighbours, for all transactions at once.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Groups:
         return first[last_write[self.group[first]] > first]
 
     def contradicting(self, orders: Orders, mops: MicroOps, among: Bools) -> list[int]:
-        """Return the events that may have read what contradicts them; none is left out.
+        """Return the events that may have read a contradiction; none is left out.
 
         Between two reads of a group, the second must be as long as the first and the appends
         between them together, and each append must be at its place of the key's order.

@@ -1,7 +1,7 @@
-"""Consistency models, the anomalies each of them forbids, and what follows from what.
+"""Consistency models, the anomalies each of them forbids, and the implications between them.
 
 Models form a partial order: a history that satisfies a model satisfies every weaker one.
-Anomalies form another: whoever has shown G0 has shown G1c. Both together turn a set of
+Anomalies form another: a history with G0 also has G1c. Both together turn a set of
 anomalies into claims about models: the weakest models that cannot hold (``not``) and all
 stronger ones (``also-not``).
 
@@ -103,7 +103,7 @@ CANONICAL: Mapping[str, str] = {
     "strict-serializable": "PL-SS",
 }
 MODELS: frozenset[str] = frozenset({*STRONGER, *CANONICAL})
-"""Every name a model may be called by."""
+"""Every accepted name of a model."""
 
 FORBIDS: Mapping[str, tuple[str, ...]] = {
     "PL-1": ("G0", "duplicate-elements", "cyclic-versions", "PL-1-cycle-exists"),
@@ -136,11 +136,11 @@ FORBIDS: Mapping[str, tuple[str, ...]] = {
     ),
     "PL-SS": ("G2-realtime", "PL-SS-cycle-exists"),
 }
-"""What a model forbids beyond what the models it implies forbid."""
+"""The anomalies that a model forbids and the models it implies do not."""
 
 
 def _implications() -> dict[str, tuple[str, ...]]:
-    """Return what each anomaly shows at once."""
+    """Return the anomalies that each anomaly implies directly."""
     plain: dict[str, tuple[str, ...]] = {
         "G0": ("G1c",),
         "G1c": ("G1",),
@@ -158,7 +158,7 @@ def _implications() -> dict[str, tuple[str, ...]]:
             here = tuple(other + suffix for other in shown)
             # A cycle without edges of a process is one of sessions too, and so on.
             table[name + suffix] = here if not wider else (*here, name + wider)
-    # Whatever start times are assumed, a snapshot misses effects or transactions interfere.
+    # For any assumed start times, a snapshot misses effects or transactions interfere.
     table["G-single"] += ("G-SIb",)
     table["G-nonadjacent"] += ("G-SI",)
     table |= {
@@ -167,8 +167,8 @@ def _implications() -> dict[str, tuple[str, ...]]:
         "G-SIa": ("G-SI",),
         "G-SIb": ("G-SI",),
         "G-SI": (),
-        # Named in the Elle paper: what was read, nobody ever wrote. It ends Elle itself in an
-        # assertion; here it is a read of what was never committed.
+        # Named in the Elle paper: a read of a value that was never written. Elle itself ends with
+        # an assertion there; here it is a read of a value that was never committed.
         "garbage-read": ("G1a",),
         "incompatible-order": ("G1a",),
         "dirty-update": ("G1a",),
@@ -183,7 +183,7 @@ def _implications() -> dict[str, tuple[str, ...]]:
 
 IMPLIES: Mapping[str, tuple[str, ...]] = _implications()
 UNKNOWN_TYPES: frozenset[str] = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
-"""What makes a verdict ``unknown`` where nothing makes it false."""
+"""Anomalies that make a verdict ``unknown`` unless another one makes it false."""
 
 
 def _reached(start: Iterable[str], edges: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -219,12 +219,12 @@ def canonical(model: str) -> str:
 
 
 def friendly(model: str) -> str:
-    """Return the name people use for a model."""
+    """Return the common name of a model."""
     return FRIENDLY.get(model, model)
 
 
 def implied(anomalies: Iterable[str]) -> set[str]:
-    """Return ``anomalies`` and all that they show."""
+    """Return ``anomalies`` and all that they imply."""
     return _reached(anomalies, IMPLIES)
 
 
@@ -241,7 +241,7 @@ def forbidden(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozenset
 
 
 def broken(anomalies: Iterable[str]) -> set[str]:
-    """Return every model, by canonical name, that cannot hold where ``anomalies`` are."""
+    """Return every model, by canonical name, that ``anomalies`` refute."""
     direct = (model for name in implied(anomalies) for model in _FORBIDDEN_BY.get(name, ()))
     return _reached(direct, _WEAKER_TO_STRONGER)
 

@@ -2,9 +2,8 @@
 
 The longest read of a list holds its history: every other read must be a prefix of it. Where
 several longest reads differ, only their common prefix counts as the history. A key
-with one append and no read but empty ones has that element. Reads that are no prefixes, and
-keys whose longest read holds an element twice, are few in any history worth asking about and
-are looked at one by one.
+with one append and only empty reads has that element. Reads that are no prefixes, and
+keys whose longest read holds an element twice, are rare, and are examined one by one.
 
 Source: Kingsbury, Alvaro, "Elle" (VLDB 2020), section 4; elle.list-append.
 """
@@ -33,7 +32,7 @@ _BLOCK = 1 << 21
 
 
 class Pairs:
-    """Numbers for (key, value) pairs, found again by binary search."""
+    """Numbers for (key, value) pairs, looked up by binary search."""
 
     def __init__(self, key: Ints, value: Ints) -> None:
         self._values: Ints | None = None
@@ -56,7 +55,7 @@ class Pairs:
         return key * self._span + (rank - self._low)
 
     def find(self, key: Ints, value: Ints) -> Ints:
-        """Return the position each pair was given at last, or -1 where it was never given."""
+        """Return the last position of each pair, or -1 if it was never added."""
         if len(self._sorted) == 0:
             return np.full(len(key), -1, dtype=np.int64)
         rank, known = self._rank(value)
@@ -216,7 +215,7 @@ def _prefixes(
 def _agreed(mops: MicroOps, key: Ints, unclean: Bools, longest: Ints, size: Ints) -> Ints:
     """Return the sizes of the orders, cut to what all the longest reads of a key agree on.
 
-    Where longest reads contradict each other none of them is better than the others.
+    Where longest reads contradict each other none of them is preferred.
     """
     rivals = np.flatnonzero(unclean & (mops.count == size[key]))
     if len(rivals) == 0:

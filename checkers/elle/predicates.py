@@ -3,8 +3,8 @@
 An ``init`` operation, whose value maps keys to values, makes the universe. Transactions
 then hold ``["insert", k, v]``, ``["delete", k]``, ``["w", k, v]``, ``["r", k, v]`` and
 ``["rp", p, {k: v, …}]``, where the predicate p is ``"true"``, ``["=", v]`` or ``["mod", m, r]``.
-A predicate read selects a version of every object there is. Of those it returned the version
-is seen; of another it is known where only one version does not match.
+A predicate read selects a version of every object. The version of an object that it returned is
+known; that of another object is known only if exactly one version does not match.
 
 Source: Adya (1999), section 4.4.2 on predicate dependencies; elle.closed-predicate, whose
 choices where the version is in doubt are kept.
@@ -38,7 +38,7 @@ _WRITES = ("insert", "delete", "w")
 
 
 class _State:
-    """What an object is before it is inserted, or after it is deleted."""
+    """The state of an object before it is inserted, or after it is deleted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ UNBORN, DEAD = _State("unborn"), _State("dead")
 
 
 def _key(key: Any) -> Any:
-    # The keys of a map are strings in JSON, whatever they are elsewhere.
+    # The keys of a JSON map are strings, whatever they are elsewhere.
     return int(key) if isinstance(key, str) and key.lstrip("-").isdigit() else key
 
 
@@ -67,8 +67,8 @@ def matches(predicate: Any, version: Any) -> bool:
 
 
 class Universe:
-    """The versions of every object in order, who wrote them, and the edges between
-    transactions that follow."""
+    """The versions of every object in order, their writers, and the resulting edges between
+    transactions."""
 
     def __init__(self, history: Sequence[Op]) -> None:
         self._history = history
@@ -105,7 +105,7 @@ class Universe:
                 self.versions.setdefault(_key(mop[1]), [UNBORN]).append(item)
 
     def _written(self, event: int) -> dict[Any, Any]:
-        """Return what a transaction leaves behind, by key."""
+        """Return a transaction's final writes, by key."""
         if self._history[event].f == "init":
             return {_key(key): item for key, item in (self._history[event].value or {}).items()}
         return {
@@ -130,7 +130,7 @@ class Universe:
         return versions[versions.index(version) + 1 :] if version in versions else []
 
     def _selected(self, predicate: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
-        """Return the versions that a predicate read is known to have selected."""
+        """Return the versions that a predicate read certainly selected."""
         found = dict(seen)
         for key, versions in self.versions.items():
             if key not in found:
@@ -147,7 +147,7 @@ class Universe:
                 yield place, key, self._resolved(key, mop[2] if len(mop) > 2 else None)
 
     def _predicate_reads(self, event: int) -> Iterator[tuple[int, Any, dict[Any, Any]]]:
-        """Yield (place, predicate, what it returned) of a transaction's predicate reads."""
+        """Yield (place, predicate, result) of a transaction's predicate reads."""
         for place, mop in enumerate(self._mops(event)):
             if mop[0] == "rp":
                 seen = mop[2] if len(mop) > 2 else None

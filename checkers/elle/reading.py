@@ -1,8 +1,8 @@
-"""From a list of operations, or a table of them, to columns.
+"""Converts a list of operations, or a table of them, to columns.
 
 A table's ``value`` column is JSON text, as :data:`histories.tables.HISTORY_SCHEMA` has it.
-Where keys and values are whole numbers the text is taken apart by array operations
-(:mod:`checkers.elle.tokens`); any other text is decoded row by row, and each distinct key
+Where keys and values are whole numbers the text is parsed by array operations
+(:mod:`checkers.elle.tokens`). Any other text is decoded row by row, and each distinct key
 and value is numbered.
 """
 
@@ -37,7 +37,7 @@ from checkers.elle.transactions import (
 from histories.operation import Op
 
 WRITES = {"list-append": "append", "rw-register": "w"}
-"""What a model calls its writes; reads are ``r``."""
+"""A model's name of writes; reads are ``r``."""
 
 
 def read_transactions(history: Sequence[Op] | pa.Table, model: str) -> Transactions:
@@ -165,7 +165,7 @@ class Numbering:
         self._elements: list[int] = []
 
     def add(self, at: int, value: Any) -> None:
-        """Take the value of the event at position ``at``."""
+        """Add the value of the event at position ``at``."""
         if value is None:
             return
         if not isinstance(value, list | tuple):
@@ -194,7 +194,7 @@ class Numbering:
 
     @staticmethod
     def _number(known: dict[Any, int], value: Any) -> int:
-        # 1, 1.0 and true are equal to Python and not to a history.
+        # 1, 1.0 and true are equal in Python, but not in a history.
         name: tuple[type[Any], Any] = (type(value), value)
         if not isinstance(value, int | float | str):
             name = (type(value), msgspec.json.encode(value, order="deterministic"))
@@ -204,7 +204,7 @@ class Numbering:
         return TransactionError(f"{self._where(at)}: {what}")
 
     def mops(self) -> MicroOps:
-        """Return all that was taken."""
+        """Return all micro-operations."""
         columns = np.array(self._rows, dtype=np.int64).reshape(-1, 5).T
         count = np.ascontiguousarray(columns[4])
         return MicroOps(
@@ -218,7 +218,7 @@ class Numbering:
         )
 
     def names(self) -> list[Callable[[int], Any]]:
-        """Return how to turn the numbers of keys, and of values, into what they stand for."""
+        """Return functions from the numbers of keys, and of values, to the originals."""
         return [_names(self._keys), _names(self._values)]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a register history before any cycle is looked for.
+"""Anomalies of register histories that are not cycles.
 
 Source: definitions as in :mod:`checkers.elle.append_anomalies`; elle.rw-register.
 """
@@ -17,7 +17,7 @@ Found = dict[str, list[dict[str, Any]]]
 
 
 class RegisterAnomalies:
-    """Looks for each anomaly in turn; :meth:`all` returns those there are."""
+    """Looks for each anomaly in turn; :meth:`all` returns those that exist."""
 
     LOOKS = ("G1a", "G1b", "garbage-read", "future-read", "internal", "lost-update")
 
@@ -44,7 +44,7 @@ class RegisterAnomalies:
         return {name: maps for name, maps in found.items() if maps}
 
     def _reads_of(self, writes: Ints) -> Iterable[dict[str, Any]]:
-        """Return committed reads of what ``writes`` wrote in other transactions."""
+        """Return committed reads of values that ``writes`` wrote in other transactions."""
         own = self._own
         writer = np.full(own.versions, -1, dtype=np.int64)
         writer[own.version[writes]] = writes
@@ -95,7 +95,7 @@ class RegisterAnomalies:
         }
 
     def _internal(self) -> Iterable[dict[str, Any]]:
-        """A transaction read another value of a key than it just read or wrote itself."""
+        """A transaction read another value of a key than its own last read or write."""
         own = self._own
         order = own.groups.order
         order = order[own.ok[order]]

@@ -1,15 +1,15 @@
 """Dependencies between register transactions, as far as their versions can be ordered.
 
-Nothing in a register's value says what it replaced. What a transaction read first and wrote
-last of a key (its external read and write) is all that others can see. The writer of a
-value comes before its readers (wr). The initial state (null) comes before every value;
-further orders of versions are inferred where the caller says what each key guarantees: writes
-follow reads within a transaction, versions follow each process, versions follow real time. An
-order of versions gives ww edges from writers to writers and rw edges from readers to writers.
-What makes the versions of a key cyclic is reported and not used.
+A register's value does not show the value it replaced. Others can see only a transaction's external
+reads and writes: its first read and its last write of a key. The writer of a value comes before its
+readers (wr). The initial state (null) comes before every value. Further orders of versions follow
+from the caller's assumptions about keys: writes follow reads within a transaction, versions follow
+each process, versions follow real time. An order of versions gives ww edges between writers and rw
+edges from readers to writers. An order that makes the versions of a key cyclic is reported and not
+used.
 
-Source: Kingsbury, Alvaro (VLDB 2020), section 5.2; elle.rw-register. Only committed
-transactions are indexed, as there: what an indeterminate one read is not known.
+Source: Kingsbury, Alvaro (VLDB 2020), section 5.2; elle.rw-register. As there, only committed
+transactions are indexed: the reads of indeterminate ones are unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Parts = list[tuple[Ints, Ints, int]]
 
 
 class RegisterGraph:
-    """Edges of data, and why there is an edge between two transactions."""
+    """Edges of data, and explanations of the edges between two transactions."""
 
     def __init__(self, registers: Registers, before: Ints, after: Ints) -> None:
         """``before[i]`` and ``after[i]`` are versions of one key, known to be in that order."""
@@ -85,7 +85,7 @@ class RegisterGraph:
         before, after = self._before[live], self._after[live]
         size_a, size_b = size_a[live], size_b[live]
         first = users[mine[runs(my_starts[:-1][before], size_a)]]
-        # Every user of the pair meets every writer of it.
+        # Every user of the pair is connected with every writer of it.
         begin = np.repeat(their_starts[:-1][after], size_a)
         size = np.repeat(size_b, size_a)
         return np.repeat(first, size), own.writes[theirs[runs(begin, size)]]
@@ -140,7 +140,7 @@ def register_graph(
     sequential: bool,
     linearizable: bool,
 ) -> tuple[RegisterGraph, Parts, dict[str, list[dict[str, Any]]]]:
-    """Return what explains edges, the edges of data, and the anomalies that are no cycles."""
+    """Return the explainer of edges, the edges of data, and the anomalies that are no cycles."""
     registers = Registers(transactions)
     orders = VersionOrders(registers)
     sources: list[tuple[str, bool, Callable[[], tuple[Ints, Ints]]]] = [

@@ -1,7 +1,7 @@
-"""Orders of the versions of registers, inferred from what is assumed of each key.
+"""Orders of the versions of registers, inferred from the assumptions about each key.
 
-An order that makes versions come before themselves is reported and left out as a whole; those
-that come after it are still tried.
+An order that puts versions before themselves is reported and left out as a whole. Later orders
+are still tried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class VersionOrders:
         self.cyclic: list[dict[str, Any]] = []
 
     def add(self, name: str, before: Ints, after: Ints) -> None:
-        """Take another order of versions, unless the union has a cycle."""
+        """Add another order of versions, unless the union has a cycle."""
         own = self._registers
         keep = (before != after) & ~own.emptied[before] & ~own.emptied[after]
         before = np.concatenate([self.before, before[keep]])
@@ -52,16 +52,16 @@ class VersionOrders:
             )
 
     def initial(self) -> tuple[Ints, Ints]:
-        """The initial state comes before whatever was read or may have been written."""
+        """Return the order that puts the initial state before every other version."""
         own = self._registers
         used = np.concatenate([own.all_writes, own.reads])
         after, first = np.unique(own.version[used], return_index=True)
         return own.key[used[first]], after
 
     def by_transactions(self, order: Mapping[Any, float]) -> tuple[Ints, Ints]:
-        """What transactions wrote follows the order of transactions that the caller knows.
+        """Order versions by the caller's order of transactions.
 
-        ``order`` maps the index of a completion to a number; those it lacks come first.
+        ``order`` maps the index of a completion to a number; missing ones come first.
         """
         own = self._registers
         known = {int(index): float(number) for index, number in order.items()}
@@ -74,7 +74,7 @@ class VersionOrders:
         return own.version[writes[:-1][same]], own.version[writes[1:][same]]
 
     def writes_follow_reads(self) -> tuple[Ints, Ints]:
-        """What a transaction read comes before what it wrote of the same key."""
+        """Order the version that a transaction read before the one it wrote of the same key."""
         own = self._registers
         written = np.full(len(own.groups), -1, dtype=np.int64)
         written[own.groups.group[own.writes]] = own.version[own.writes]
@@ -84,8 +84,8 @@ class VersionOrders:
         return before[some], after[some]
 
     def _touches(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return, for each transaction and key it touched, the event, the key's number, and
-        the versions it met first and left last."""
+        """Return, for each transaction and key it touched, the event, the key's number, and its
+        first and last version."""
         own = self._registers
         used = np.concatenate([own.all_writes, own.reads])
         group = np.unique(own.groups.group[used])
@@ -93,7 +93,7 @@ class VersionOrders:
         last = np.full(len(own.groups), -1, dtype=np.int64)
         at = own.groups.group
         first[at[own.all_writes]] = last[at[own.all_writes]] = own.version[own.all_writes]
-        # A read of the initial state by one that also wrote tells less than its write.
+        # A transaction's read of the initial state adds nothing if it also wrote.
         telling = own.reads[(own.version[own.reads] >= len(own.keys)) | (last[at[own.reads]] < 0)]
         first[at[telling]] = own.version[telling]
         alone = own.reads[last[at[own.reads]] < 0]
@@ -102,7 +102,7 @@ class VersionOrders:
         return own.mops.event[some], own.key[some], first[group], last[group]
 
     def by_process(self) -> tuple[Ints, Ints]:
-        """Versions follow the order in which each process met them."""
+        """Order versions as each process met them."""
         event, key, first, last = self._touches()
         events = self._registers.transactions.events
         ended = self._registers.transactions.events.kind[event] != INFO
@@ -114,7 +114,7 @@ class VersionOrders:
         return last[order[:-1][same]], first[order[1:][same]]
 
     def by_time(self) -> tuple[Ints, Ints]:
-        """Versions follow real time: the last of one that ended, the first of one begun later.
+        """Order versions by real time: the last of an ended, the first of a later transaction.
 
         Per key, each transaction is ordered after those that ended before it began, unless
         another one lies between.

@@ -1,7 +1,7 @@
-"""What transactions read and write of registers, as columns.
+"""Transactions' reads and writes of registers, as columns.
 
-Source: Kingsbury, Alvaro (VLDB 2020), section 5.2; elle.rw-register. Only committed
-transactions are indexed, as there: what an indeterminate one read is not known.
+Source: Kingsbury, Alvaro (VLDB 2020), section 5.2; elle.rw-register. As there, only committed
+transactions are indexed: the reads of indeterminate ones are unknown.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from checkers.elle.transactions import NULL, OK, READ, WRITE, Ints, Transactions
 class Registers:
     """External reads and writes, with a number for every version.
 
-    ``version`` gives, by micro-operation, the number of the (key, value) it read or wrote;
-    the initial state of key number k is version k, and ``emptied`` marks the keys that may have
-    come back to it: nothing is inferred from that version. ``reads`` and ``writes`` are the
+    ``version`` gives, by micro-operation, the number of the (key, value) it read or wrote.
+    The initial state of key number k is version k. ``emptied`` marks the keys that may have
+    returned to it: nothing is inferred from that version. ``reads`` and ``writes`` are the
     external ones of committed transactions, ``all_writes`` of all that may have happened.
     """
 
@@ -41,7 +41,7 @@ class Registers:
         last[self.groups.lasts_of(mops.f == WRITE)] = True
         self.writes = np.flatnonzero(last & self.ok)
         self.all_writes = np.flatnonzero(last & self.possible)
-        # Where null is written too, a null that was read need not be the initial state.
+        # If null is written too, a null that was read need not be the initial state.
         self.emptied = np.zeros(self.versions, dtype=bool)
         self.emptied[self.key[(mops.f == WRITE) & (mops.kind == NULL) & self.possible]] = True
 

@@ -1,8 +1,8 @@
-"""Which consistency models and anomalies this engine decides, and for which histories.
+"""The consistency models and anomalies this engine decides, by kind of history.
 
 A model is decided when every violation that a history can show is among the anomalies that it
-forbids here. Other names are refused with the nearest one that is decided: a weaker check under
-a stronger name would call histories valid that are not.
+forbids here. Other names are refused with the nearest decided one: a weaker check under a stronger
+name would call invalid histories valid.
 
 Source: Adya (1999), chapter 4, for the definitions of PL-2L, PL-MSR, PL-3U and their
 phenomena; Cerone, Gotsman (PODC 2016) for the models between read atomic and snapshot
@@ -27,12 +27,12 @@ DETECTED: Mapping[str, frozenset[str]] = {
     "rw-register": _ALWAYS | _OF_REGISTERS,
     predicates.NAME: _ALWAYS | _OF_PREDICATES | {"predicate-read-miss"},
 }
-"""What the checker of each kind of history reports, beside the ``-cycle-exists`` of a search
-that ran out of time."""
+"""The anomalies that the checker of each kind of history reports, beside the ``-cycle-exists`` of
+a search that ran out of time."""
 ACCEPTED: Mapping[str, frozenset[str]] = {
     model: frozenset(models.implied(names)) for model, names in DETECTED.items()
 }
-"""What may be forbidden by name: all that a reported anomaly shows."""
+"""The anomalies that may be forbidden by name: all that a reported anomaly implies."""
 
 NEAREST_MODEL: Mapping[str, str] = {
     "PL-2L": "consistent-view",
@@ -108,7 +108,7 @@ def _refusal(history_model: str, name: str, accepted: Iterable[str]) -> str:
 
 
 def tables() -> str:
-    """Return what is decided and what is refused, as Markdown tables."""
+    """Return the decided and the refused names, as Markdown tables."""
     lines = ["| consistency model | other names | forbids, beyond weaker models |", "|---|---|---|"]
     for name in models.STRONGER:
         if name in NEAREST_MODEL:

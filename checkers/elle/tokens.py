@@ -1,10 +1,10 @@
-"""JSON text of transactions taken apart by array operations.
+"""Parses the JSON text of transactions by array operations.
 
 The text is as :func:`histories.tables.to_text` writes it, or with spaces:
-``[["r",3,[1,2]],["append",5,7],["r",4,null]]``. Every number is found at once; the mark
-``["`` begins a micro-operation, its first number is the key, the others are the value. What
-is not of this shape (keys or values that are no whole numbers) is left to the
-decoder: :func:`tokens_of` then returns None.
+``[["r",3,[1,2]],["append",5,7],["r",4,null]]``. Every number is found at once. The mark
+``["`` begins a micro-operation, its first number is the key, and the others are the value. Text of
+another shape (keys or values that are not whole numbers) is left to the decoder:
+:func:`tokens_of` then returns None.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Bytes = NDArray[np.uint8]
 
 
 def tokens_of(column: pa.ChunkedArray, write: str, lists: bool) -> MicroOps | None:
-    """Return the micro-operations of a column of JSON texts, or None if it is not plain.
+    """Return the micro-operations of a column of JSON texts, None if the texts are not plain.
 
     ``write`` is the name of writes; with ``lists`` reads return lists, else single values.
     """
@@ -133,7 +133,7 @@ def _spelled(texts: Bytes, begin: Ints, closing: Ints, write: str) -> tuple[Ints
 
 
 def _values(texts: Bytes, begin: Ints, end: Ints) -> Ints | None:
-    """Return the numbers in ``texts[begin:end]``; None if there is one too long or no number."""
+    """Return the numbers in ``texts[begin:end]``; None if one is too long or not a number."""
     negative = texts[begin] == _MINUS
     signed = bool(negative.any())
     at = begin + negative if signed else begin

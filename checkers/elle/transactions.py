@@ -1,8 +1,8 @@
 """A history of transactions as columns: events, their micro-operations, read lists.
 
-Everything that costs time is an array; an operation is made into a map again only to be
-shown. Keys and values are numbered: where a history has only whole numbers they stand for
-themselves, otherwise each distinct value has a number of its own.
+Everything that costs time is an array. An operation becomes a map again only to be shown. Keys and
+values are numbered: in a history of whole numbers they stand for themselves, otherwise each
+distinct value has its own number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TransactionError(ValueError):
 
 
 class RepeatedAppendError(TransactionError):
-    """A value was appended to a key twice, so no order of versions can be read off."""
+    """A value was appended to a key twice, so reads do not show an order of versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ class MicroOps:
 class Transactions:
     """Events paired with each other, and the micro-operations of those that ended.
 
-    A transaction is known by the position of its completion, or of its invocation where it
+    A transaction is identified by the position of its completion, or of its invocation if it
     never ended; ``invoked`` is the position of the invocation, or -1. ``open`` marks
     invocations without an end: they may have happened, as after an ``info``. ``name_key``
-    and ``name_value`` turn numbers into what the history said.
+    and ``name_value`` turn numbers into the history's keys and values.
     """
 
     events: Events
@@ -133,7 +133,7 @@ class Transactions:
         return op
 
     def mop(self, position: int) -> Any:
-        """Return one micro-operation as the history said it."""
+        """Return one micro-operation as the history has it."""
         event = int(self.mops.event[position])
         value = self.op(event)["value"]
         return value[position - int(self.first[event])]

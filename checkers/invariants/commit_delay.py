@@ -70,10 +70,10 @@ def _follower(
             continue
         after = told[place + 1 : bisect_right(times, at + bound)]
         if now.kind == DOWNLOAD or any(later.kind == DOWNLOAD for later in after):
-            continue  # It fetches a snapshot, and hears of no commit meanwhile.
+            continue  # It fetches a snapshot, and learns of no commit meanwhile.
         judged += 1
         if all(later.hw < event.hw for later in after):
-            continue  # It fetches a snapshot, and learns of no commit meanwhile.
+            late.append(event)
     if judged < FEWEST:
         return
     report.held("L9", judged)

@@ -1,6 +1,6 @@
-"""Jepsen's checkers that are no search: sets, queues, counters, banks, orders, Kafka.
+"""Jepsen's checkers that need no search: sets, queues, counters, banks, orders, Kafka.
 
 Each module has one function ``check(events, options)`` that returns a
 :class:`~checkers.jepsen.judgement.Judgement`: the result map under Jepsen's own names, and
-the anomalies in plain words. ``fail`` did not happen, ``info`` may have.
+the anomalies in words. A ``fail`` did not happen, an ``info`` may have.
 """

@@ -1,7 +1,7 @@
 """jepsen.tests.bank: money moves between accounts, and every read sees all of it.
 
-Options: ``accounts`` (list), ``total-amount``, ``negative-balances?``. Accounts and amount
-that are not told are those of the first read.
+Options: ``accounts`` (list), ``total-amount``, ``negative-balances?``. By default accounts and
+amount are those of the first read.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def _balances(event: Event) -> dict[str, int | float | None]:
 def _wrong(
     balances: dict[str, int | float | None], known: set[str], total: Any, negative: bool
 ) -> dict[str, Any] | None:
-    """Return the first thing wrong, in Jepsen's order; ``text`` says it in words."""
+    """Return the first fault, in Jepsen's order; ``text`` describes it."""
     strangers = sorted(set(balances) - known)
     if strangers:
-        text = f"sees accounts that are not there: {', '.join(strangers)}"
+        text = f"sees unknown accounts: {', '.join(strangers)}"
         return {"type": "unexpected-key", "unexpected": strangers, "text": text}
     nils = {account: None for account, balance in balances.items() if balance is None}
     if nils:
@@ -84,7 +84,7 @@ def _wrong(
         return {"type": "nil-balance", "nils": nils, "text": text}
     amounts = [balance for balance in balances.values() if balance is not None]
     if sum(amounts) != total:
-        text = f"sees {sum(amounts)} in all, not {total}"
+        text = f"sees a total of {sum(amounts)}, not {total}"
         return {"type": "wrong-total", "total": sum(amounts), "text": text}
     below = [amount for amount in amounts if amount < 0]
     if below and not negative:

@@ -1,7 +1,7 @@
 """jepsen.tests.causal: one causal order of reads and writes of a register.
 
-A client issues ``read-init``, ``write`` 1, ``read``, ``write`` 2, ``read``; each completed
-operation tells its ``position`` and the ``link``, the position it comes after (``init`` for
+A client issues ``read-init``, ``write`` 1, ``read``, ``write`` 2, ``read``. Each completed
+operation has its ``position`` and the ``link``, the position it comes after (``init`` for
 none). Values are written in the order 1, 2, 3, …
 """
 

@@ -1,4 +1,4 @@
-"""jepsen.checker.clock as data: how far each node's clock was off, over the test.
+"""jepsen.checker.clock as data: the offset of each node's clock over the test.
 
 From the nemesis' events with a field ``clock-offsets``: a map of nodes to seconds.
 """
@@ -15,10 +15,10 @@ FIELDS = ("clock-offsets", "clock_offsets")
 
 
 def check(records: Iterable[tuple[str, Any]], options: Any) -> Judgement:
-    """Return per node ``[seconds of the test, offset in seconds]``; it is never invalid.
+    """Return per node ``[seconds of the test, offset in seconds]``; never invalid.
 
     ``records`` are (where, map) of all events, the nemesis' among them. Raises
-    :class:`~histories.tables.HistoryError` for offsets that are no numbers.
+    :class:`~histories.tables.HistoryError` for offsets that are not numbers.
     """
     offsets: dict[str, list[list[float]]] = {}
     last = 0.0
@@ -38,10 +38,10 @@ def check(records: Iterable[tuple[str, Any]], options: Any) -> Judgement:
                 raise HistoryError(f"{where}: the clock offset of {node} must be a number")
             offsets.setdefault(str(node), []).append([time / 1e9, float(offset)])
     if not offsets:
-        return unknown("no event tells clock-offsets")
+        return unknown("no event has clock-offsets")
     for points in offsets.values():
         points.sort()
-        # An offset stays until the next one is told, and the last one to the end.
+        # An offset stays until the next event with one, and the last one to the end.
         if points[-1][0] < last:
             points.append([last, points[-1][1]])
     furthest = {n: max(abs(offset) for _, offset in points) for n, points in offsets.items()}

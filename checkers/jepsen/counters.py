@@ -1,8 +1,8 @@
 """jepsen.checker ``counter``: every read lies between what must and what may have been added.
 
 Source: jepsen.checker (``counter``). Failed adds did not happen; an ``info`` add may count or
-not, for ever. Unlike Jepsen's, negative adds are taken too: what is certain of them lowers
-the upper bound, what is possible lowers the lower one.
+not, for ever. Unlike in Jepsen, adds may be negative: certain ones lower the upper bound,
+possible ones the lower bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a checker of this package returns, and how its parts are written."""
+"""The result type of the checkers in this package, and helpers to describe elements."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Judgement(msgspec.Struct, kw_only=True):
 
 
 def unknown(error: str, **result: Any) -> Judgement:
-    """Return that nothing can be said, and why."""
+    """Return an unknown verdict with its reason."""
     return Judgement(result={"valid?": "unknown", **result, "error": error}, error=error)
 
 
 def members(event: Event) -> list[Hashable]:
-    """Return the elements of a read, frozen. Raises HistoryError when it is no list."""
+    """Return the elements of a read, frozen. Raises HistoryError when it is not a list."""
     if not isinstance(event.value, list | tuple):
         raise event.refuse("must be a list of elements")
     return [freeze(item) for item in event.value]
@@ -105,10 +105,10 @@ def quantiles(values: Sequence[int]) -> dict[str, int]:
 
 
 def pairs(events: Iterable[Event]) -> dict[int, Event]:
-    """Return for each completion (by its position) its invocation, and the other way round.
+    """Return the partner of each paired event by position: completion or invocation.
 
-    An invocation belongs to the next completion of its process. What has no partner is
-    absent: histories of completions alone are histories too.
+    An invocation belongs to the next completion of its process. An event without a partner is
+    absent: a history may consist of completions alone.
     """
     partner: dict[int, Event] = {}
     open_events: dict[int | None, list[tuple[int, Event]]] = {}

@@ -1,6 +1,6 @@
-"""jepsen.checker ``log-file-pattern``: nodes' logs must not hold what a pattern matches.
+"""jepsen.checker ``log-file-pattern``: nodes' logs must not contain a pattern.
 
-Logs are looked for beside the history: ``nodes/<node>/<file>`` (a run folder of ours) or
+Logs are looked for beside the history: ``nodes/<node>/<file>`` (a run folder of this project) or
 ``<node>/<file>`` (a folder of Jepsen's store).
 """
 
@@ -17,20 +17,20 @@ from histories.verdict import Anomaly
 
 FILE = "stdout.log"
 _SHOWN = 1000
-"""Matches that are told; all are counted."""
+"""Matches in the result; all are counted."""
 _LONGEST = 2000
-"""Characters of a line that are told."""
+"""Characters of a line in the result."""
 
 
 def check(history: Path, options: Options) -> Judgement:
     """Search every node's file; a match is an anomaly.
 
-    Raises :class:`~histories.tables.HistoryError` when the pattern is none, or a file cannot be
+    Raises :class:`~histories.tables.HistoryError` for an invalid pattern, or a file that cannot be
     read.
     """
     text = options.get("pattern")
     if not isinstance(text, str):
-        return unknown("say what to look for: -o pattern=REGEX")
+        return unknown("no pattern; pass -o pattern=REGEX")
     name = str(options.get("filename", FILE))
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise HistoryError(f"filename {name!r}: must be a name inside the nodes' folders")

@@ -1,11 +1,11 @@
-"""Values that only grow.
+"""Values that never decrease.
 
-Two shapes of history. ``add`` with the final ``read`` of all rows, each a map of ``val``,
-``sts`` (the database's own time), ``proc``, ``node``, ``tb``: rows are in the order of time,
-values must be too, globally (option ``global?``, default true) and per process, and nothing
-is lost, twice, or there although its add failed (jepsen.cockroach.monotonic). Or reads of
-one number per key: no process may see it go down, and with ``linearizable?`` no read that
-begins after another ended may return less.
+There are two kinds of histories. In the first, ``add`` operations precede a final ``read`` of all
+rows, each a map of ``val``, ``sts`` (the database's own time), ``proc``, ``node``, ``tb``. Rows are
+in the order of time, and so must be the values, globally (option ``global?``, default true) and per
+process. No value is lost, duplicated, or present although its add failed
+(jepsen.cockroach.monotonic). In the second, reads return one number per key: no process may see it
+decrease. With ``linearizable?`` no read may return less than a read that ended before it began.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _rows(history: list[Event], final: Event, options: Options) -> Judgement:
     whole = options.get("global?", True) or options.get("linearizable?")
     per_process = result["value-reorders-per-process"]
     faults = (
-        ("lost", lost, f"Added for certain, but not in the last read: {some(lost)}."),
+        ("lost", lost, f"Certainly added, but not in the last read: {some(lost)}."),
         ("duplicates", twice, f"More than once in the last read: {some(twice)}."),
         ("revived", revived, f"Read although the add failed: {some(revived)}."),
         ("order-by-errors", stamps, f"The rows are not in the order of their times: {stamps[:1]}."),
@@ -117,7 +117,7 @@ def _descents(rows: list[Row], field: str, holds: Callable[[Any, Any], bool]) ->
 
 
 def _key(value: Any) -> Any:
-    # Times may be decimals written as text.
+    # Times may be decimals in text form.
     if isinstance(value, str):
         try:
             whole, _, fraction = value.partition(".")

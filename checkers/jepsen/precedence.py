@@ -1,6 +1,7 @@
-"""jepsen.tests.causal-reverse: who sees a write sees all that were done before it began.
+"""jepsen.tests.causal-reverse: a read that sees a write also sees all earlier ones.
 
-Also known as ``comments``. Every value is written once; a read returns the values it saw.
+Earlier writes are those that ended before that write began. Also known as ``comments``. Every value
+is written once; a read returns the values it saw.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from histories.verdict import Anomaly
 
 
 def check(events: Iterable[Event], options: Options) -> Judgement:
-    """Hold every completed read against what was certain before the writes it saw began.
+    """Compare every completed read with the writes that ended before those it saw began.
 
-    Writes known before another began are a prefix of the completed ones, so the longest
-    prefix among those seen says it all.
+    The writes known before another began are a prefix of the completed ones. So the longest
+    prefix among the seen ones is enough.
     """
     history = list(events)
     completed: list[Hashable] = []
@@ -51,7 +52,7 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
         )
         text = (
             f"The read {event.index} lacks {some(missing)}, "
-            "which was done before a write that it sees began."
+            "which ended before a write that it sees began."
         )
         anomalies.append(Anomaly(type="missing", explanation=text, operations=[event.index]))
     return Judgement(result={"valid?": not errors, "errors": errors}, anomalies=anomalies)

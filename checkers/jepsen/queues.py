@@ -1,8 +1,8 @@
 """jepsen.checker ``queue`` and ``total-queue``.
 
-Source: jepsen.checker. ``queue``: whatever is dequeued was enqueued before; every enqueue
-may have succeeded. ``total-queue``: in a history that drains the queue, whatever was
-enqueued for certain comes out.
+Source: jepsen.checker. ``queue``: every dequeued element was enqueued before; every enqueue
+may have succeeded. ``total-queue``: in a history that drains the queue, every certainly
+enqueued element is dequeued.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def check_total_queue(events: Iterable[Event], options: Options) -> Judgement:
     error = None
     valid: Validity = not lost and not unexpected
     if lost and crashed is not None and not unexpected:
-        # The drain that broke off may have taken them all.
+        # A drain without result may have taken them all.
         valid = "unknown"
         error = f"a drain ended info (operation {crashed.index}): it may have taken what is lost"
     result: dict[str, Any] = {
@@ -103,9 +103,9 @@ def check_total_queue(events: Iterable[Event], options: Options) -> Judgement:
     }
     anomalies = []
     if lost and valid is False:
-        text = f"Enqueued for certain, but never dequeued: {some(lost)}."
+        text = f"Certainly enqueued, but never dequeued: {some(lost)}."
         anomalies.append(Anomaly(type="lost", explanation=text))
     if unexpected:
-        text = f"Dequeued, but nobody tried to enqueue it: {some(unexpected)}."
+        text = f"Dequeued, but no operation tried to enqueue it: {some(unexpected)}."
         anomalies.append(Anomaly(type="unexpected", explanation=text))
     return Judgement(result=result, anomalies=anomalies, error=error)

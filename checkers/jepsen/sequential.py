@@ -1,9 +1,9 @@
-"""jepsen.tests.cockroach ``sequential``: what one client wrote in order is seen in order.
+"""jepsen.tests.cockroach ``sequential``: the writes of one client are seen in their order.
 
-A client writes the parts of a key one after another; a read asks for them in the reverse
-order, so once it has seen one it must see all that were written before. A read is
-``[k, [part, …]]`` with null for a part that was not there. Option ``key-count``: how many
-parts each key has, named ``<k>_<number>``, to count the complete reads.
+A client writes the parts of a key one after another. A read asks for them in reverse order, so
+once it has seen one it must see all that were written before. A read is ``[k, [part, …]]`` with
+null for a missing part. Option ``key-count``: how many parts each key has, named
+``<k>_<number>``, to count the complete reads.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Source: jepsen.checker (``set-full``). An element is known from the completion of its add or
 of the first read that has it. It is *stable* when every read that begins after some moment
 has it, *lost* when it was known and no read that begins after some moment has it, else
-*never read*. A read with an element twice is invalid (Jepsen's own checker means to say so
-and never does). Cost: the sum of the sizes of the reads.
+*never read*. A read with an element twice is invalid (Jepsen's own checker is meant to report
+that and never does). Cost: the sum of the sizes of the reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NS_PER_MS = 1_000_000
 
 
 class _Moment(msgspec.Struct, frozen=True):
-    """An event by its place in the history."""
+    """An event with its place in the history."""
 
     position: int
     index: int
@@ -105,7 +105,7 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
 def _see(
     elements: dict[Hashable, _Element], found: list[Hashable], number: int, moment: _Moment
 ) -> set[Hashable]:
-    """Note who was seen; return who was never added."""
+    """Note the elements seen; return those that were never added."""
     strangers = set()
     for element in found:
         life = elements.get(element)
@@ -194,7 +194,7 @@ def _judge(
     anomalies = [
         Anomaly(
             type="lost",
-            explanation=f"Element {thaw(element)!r} was there and is in no read that began later.",
+            explanation=f"Element {thaw(element)!r} was known, but no later read has it.",
             operations=_places(lives[element]),
         )
         for element in in_order(lost)

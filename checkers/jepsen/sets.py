@@ -1,7 +1,7 @@
-"""jepsen.checker ``set``: what was added must be in the last read.
+"""jepsen.checker ``set``: all added elements must be in the last read.
 
-Source: jepsen.checker (``set``). Adds that ended ``info`` may be in it, failed ones may not
-be told from attempts there, so they count as attempts, as in Jepsen.
+Source: jepsen.checker (``set``). Adds that ended ``info`` may be in it. Failed adds are counted as
+attempts, as in Jepsen, so they may be in it too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
         anomalies.append(
             Anomaly(
                 type="lost",
-                explanation=f"Added for certain, but not in the last read: {some(lost)}.",
+                explanation=f"Certainly added, but not in the last read: {some(lost)}.",
                 operations=[last.index],
             )
         )
@@ -61,7 +61,7 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
         anomalies.append(
             Anomaly(
                 type="unexpected",
-                explanation=f"In the last read, but nobody tried to add it: {some(unexpected)}.",
+                explanation=f"In the last read, but never added: {some(unexpected)}.",
                 operations=[last.index],
             )
         )

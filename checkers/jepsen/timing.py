@@ -1,6 +1,6 @@
 """jepsen.checker.perf as data: latency quantiles and rates per window of time.
 
-Points stand at the middle of their window, in seconds; latencies are in milliseconds, rates in
+Points are at the middle of their window, in seconds; latencies are in milliseconds, rates in
 completions per second. Never invalid: a chart is not a verdict.
 """
 
@@ -18,7 +18,7 @@ Points = dict[int, list[float]]
 
 
 def check_latency(events: Iterable[Event], options: Options) -> Judgement:
-    """Quantiles of the latencies of each kind of operation and of completion."""
+    """Return quantiles of the latencies of each kind of operation and of completion."""
     window = options.get("window", LATENCY_WINDOW_S)
     quantiles = options.get("quantiles", list(QUANTILES))
     wrong = _refused(window)
@@ -58,7 +58,7 @@ def check_latency(events: Iterable[Event], options: Options) -> Judgement:
 
 
 def check_rate(events: Iterable[Event], options: Options) -> Judgement:
-    """Completions per second of each kind of operation and of completion."""
+    """Return completions per second of each kind of operation and of completion."""
     window = options.get("window", RATE_WINDOW_S)
     wrong = _refused(window)
     if wrong:

@@ -1,4 +1,4 @@
-"""jepsen.checker ``unique-ids``: no id is handed out twice."""
+"""jepsen.checker ``unique-ids``: no id is generated twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LISTED = 48
 
 
 def check(events: Iterable[Event], options: Options) -> Judgement:
-    """Count what ``generate`` returned."""
+    """Count the ids that ``generate`` returned."""
     attempted = 0
     ids: Counter[Hashable] = Counter()
     for event in events:
@@ -36,6 +36,6 @@ def check(events: Iterable[Event], options: Options) -> Judgement:
     }
     anomalies = []
     if duplicated:
-        text = f"Handed out more than once: {some(duplicated)}."
+        text = f"Generated more than once: {some(duplicated)}."
         anomalies.append(Anomaly(type="duplicated", explanation=text))
     return Judgement(result=result, anomalies=anomalies)

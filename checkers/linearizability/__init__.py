@@ -1,1 +1,1 @@
-"""Is there one order that explains every answer: models, searches, and who verifies an order."""
+"""Linearizability: models, searches for a legal order, and an independent check of orders."""

@@ -1,6 +1,6 @@
-"""Drives the compiled search for registers: arrays in, an outcome out.
+"""The compiled search for registers: it converts calls to arrays, and arrays to an outcome.
 
-Used where plain Python would take long; at most 64 calls may be open at a time.
+Used where plain Python would be slow; at most 64 calls may be open at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Problem:
 
 
 class Coded:
-    """A problem made of calls, and what its states are called."""
+    """A problem made of calls, with the names of its states."""
 
     def __init__(self, model: Model, items: Sequence[tuple[Call, Action]]) -> None:
         self._codes: dict[Hashable, int] = {None: 0}
@@ -75,15 +75,15 @@ class Coded:
         return kernel.PRESENT if action.need is PRESENT else self._code(action.need)
 
     def names(self, states: Sequence[int]) -> list[Hashable]:
-        """Return what states are called."""
+        """Return the names of states."""
         names = {code: state for state, code in self._codes.items()}
         return [names[state] for state in states]
 
 
 class CompiledSearch:
-    """One search. ``run`` returns the verdict (True, False or why it is unknown).
+    """One search. ``run`` returns the verdict: True, False or the reason why it is unknown.
 
-    Where ``max_open`` exceeds :data:`MAX_OPEN` it cannot be run.
+    It cannot be run if ``max_open`` exceeds :data:`MAX_OPEN`.
     """
 
     def __init__(self, problem: Problem, memory: int) -> None:
@@ -100,7 +100,7 @@ class CompiledSearch:
             self._tables(events, certain, len(ended), int(reads), int(writes))
 
     def _tables(self, events: Ints, certain: Any, levels: int, reads: int, writes: int) -> None:
-        """Write down who is open at each completion."""
+        """Write the tables of the calls open at each completion."""
         need, result = self._problem.need, self._problem.result
         doubtful = np.flatnonzero(~certain)
         wide = self._problem.states + 2
@@ -108,7 +108,7 @@ class CompiledSearch:
         kinds, first, of, sizes = np.unique(
             effects, return_index=True, return_inverse=True, return_counts=True
         )
-        # In the order in which they first come, as in plain Python.
+        # In the order of their first occurrence, as in plain Python.
         rank = np.argsort(first, kind="stable")
         kinds, sizes = kinds[rank], sizes[rank]
         group = np.full(len(need), -1, np.int64)
@@ -197,7 +197,7 @@ class CompiledSearch:
 
     @property
     def steps(self) -> int:
-        """Configurations looked at."""
+        """The number of configurations examined."""
         return int(self.scalars[kernel.STEPS])
 
     @property
@@ -212,14 +212,14 @@ class CompiledSearch:
         return found
 
     def states(self) -> list[int]:
-        """Return the states that were possible before the completion that is stuck."""
+        """Return the states that were possible before the stuck completion."""
         if self.deepest == 0:
             return [self._problem.initial]
         found: list[int] = self.stuck[: int(self.scalars[kernel.STATES])].tolist()
         return found
 
     def window(self) -> list[int]:
-        """Return the calls open at the completion that is stuck, by position."""
+        """Return the calls open at the stuck completion, by position."""
         level = self.deepest
         reads = self._read_at[self._read_from[level] : self._read_from[level + 1]]
         writes = self._write_at[self._write_from[level] : self._write_from[level + 1]]

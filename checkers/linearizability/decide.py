@@ -1,12 +1,12 @@
-"""Is there one order of the operations that explains every answer?
+"""The search for one order of the operations that explains every answer.
 
-The walk is :mod:`checkers.linearizability.level_walk`; here is what is tried between two
-completions. A configuration that failed before at the same completion is not tried again.
+The walk is :mod:`checkers.linearizability.level_walk`; this module expands a configuration between
+two completions. A configuration that failed before at the same completion is not tried again.
 
-Three reductions, all exact: an open read that agrees with the state is put into the order
-at once; indeterminate calls with equal effect are interchangeable, so they are counted and
-not named; a configuration that used more indeterminate calls than a failed one with the
-same state and the same open calls fails too.
+Three reductions, all exact. An open read that agrees with the state is put into the order at once.
+Indeterminate calls with equal effect are interchangeable, so they are counted and not named. A
+configuration fails if a failed one has the same state and the same open calls, and used fewer
+indeterminate calls.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from histories.operation import OK
 __all__ = ["MEMORY", "Outcome", "check"]
 
 _Known = dict[tuple[Hashable, int], list[tuple[int, ...]]]
-"""What was used where (state, open calls in the order) the search came before."""
+"""Indeterminate calls used, by (state, open calls in the order) that the search has reached."""
 _QUICK = 20_000
-"""Configurations that plain Python looks at before compiled code takes over."""
+"""Configurations that plain Python examines before compiled code takes over."""
 _LONG = 20_000
-"""Calls from which on it takes over at once."""
+"""From this many calls on compiled code takes over at once."""
 _SLOW = 3_000_000
 MEMORY = 1 << 30
 """Bytes that the compiled search may use."""
@@ -52,9 +52,9 @@ def check(
     """Search for a legal order of ``calls`` (of one key).
 
     ``valid`` is ``"unknown"`` when ``time_limit_s`` seconds, ``max_steps`` configurations
-    (where told) or ``memory`` bytes did not suffice, or when ``stop`` returned True (it is
-    asked every few thousand steps). What plain Python does not decide in a moment is left
-    to compiled code. Raises :class:`~checkers.linearizability.models.ModelError`
+    (if given) or ``memory`` bytes were not enough, or when ``stop`` returned True (it is
+    called every few thousand steps). Compiled code takes over what plain Python does not decide
+    quickly. Raises :class:`~checkers.linearizability.models.ModelError`
     for operations the model does not know.
     """
     if max_steps is not None:
@@ -101,7 +101,7 @@ def _compiled(
 
 
 def _narrowed(model: Model, calls: Sequence[Call], outcome: Outcome) -> Outcome:
-    """Tell the smallest stretch that has no order, where it is found in time."""
+    """Add the smallest part of the history without an order, if it is found in time."""
     from checkers.linearizability.compiled_search import Coded
     from checkers.linearizability.narrowing import narrow
 
@@ -135,7 +135,7 @@ class _Search:
         self._bounds = Bounds(deadline, time_limit_s, max_steps, stop)
 
     def run(self, compiled: bool = False) -> Outcome:
-        """Search; with ``compiled`` only for what needs no search."""
+        """Search; with ``compiled`` only decide what needs no search."""
         phantom = self._phantom()
         if phantom is not None:
             return Outcome(valid=False, order=[], stuck=phantom, window=[phantom])
@@ -162,8 +162,8 @@ class _Search:
     ) -> Iterator[tuple[Configuration, Link]]:
         """Yield the configurations just after the level's call was put into the order.
 
-        Breadth first, so that orders with fewer calls come first; those with fewer
-        indeterminate calls come before all others, as they keep more for later.
+        Breadth first, so that orders with fewer calls come first. Orders with fewer
+        indeterminate calls come before all others, as they keep more calls for later.
         """
         level, observed, seen = self._walk.levels[depth], self._observed[depth], self._seen[depth]
         bit, need, result = level.bit, level.action.need, level.action.result
@@ -225,7 +225,7 @@ def _fresh(
     place: tuple[Hashable, int],
     used: tuple[int, ...],
 ) -> bool:
-    """Remember ``used`` at ``place``; False when nothing better than what is known there."""
+    """Remember ``used`` at ``place``; False if a known entry is at least as good."""
     there = known.get(place)
     if there is None:
         known[place] = [used]

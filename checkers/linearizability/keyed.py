@@ -30,11 +30,11 @@ _FS = frozenset({"read", "write", "cas", "delete"})
 _SHOWN = 12
 _LOOKS = frozenset({"read", "get", "dequeue", "fetch", "size"})
 _LONG = 200
-"""Characters of a value from which on it is cut in an explanation."""
+"""An explanation shortens values from this many characters on."""
 
 
 class KeyVerdict(msgspec.Struct, kw_only=True):
-    """What came of one key: JSON text of the key, number of calls, and the outcome."""
+    """The verdict of one key: JSON text of the key, number of calls, and the outcome."""
 
     key: str
     count: int
@@ -47,7 +47,7 @@ def check(run: RunData) -> CheckerResult:
 
 
 def verdicts_of(run: RunData) -> list[KeyVerdict]:
-    """Return the verdict of every key of ``run``, found once however many ask for it.
+    """Return the verdict of every key of ``run``, computed once.
 
     Raises as :func:`check_keys` does.
     """
@@ -61,7 +61,7 @@ def model_of(test: dict[str, Any]) -> Model:
 
 
 def operations_of(calls: Iterable[Call]) -> list[Call]:
-    """Return the operations on registers, without what else a workload does."""
+    """Return the operations on registers, without the workload's other operations."""
     return [call for call in calls if call.f in _FS]
 
 
@@ -105,8 +105,8 @@ def merge(
 ) -> CheckerResult:
     """Merge the verdicts of all keys into one result.
 
-    ``keys`` and ``operations`` are how many there were, where ``verdicts`` leaves out keys
-    that are plainly valid.
+    ``keys`` and ``operations`` are the numbers of all, where ``verdicts`` leaves out keys
+    that are clearly valid.
     """
     anomalies = [
         Anomaly(
@@ -146,7 +146,7 @@ def merge(
 
 
 def window_of(outcome: Outcome) -> dict[str, Any] | None:
-    """Return the calls that cannot be ordered, to be drawn; None when that is unknown."""
+    """Return the calls that cannot be ordered, to be drawn; None if they are unknown."""
     if outcome.valid is not False or outcome.stuck is None:
         return None
     placed = len(outcome.order) if outcome.placed is None else outcome.placed
@@ -170,7 +170,7 @@ def window_of(outcome: Outcome) -> dict[str, Any] | None:
 
 
 def _thawed(state: Any) -> Any:
-    """Return a state as it may be told; states of machines are tuples and sets."""
+    """Return a state for output; states of machines are tuples and sets."""
     if isinstance(state, tuple) and (not state or state[0] not in ("bool", "list", "map")):
         return [_thawed(item) for item in state]
     if isinstance(state, frozenset):
@@ -179,7 +179,7 @@ def _thawed(state: Any) -> Any:
 
 
 def _proof(outcome: Outcome) -> list[Call]:
-    """Return the calls to be shown: the smallest stretch, else those open when it got stuck."""
+    """Return the calls to show: the smallest part without an order, else the window."""
     stuck = [] if outcome.stuck is None else [outcome.stuck]
     if outcome.core:
         return [*outcome.core, *outcome.helpers, *stuck]
@@ -187,7 +187,7 @@ def _proof(outcome: Outcome) -> list[Call]:
 
 
 def explain(key: str, outcome: Outcome) -> str:
-    """Say in plain words why no order explains the history of ``key``."""
+    """Explain in words why no order explains the history of ``key``."""
     stuck = outcome.stuck
     where = "" if key == "null" else f"Key {key}: "
     if outcome.why is not None:
@@ -196,7 +196,7 @@ def explain(key: str, outcome: Outcome) -> str:
         return f"{where}no order explains its history."
     what = f"{describe(stuck)} cannot be explained"
     if not outcome.states:
-        return f"{where}{what}: nobody ever wrote what it needs."
+        return f"{where}{what}: no call ever wrote the value it needs."
     others = [call for call in outcome.window if call.start != stuck.start]
     states = ", ".join(
         msgspec.json.encode(_thawed(s), enc_hook=list).decode() for s in outcome.states[:_SHOWN]
@@ -208,14 +208,14 @@ def explain(key: str, outcome: Outcome) -> str:
     )
     if others:
         names = "; ".join(describe(call) for call in others[:_SHOWN])
-        text = f"{text}, and no order of the calls open at that moment ({names}) helps."
+        text = f"{text}, and no order of the calls open at that moment ({names}) explains it."
     else:
         text = f"{text}, and no other call was open at that moment."
     return f"{text} {_stretch(outcome)}".rstrip()
 
 
 def _stretch(outcome: Outcome) -> str:
-    """Name the fewest calls that have no order."""
+    """Name the smallest set of calls without an order."""
     if not outcome.core:
         return ""
     before = "From the initial value" if outcome.whole else "Whatever the value was before"
@@ -241,6 +241,6 @@ def describe(call: Call) -> str:
 
 
 def brief(value: Any) -> str:
-    """Return a value as JSON text, without its middle where it is long."""
+    """Return a value as JSON text, shortened in the middle if it is long."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _LONG else f"{text[: _LONG // 2]} … {text[-_LONG // 4 :]}"

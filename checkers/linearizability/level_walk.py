@@ -1,9 +1,9 @@
-"""Walks from completion to completion in search of an order; what is tried between is a parameter.
+"""Walk from completion to completion in search of an order; a parameter expands configurations.
 
 Just-in-time linearization, depth first (Lowe, "Testing for linearizability", CCPE 2017, after
 Wing and Gong, 1993): a call is put into the order no later than at its completion. A
 configuration is (state, open calls already in the order, indeterminate calls used). Generators
-are kept on a list, so the length of a history is no matter.
+are kept on a list, so the length of a history has no limit.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ _PULSE = 1024
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What the search found.
+    """The result of a search.
 
-    ``order`` is, when valid, the calls (by their ``start`` index) in a legal order; when
-    not, the longest legal order found before the ``stuck`` call could not be placed (empty
-    when that call saw a value nobody wrote). ``window`` are the calls open at that moment,
-    ``states`` the values that were possible there. ``steps`` counts configurations,
-    ``reason`` says why the result is unknown. ``why`` says in plain words why there is no
-    order, where the search is not what found it; ``placed`` is then the length of the
-    longest legal order, of which ``order`` is the end, and ``window`` are the few calls that
-    no order can hold. ``core`` are, where a search found that there is no order, the fewest
-    calls that have none whatever was before (``whole``: from the initial state), ``helpers``
-    writes that may have happened among them; ``others`` is how many more calls, where told, may
-    have happened or not.
+    ``order`` is, when valid, the calls (by their ``start`` index) in a legal order. When
+    not, it is the longest legal order found before the ``stuck`` call could not be placed
+    (empty when that call saw a value that was never written). ``window`` are the calls open at
+    that moment, ``states`` the values that were possible there. ``steps`` counts configurations.
+    ``reason`` explains an unknown result.
+
+    ``why`` explains a missing order that was not found by the search. ``placed`` is then the
+    length of the longest legal order, of which ``order`` is the end, and ``window`` are the few
+    calls without an order.
+
+    ``core`` is the smallest set of calls that has no order in any state before them (``whole``:
+    in the initial state). ``helpers`` are writes that may have happened among them. ``others``
+    is the number of further calls that may have happened or not, if known.
     """
 
     valid: Validity
@@ -59,15 +61,15 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 class StoppedError(Exception):
-    """The search was stopped; the message says by what."""
+    """The search was stopped; the message says why."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """When to give up: a moment, how many seconds that was, configurations, a wish.
+    """When to give up: a deadline, its length in seconds, a number of configurations, a request.
 
-    Time is the processor's, spent by this thread: a busy machine makes a search late, and must
-    not make it undecided.
+    Time is CPU time of this thread: a busy machine makes a search late, and must not make it
+    undecided.
     """
 
     deadline: float
@@ -76,7 +78,7 @@ class Bounds:
     stop: Callable[[], bool] | None
 
     def check(self, steps: int) -> None:
-        """Raise :class:`StoppedError` when one of them is reached."""
+        """Raise :class:`StoppedError` when one of the bounds is reached."""
         if steps > self.max_steps:
             raise StoppedError(f"no decision after {self.max_steps} configurations")
         if thread_time() > self.deadline:
@@ -86,14 +88,14 @@ class Bounds:
 
 
 def time_left(deadline: float) -> float:
-    """Return how many seconds of this thread's CPU time are left until ``deadline``: a tenth at
-    least, so that the keys whose turn comes late are not given up unseen."""
+    """Return how many seconds of this thread's CPU time are left until ``deadline``, at least a
+    tenth: late keys get some time too."""
     return max(deadline - thread_time(), 0.1)
 
 
 @dataclass(slots=True)
 class Level(Generic[A]):
-    """One completion: the call, its bit, and who is open then, as (bit, action, position)."""
+    """One completion: the call, its bit, and the calls open then as (bit, action, position)."""
 
     position: int
     bit: int
@@ -107,7 +109,7 @@ class Level(Generic[A]):
 class Walk(Generic[A]):
     """The levels of ``items``, and the walk through them.
 
-    ``looks`` says which actions never change the state.
+    ``looks`` returns whether an action never changes the state.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class Walk(Generic[A]):
         self.levels = self._prepare()
 
     def _prepare(self) -> list[Level[A]]:
-        """Walk through the events once and note who is open at each completion."""
+        """Note the calls open at each completion, in one pass over the events."""
         events: list[tuple[int, int]] = []
         for position, (call, _) in enumerate(self.items):
             events.append((call.start, position))
@@ -165,7 +167,7 @@ class Walk(Generic[A]):
         initial: Hashable,
         expand: Callable[[int, Configuration, Link], Iterator[tuple[Configuration, Link]]],
     ) -> Outcome:
-        """Search. ``expand(level, configuration, link)`` yields what may be just after it."""
+        """Search; ``expand(level, configuration, link)`` yields the configurations after it."""
         levels = self.levels
         if not levels:
             return Outcome(valid=True, order=[])

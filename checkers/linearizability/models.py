@@ -1,8 +1,8 @@
 """Sequential specifications that a linearizable history must obey.
 
-A model turns each call into an :class:`Action`: what the state must be for the call to
-take effect as it was answered, and what the state is afterwards. That covers registers,
-compare-and-set and presence in a set, and keeps the search free of callbacks.
+A model turns each call into an :class:`Action`: the state that the call needs to take effect as
+it was answered, and the state after it. That covers registers, compare-and-set and presence in a
+set, and keeps the search free of callbacks.
 Source of the register semantics: knossos.model (``Register``, ``CASRegister``).
 """
 
@@ -16,7 +16,7 @@ from histories.operation import FAIL, OK
 
 
 class _Word:
-    """A word that equals nothing but itself."""
+    """A word that is equal only to itself."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -52,7 +52,7 @@ class Model(Protocol):
 
 
 def allowed(state: Hashable, action: Action) -> bool:
-    """Say whether ``action`` may take effect in ``state``."""
+    """Return whether ``action`` may take effect in ``state``."""
     need = action.need
     return need is ANY or (state is not None if need is PRESENT else state == need)
 
@@ -63,7 +63,7 @@ def after(state: Hashable, action: Action) -> Hashable:
 
 
 def freeze(value: Any) -> Hashable:
-    """Return a JSON value as something hashable; 1 and True stay different."""
+    """Return a JSON value in hashable form; 1 and True stay different."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list | tuple):
@@ -74,7 +74,7 @@ def freeze(value: Any) -> Hashable:
 
 
 def thaw(value: Hashable) -> Any:
-    """Return what :func:`freeze` froze (for explanations)."""
+    """Return the original of a value that :func:`freeze` returned (for explanations)."""
     if isinstance(value, tuple):
         kind, *items = value
         if kind == "bool":
@@ -88,11 +88,10 @@ def thaw(value: Hashable) -> Any:
 class Register:
     """A read/write register, or with ``cas`` a compare-and-set register; initially null.
 
-    f ``read`` (value: what was seen), ``write`` (value), ``cas`` ([old, new]),
-    ``delete`` (a write of null). With ``strict`` (a register that lives in something that
-    must exist, as a topic's configuration) ``write`` and ``delete`` succeed only while the
-    value is not null. With an ``initial`` value null is no value, as in Knossos: a read of
-    null tells nothing.
+    f ``read`` (value: the value seen), ``write`` (value), ``cas`` ([old, new]),
+    ``delete`` (a write of null). A ``strict`` register lives in something that must exist, such
+    as a topic's configuration: ``write`` and ``delete`` succeed only while the value is not null.
+    With an ``initial`` value null is no value, as in Knossos: a read of null means nothing.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Register:
 class Presence:
     """Whether one element is in a set; initially absent.
 
-    f ``create`` succeeds only while absent, ``delete`` only while present, ``read`` says
+    f ``create`` succeeds only while absent, ``delete`` only while present, ``read`` returns
     true or false.
     """
 
@@ -155,9 +154,9 @@ def actions(model: Model, calls: Iterable[Call]) -> list[tuple[Call, Action]]:
     """Return the calls that constrain the order, with their actions.
 
     Failed calls did not happen. An indeterminate call is kept only if its result is needed
-    by a call that certainly happened, or by an indeterminate one that is itself needed: to
-    leave any other out of a legal order keeps the order legal, since nothing saw its
-    result. Raises :class:`ModelError`.
+    by a call that certainly happened, or by an indeterminate one that is itself needed. A legal
+    order stays legal without any other, since no call saw its result.
+    Raises :class:`ModelError`.
     """
     certain: list[tuple[Call, Action]] = []
     doubtful: list[tuple[Call, Action]] = []

@@ -1,11 +1,11 @@
-"""The smallest stretch of a register's history that no order explains, whatever was before it.
+"""The smallest part of a register's history that no order explains, whatever came before it.
 
-The search tells the first completion that cannot be placed. Why may lie far back. A stretch
-that begins at some event is judged from every state at once: the first operation in it may find
-any value. Whoever was open at its begin may have happened before it, or in it; so may what
-never ended. To begin later, to leave out a read, or to leave open whether a write happened,
-takes constraints away: what still has no order had none before. So the begin is found by
-halving, and then one operation after the other is let go of.
+The search finds the first completion that cannot be placed, but the reason may lie far back. A part
+that begins at some event is judged from every state at once: its first operation may find any
+value. A call open at its begin may have happened before it, or in it, and so may a call that never
+ended. Three steps only remove constraints: to begin later, to leave out a read, or to leave open
+whether a write happened. So a part that still has no order had none before. Halving finds the
+begin, and then operations are removed one by one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from checkers.linearizability.compiled_search import MAX_OPEN, CompiledSearch, I
 
 SECONDS = 10.0
 _MEMORY = 1 << 24
-"""Bytes for each search, the bound that counts: it does not depend on what else a machine does."""
+"""Bytes for each search. This bound counts, as it does not depend on the machine's load."""
 _FEW = 48
-"""Up to so many operations are let go of one by one."""
+"""Up to this many operations are removed one by one."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """``core`` are operations, by position, which no order holds; ``helpers`` are writes that may
+    """``core`` are operations, by position, that have no order; ``helpers`` are writes that may
     have happened between them, or not. ``whole``: it begins with the history, so the
     initial value counts."""
 
@@ -38,9 +38,8 @@ class Stretch:
 
 
 def narrow(problem: Problem, stuck: int, seconds: float = SECONDS) -> Stretch | None:
-    """Return the smallest stretch up to the end of ``stuck``, the first that has no place.
-
-    None where none was found in time.
+    """Return the smallest part without an order that ends with ``stuck``, the first call
+    without a place; None if none was found in time.
     """
     narrowing = _Narrowing(problem, stuck, seconds)
     return narrowing.run() if seconds > 0 else None
@@ -51,7 +50,7 @@ class _Narrowing:
         self._problem = problem
         self._stuck = stuck
         self._seconds = seconds
-        # From the end of the first search on, which may have compiled code to load.
+        # Counted from the end of the first search, which may have to load compiled code.
         self._deadline: float | None = None
         moment = int(problem.end[stuck])
         self._certain = (problem.end >= 0) & (problem.end <= moment)
@@ -83,7 +82,7 @@ class _Narrowing:
         return Stretch(np.flatnonzero(core).tolist(), helpers.tolist(), whole)
 
     def _members(self, size: int) -> Any:
-        """Return which operations certainly happen in the stretch of the last ``size`` begins."""
+        """Return the operations that certainly happen in the part of the last ``size`` begins."""
         return self._certain & (self._problem.start >= self._begins[size - 1])
 
     def _optional(self, core: Any, open_from: int) -> Any:
@@ -92,7 +91,7 @@ class _Narrowing:
         return self._there & ~core & reaches & (problem.result != kernel.SAME)
 
     def _impossible(self, core: Any, whole: bool, open_from: int | None = None) -> bool:
-        """Say whether certainly no order holds ``core``."""
+        """Return whether ``core`` certainly has no order."""
         problem = self._problem
         until = self._deadline or thread_time() + 10 * self._seconds
         if thread_time() >= until:
@@ -104,7 +103,7 @@ class _Narrowing:
         end = np.where(core[chosen], problem.end[chosen], -1)
         initial = problem.initial
         if not whole:
-            # One more state, of an unknown value, from which any other may have been meant.
+            # One more state, of an unknown value, which may stand for any other.
             initial = problem.states
             values = np.unique(np.append(need[need >= 0], 0))
             none = np.full(len(values), -1, np.int64)
@@ -122,7 +121,7 @@ class _Narrowing:
         return impossible
 
     def _helpers(self, core: Any, open_from: int) -> Ints:
-        """Return the writes left open whose values somebody may need."""
+        """Return the writes left open whose values a call may need."""
         needs = set(self._problem.need[core].tolist())
         waiting = np.flatnonzero(self._optional(core, open_from)).tolist()
         kept: list[int] = []

@@ -1,8 +1,8 @@
 """The search for a linearization of a register, compiled (decision 11).
 
 The algorithm of :mod:`checkers.linearizability.decide` on flat arrays: depth first over
-completions, breadth first between them. All state lives in the arguments, so a call does a
-bounded number of steps, and whoever calls may look at the clock, make room, and go on.
+completions, breadth first between them. All state is in the arguments, so a call does a
+bounded number of steps. Between two calls the caller may look at the clock and enlarge arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _mix(place: int, state: int, mask: Any) -> Any:
 
 @njit(cache=True)
 def _slot(keys: Any, masks: Any, key: int, place: int, state: int, mask: Any) -> Any:
-    """Return where a place of the search is, or would be, in the table."""
+    """Return the index in the table of a place of the search, known or new."""
     size = len(keys) - 1
     at = np.int64(_mix(place, state, mask) & np.uint64(size))
     while keys[at] >= 0 and (keys[at] != key or masks[at] != mask):
@@ -54,7 +54,7 @@ def _fresh(
     scalars: Any, keys: Any, masks: Any, heads: Any, entry_vector: Any, entry_next: Any,
     vectors: Any, states: int, place: int, state: int, mask: Any, vector: int,
 ) -> bool:  # fmt: skip
-    """Remember a configuration; False when one that used no more is known."""
+    """Remember a configuration; False if a known one used at most as many calls."""
     key = place * states + state
     at = _slot(keys, masks, key, place, state, mask)
     if keys[at] < 0:
@@ -125,7 +125,7 @@ def run(
         if scalars[ENTRIES] + 2 > len(entry_vector) or 2 * (scalars[FILLED] + 2) > len(keys):
             return ROOM_SEEN
         if heads_of[level] == tails_of[level]:
-            # Only now indeterminate calls: whoever does with fewer of them comes first.
+            # Indeterminate calls come last, so that orders with fewer of them come first.
             at = lows_of[level]
             lows_of[level] = at + 1
             vector = queue_vector[at]
@@ -271,10 +271,10 @@ def lay_out(
     write_from: Any, write_bit: Any, write_code: Any,
     member_at: Any, member_level: Any, members: Any,
 ) -> None:  # fmt: skip
-    """Write down who is open at each completion, with a bit for each of at most 64.
+    """Write the calls open at each completion, with a bit for each of at most 64.
 
     ``member_at`` is where the calls of each group of indeterminate ones begin in ``members``
-    and ``member_level``; it is used up.
+    and ``member_level``; this function overwrites it.
     """
     opened = np.zeros(64, np.int64)
     bit_of = np.zeros(64, np.uint64)

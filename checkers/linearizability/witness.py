@@ -15,7 +15,7 @@ def misplaced(
     """Return why ``order`` (calls named by ``start``) is no order of the history in real time.
 
     It must hold every call that ended ``ok`` and constrains the state, no failed call, and no
-    call twice, and nobody in it may have ended before anyone earlier in it began.
+    call twice. No call in it may have ended before an earlier one in it began.
     """
     known = {call.start: call for call in calls}
     if len(set(order)) != len(order) or not set(order) <= set(known):

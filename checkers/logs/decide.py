@@ -1,9 +1,9 @@
-"""Is there an order of the operations on a log?
+"""Decides whether the operations on a log have an order.
 
-The offset of an append says where it stands among the appends. An append whose offset nobody
-told gets that at which its value was seen. One that nobody saw and that may not have happened is
-left out, unless whole reads say that offsets have no gaps and it has to fill one; one that
-happened gets an offset where there is room (:mod:`checkers.logs.room`).
+The offset of an append is its place among the appends. An append without a known offset gets the
+one at which its value was seen. An append that was not seen and may not have happened is left out,
+unless it must fill a gap: whole reads show that offsets have none. An append that happened gets a
+free offset (:mod:`checkers.logs.room`).
 Levels: ``4n`` a size of n, and seeing nothing at n; ``4n + 1`` the append at n; ``4n + 2``
 seeing it.
 """
@@ -22,14 +22,14 @@ from checkers.zones.operations import Flags, Ints
 
 
 class AmbiguousError(Exception):
-    """Several appends of one value might be what was seen: a search has to decide."""
+    """Several appends of one value may be the one that was seen: a search has to decide."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``fault`` names what is wrong and the calls that show it.
+    """``fault`` names the error and the calls that show it.
 
-    ``order`` makes a legal order of the calls, where there is one.
+    ``order`` makes a legal order of the calls, if there is one.
     """
 
     fault: tuple[str, list[int]] | None
@@ -43,7 +43,7 @@ def decide(log: LogOperations) -> Verdict:
         return Verdict(fault, _none)
     placed, calls = _place(log, offsets)
     if _room_needed(log, offsets):
-        # Only what is not dropped may fill a hole.
+        # Only appends that are not dropped may fill a gap.
         mine = np.flatnonzero((offsets == NOWHERE) & (_sure(log) | log.dense))
         taken = offsets[offsets != NOWHERE]
         ends, sure = log.append_end[mine], _sure(log)[mine]
@@ -60,7 +60,7 @@ def decide(log: LogOperations) -> Verdict:
         return Verdict(("order", [int(calls[early]), int(calls[late])]), _none)
 
     def order() -> Ints:
-        # A call that saw several offsets stands where the last of them allows it.
+        # A call that saw several offsets comes where the last of them allows it.
         whole = calls[order_of(placed)][::-1]
         _, last = np.unique(whole, return_index=True)
         return whole[np.sort(last)][::-1]
@@ -73,7 +73,7 @@ def _sure(log: LogOperations) -> Flags:
 
 
 def _room_needed(log: LogOperations, offsets: Ints) -> bool:
-    """Whether some append certainly has an offset that is not known, or some offset an append."""
+    """Whether an append certainly has an unknown offset, or an offset needs an append."""
     if bool(((offsets == NOWHERE) & _sure(log)).any()):
         return True
     end = max(int(offsets.max(initial=-1)) + 1, int(log.size.max(initial=0)))
@@ -81,7 +81,7 @@ def _room_needed(log: LogOperations, offsets: Ints) -> bool:
 
 
 def _above_hole(log: LogOperations, offsets: Ints) -> list[int]:
-    """Return who stands above the first offset that nobody can have."""
+    """Return the calls above the first offset that no append can have."""
     known = np.flatnonzero(offsets != NOWHERE)
     order = known[np.argsort(offsets[known], kind="stable")]
     missing = np.flatnonzero(offsets[order] != np.arange(len(order)))
@@ -95,7 +95,7 @@ def _none() -> Ints:
 
 
 def _offsets(log: LogOperations) -> tuple[Ints, tuple[str, list[int]] | None]:
-    """Return the offset of every append, or what contradicts another."""
+    """Return the offset of every append, or a contradiction."""
     offsets = log.append_offset.copy()
     told = np.flatnonzero(offsets != NOWHERE)
     order = told[np.argsort(offsets[told], kind="stable")]
@@ -160,7 +160,7 @@ def _matched(
 
 
 def _place(log: LogOperations, offsets: Ints) -> tuple[Placed, Ints]:
-    """Return all that binds, by level, and the calls it belongs to."""
+    """Return all operations that bind, by level, and their calls."""
     kept = offsets != NOWHERE
     every = np.ones(int(kept.sum()), np.bool_)
     nothing = log.point_value == NOWHERE

@@ -9,7 +9,7 @@ from numba import njit
 NOTHING = -(1 << 63)
 """Stands for null among values and offsets."""
 ROW, F, VALUE, BOUND, RIVAL = range(5)
-"""Of an open operation: its invocation, what it is, the highest level that ended before it."""
+"""Fields of an open operation: its invocation, its kind, the highest level that ended before it."""
 LAST_INDEX, TOP, TOP_ROW, OPERATIONS, DOUBTS, LATE, EARLY = range(7)
 SCALARS = 7
 FREE, SEEN, TOLD = 0, 1, 2
@@ -23,11 +23,11 @@ def advance(
     first: int, index: Any, process: Any, kind: Any, f: Any, value: Any, offset: Any,
     open_: Any, held: Any, teller: Any, state: Any, doubts: Any, scalars: Any,
 ) -> int:  # fmt: skip
-    """Take one batch of events in, the first of which is event ``first`` of the history.
+    """Take in one batch of events, the first of which is event ``first`` of the history.
 
-    ``open_`` has a row for every process, ``held``, ``teller`` (an invocation) and ``state``
-    an entry for every offset, ``doubts`` room for as many rows as there are events. Returns
-    FINE or what is wrong; then LATE and EARLY of ``scalars`` are the invocations that show it.
+    ``open_`` has a row for every process. ``held``, ``teller`` (an invocation) and ``state`` have
+    an entry for every offset. ``doubts`` has a row for each event. Returns FINE or the kind of
+    error; then LATE and EARLY of ``scalars`` are the invocations that show it.
     """
     for at in range(len(index)):
         if index[at] <= scalars[LAST_INDEX] or f[at] < 0 or kind[at] < 0:
@@ -81,7 +81,7 @@ def advance(
                 return OTHER_VALUE if state[where] == TOLD else TWO_VALUES
         else:
             level = 4 * where
-        # What somebody saw binds from below alone, and having seen nothing from above alone.
+        # A seen value binds only from below, and an empty result only from above.
         if level % 4 != 2 and mine[BOUND] > level:
             scalars[EARLY] = mine[RIVAL]
             return ORDER

@@ -1,10 +1,10 @@
-"""One order of operations whose places are known, or the two that contradict each other.
+"""One order of operations whose places are known, or two operations that contradict each other.
 
-Every operation has a level, and whatever is on a lower level stands before it. An operation
-may bind from below (it stands *after* all lower levels, so it must not end before anyone
-there began) or from above (it stands *before* all higher ones). An order exists iff no
-operation that binds from below ended before one on a lower level, which binds from above,
-began: give every level the latest start on it or below it as its moment.
+Every operation has a level, and operations on lower levels come first. An operation may bind from
+below: it comes *after* all lower levels, so it must not end before an operation there began. Or it
+may bind from above: it comes *before* all higher levels. There is no order iff an operation that
+binds from below ended before one on a lower level, which binds from above, began. Otherwise the
+moment of each level is the latest start on it or below it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from checkers.zones.operations import Flags, Ints
 
 @dataclass(frozen=True)
 class Placed:
-    """``before``: stands before higher levels; ``after``: stands after lower ones."""
+    """``before``: comes before higher levels; ``after``: comes after lower ones."""
 
     level: Ints
     start: Ints
@@ -62,8 +62,8 @@ def contradiction(placed: Placed) -> tuple[int, int] | None:
 def order_of(placed: Placed) -> Ints:
     """Return a legal order, as positions: each level's moment, then operations by level.
 
-    An operation that binds only from below stands at its start if that is later than its
-    level's moment; one that binds only from above as early as it began.
+    An operation that binds only from below is placed at its start if that is later than its
+    level's moment. One that binds only from above is placed as early as it began.
     """
     by_level = np.argsort(placed.level, kind="stable")
     starts = np.where(placed.before, placed.start, -1)[by_level]

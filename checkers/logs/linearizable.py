@@ -1,4 +1,4 @@
-"""Logs judged key by key: by levels, or by a search where values do not tell appends apart."""
+"""Logs judged key by key: by levels, or by a search if values do not distinguish appends."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from histories.tables import HistoryError
 
 _LOOKED_S = 10.0
 _LOOKED_ROWS = 2_000_000
-"""For how long, and up to how many events, the first impossible moment is looked for by halving.
-Longer logs are decided while they are read, where that is enough."""
+"""The limit, in time and in events, of halving to find the first impossible moment. Longer logs
+are decided while they are read, if that is enough."""
 _WORDS = {
     "one-offset": "Two appends were answered with one offset",
     "other-value": "A read found another value than was appended at the offset",
     "two-values": "Two reads found different values at one offset",
     "two-offsets": "One value, appended once, was found at two offsets",
-    "phantom": "A read found a value that nobody tried to append",
-    "room": "There is no offset left that this append can have had",
-    "hole": "Somebody must stand below, at an offset that no append can have had",
+    "phantom": "A read found a value that no call tried to append",
+    "room": "This append happened, but no offset is left for it",
+    "hole": "A record has an offset above one that no append can have",
     "aborted": "A read found a value whose append failed",
 }
 
@@ -47,7 +47,7 @@ Order = Callable[[], list[int]]
 
 
 def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Order]]:
-    """Return for every key the verdict, and what makes the order that proves it.
+    """Return for every key the verdict, and a function for the order that proves it.
 
     Raises :class:`~checkers.linearizability.models.ModelError`.
     """
@@ -65,7 +65,7 @@ def check_log(source: Source, time_limit_s: float) -> list[tuple[KeyVerdict, Ord
 
 
 def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
-    """Take the field ``offset`` of answers into their values."""
+    """Move the field ``offset`` of answers into their values."""
     for event in events:
         offset = event.fields.get("offset")
         if offset is not None:
@@ -81,7 +81,7 @@ def _with_offsets(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]:
-    """Judge one log: the verdict, and what makes the order that proves it."""
+    """Judge one log: the verdict, and a function for the order that proves it."""
     try:
         verdict = decide(from_calls(calls))
     except AmbiguousError:
@@ -94,7 +94,7 @@ def judge_calls(calls: Sequence[Call], deadline: float) -> tuple[Outcome, Order]
 
 
 def _failed(calls: Sequence[Call], verdict: Verdict, deadline: float) -> Outcome:
-    """Find the first completion that no order can hold, and the legal order up to there."""
+    """Find the first completion without an order, and the legal order up to there."""
     ends = sorted(call.completion for call in calls if call.type != INFO)
 
     def until(count: int) -> Verdict:
@@ -110,7 +110,7 @@ def _failed(calls: Sequence[Call], verdict: Verdict, deadline: float) -> Outcome
 def _longest(
     until: Callable[[int], Verdict], count: int, verdict: Verdict, deadline: float
 ) -> tuple[Verdict, list[int]]:
-    """Return what is wrong first, and a legal order of what came before (the longest in time).
+    """Return the first error, and the longest legal order before it that is found in time.
 
     ``until(n)`` judges the first n of ``count`` steps; ``verdict`` is that of all.
     """
@@ -125,11 +125,11 @@ def _longest(
                 legal, longest = middle, found
             else:
                 illegal = middle
-                # What looked made up may have been appended later: the whole knows better.
+                # An unknown value may have been appended later: the whole history decides.
                 if found.fault[0] != "phantom":
                     verdict = found
     except AmbiguousError:
-        # What came before is less plain than the whole: then what is known already is told.
+        # If the beginning is harder to judge than the whole, the known verdict is reported.
         pass
     return verdict, longest.order().tolist()
 
@@ -137,7 +137,7 @@ def _longest(
 def _outcome(kind: str, window: list[Call], order: list[int]) -> Outcome:
     names = [describe(call) for call in window]
     if kind == "order":
-        why = f"{names[0]} ended before {names[1]} began, but stands behind it in the log."
+        why = f"{names[0]} ended before {names[1]} began, but comes after it in the log."
     else:
         why = f"{_WORDS[kind]}: {' and '.join(names)}."
     stuck = max(window, key=lambda call: call.completion)
@@ -145,7 +145,7 @@ def _outcome(kind: str, window: list[Call], order: list[int]) -> Outcome:
 
 
 def _streamed(file: TypedFile) -> tuple[KeyVerdict, Order] | None:
-    """Decide a long log in one pass; None where that does not decide it."""
+    """Decide a long log in one pass; None if that does not decide it."""
     passed = stream.run(file.batches())
     if passed is None:
         return None
@@ -180,7 +180,7 @@ def _judged_columns(table: pa.Table, deadline: float) -> tuple[KeyVerdict, Order
         outcome = Outcome(
             valid="unknown",
             order=[],
-            reason="several appends of one value, of unknown offset, might be what was read",
+            reason="a read value may be that of several appends, whose offsets are unknown",
         )
         return KeyVerdict(key="null", count=count, outcome=outcome), list
     index = table.column("index").to_numpy()

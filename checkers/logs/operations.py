@@ -3,7 +3,7 @@
 ``append`` v is answered with nothing, with ``[offset, v]``, or with a field ``offset``.
 ``read`` returns the whole list; with a field ``offset`` it returns the one value there (null:
 nothing yet). ``fetch`` returns pairs ``[[offset, v], …]``, ``size`` the number of records,
-that is the next offset.
+which is the next offset.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NOWHERE = -1
 
 @dataclass
 class LogOperations:
-    """Appends, what was seen at offsets, and sizes; times are positions of events.
+    """Appends, values seen at offsets, and sizes; times are positions of events.
 
-    ``values`` are codes, equal for equal values, -1 for nothing there. ``call`` numbers
-    operations; ``failed`` are the codes of values whose append failed, and of no other.
+    ``values`` are codes, equal for equal values, -1 for an empty offset. ``call`` numbers
+    operations; ``failed`` are the codes of values of which all appends failed.
     """
 
     append_call: Ints
@@ -60,7 +60,7 @@ class _Rows:
 
 
 def from_calls(calls: Sequence[Call]) -> LogOperations:
-    """Take calls apart. ``call`` numbers are the calls' ``start``.
+    """Convert calls. ``call`` numbers are the calls' ``start``.
 
     Raises :class:`~checkers.linearizability.models.ModelError` for values of another shape.
     """
@@ -99,7 +99,7 @@ def from_calls(calls: Sequence[Call]) -> LogOperations:
             if len(seen) > len(longest):
                 longest = seen
     for call, listed in whole:
-        # Of a prefix of the longest read nothing is learnt but its length.
+        # A prefix of the longest read adds only its length.
         if listed is not longest and listed == longest[: len(listed)]:
             continue
         for offset, item in enumerate(listed):
@@ -109,7 +109,7 @@ def from_calls(calls: Sequence[Call]) -> LogOperations:
 
 
 def _told(call: Call) -> int:
-    """Return the offset that an append was answered with, or NOWHERE."""
+    """Return the offset in an append's answer, or NOWHERE."""
     value = call.value
     if call.type == OK and isinstance(value, list) and len(value) == 2 and value != call.argument:
         offset, echoed = value
@@ -163,7 +163,7 @@ def _arrays(rows: _Rows, never: int, dense: bool) -> LogOperations:
 
 
 def from_columns(table: pa.Table) -> LogOperations:
-    """Take a table with whole-number columns ``value`` and ``offset`` apart.
+    """Convert a table with whole-number columns ``value`` and ``offset``.
 
     ``call`` numbers are rows of invocations. Raises
     :class:`~checkers.linearizability.models.ModelError` for other operations than append and read.
@@ -175,7 +175,7 @@ def from_columns(table: pa.Table) -> LogOperations:
     value, offset = (_whole(table.column(name)) for name in ("value", "offset"))
     values = pc.fill_null(value, NOWHERE).to_numpy()
     if int((values == NOWHERE).sum()) != value.null_count:
-        # Somebody appended the very number that means nothing here.
+        # Some append has the very number that stands for nothing here.
         values = pc.fill_null(value.dictionary_encode().indices, NOWHERE).to_numpy()
     offsets = pc.fill_null(offset, NOWHERE).to_numpy()
     never = len(table)

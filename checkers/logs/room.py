@@ -1,10 +1,10 @@
-"""Where appends stand whose offset nobody told and nobody saw.
+"""Offsets for appends whose offset was neither in an answer nor seen.
 
-What bounds an append's offset from below is whatever stands behind lower offsets and ended before
-the append began, from above whatever stands before higher ones and began after it ended. Each
-needs an offset of its own within its bounds: the free offsets are handed out from the lowest on,
-each to the append whose upper bound is least. That is exact: of two appends one of which ended
-before the other began, it has the lower bounds, so it gets the lower offset.
+An append comes after all operations behind lower offsets that ended before it began. That bounds
+its offset from below. Operations before higher offsets that began after it ended bound it from
+above. Each append needs an offset of its own within its bounds. Free offsets are assigned from the
+lowest on, each to the append with the least upper bound. That is exact: if one append ended before
+another began, it has the lower bounds, so it gets the lower offset.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _FAR = 1 << 60
 def hand_out(
     starts: Ints, ends: Ints, sure: Flags, placed: Placed, taken: Ints, dense: bool
 ) -> tuple[Ints, int | None]:
-    """Return an offset for every append (-1: it did not happen), or one that has no room.
+    """Return an offset for every append (-1: it did not happen), or an append without one.
 
-    ``placed`` is all that has a place, ``taken`` the offsets that are taken. In a ``dense`` log
-    every offset below a taken one, or below a size, is taken by somebody; then what no append
-    can fill makes an order impossible, which is told as append ``len(starts)``.
+    ``placed`` has all operations with a place, ``taken`` the offsets in use. In a ``dense`` log
+    every offset below a used one, or below a size, is used. If no append can fill such an offset
+    there is no order; this is returned as append ``len(starts)``.
     """
     offsets = np.full(len(starts), -1, np.int64)
     lows, highs = _bounds(starts, ends, placed)
@@ -62,7 +62,7 @@ def hand_out(
 
 
 class _Free:
-    """The offsets that are not taken."""
+    """The offsets that are not in use."""
 
     def __init__(self, taken: Ints) -> None:
         every = np.unique(taken)
@@ -71,7 +71,7 @@ class _Free:
         self._last = every[np.concatenate([ends, [len(every) - 1]])] if len(every) else every
 
     def at_least(self, offset: int) -> int:
-        """Return the lowest one from ``offset`` on."""
+        """Return the lowest free offset from ``offset`` on."""
         run = int(np.searchsorted(self._first, offset, side="right")) - 1
         if run >= 0 and offset <= self._last[run]:
             return int(self._last[run]) + 1

@@ -1,12 +1,12 @@
 """Long logs with offsets, decided while they are read.
 
-Levels (:mod:`checkers.logs.decide`) need no sorting in the order of events: whoever begins
-remembers the highest level on which somebody had ended by then, and must not turn out to stand
-below it. So one pass with a few numbers per process and one entry per offset shows that a
-history is valid, or meets the first event that contradicts an earlier one. Appends whose end
-nobody knows are matched with what was seen and not told at the end. Whatever is less plain
-(equal values that might be confused, an append that told no offset, values that nobody
-appended) is left to :mod:`checkers.logs.decide`.
+In the order of events, levels (:mod:`checkers.logs.decide`) need no sorting. An operation that
+begins remembers the highest level on which another had ended by then, and must not turn out to be
+below it. So one pass, with a few numbers per process and one entry per offset, shows that a
+history is valid, or finds the first event that contradicts an earlier one. At the end, appends
+without an answer are matched with seen values that no append has. Harder cases are left to
+:mod:`checkers.logs.decide`: equal values that might be confused, an append answered without its
+offset, values that were never appended.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import pyarrow.compute as pc
 from checkers.zones.operations import TYPES, Ints, codes_in
 
 _SPREAD = 8
-"""Up to so many offsets, or processes, per event have an entry each."""
+"""At most this many offsets, or processes, per event have an entry each."""
 _NAMES = {2: "order", 3: "one-offset", 4: "other-value", 5: "two-values"}
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What one pass says of ``operations`` operations (those up to the fault, if there is one).
+    """The result of one pass over ``operations`` operations, up to the fault if there is one.
 
-    ``fault`` is None for a valid history, else what is wrong with two invocations, by
+    ``fault`` is None for a valid history, else the kind of error and two invocations, by
     position, after ``events`` events.
     """
 
@@ -40,7 +40,7 @@ class Passed:
 
 
 def run(batches: Iterable[pa.RecordBatch]) -> Passed | None:
-    """Return what one pass over the events tells; None when it takes more than a pass."""
+    """Return the result of one pass over the events; None if one pass is not enough."""
     from checkers.logs import kernels
 
     scalars = np.full(kernels.SCALARS, -1, np.int64)
@@ -111,7 +111,7 @@ def _longer(array: Any, last: int, filling: int) -> Any:
 
 
 def _columns(batch: pa.RecordBatch, first: int, nothing: int) -> tuple[Any, ...] | None:
-    """Return the columns as arrays; None for what cannot be told from null."""
+    """Return the columns as arrays; None if a value equals the number that stands for null."""
     if "index" not in batch.schema.names:
         batch = batch.append_column("index", pa.array(np.arange(first, first + len(batch))))
     index, process, value, offset = (

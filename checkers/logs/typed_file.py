@@ -48,7 +48,7 @@ class TypedFile:
         return table
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the events as they stand in the file."""
+        """Yield the events in the order of the file."""
         try:
             if self.kind == "parquet":
                 file = pq.ParquetFile(self.path, read_dictionary=["type", "f"])
@@ -59,7 +59,7 @@ class TypedFile:
             raise _refused(self.path, error) from error
 
     def head(self, events: int) -> pa.Table:
-        """Return the first events as they stand in the file, or a few more."""
+        """Return the first events in the order of the file, or a few more."""
         batches: list[pa.RecordBatch] = []
         for batch in self.batches():
             batches.append(batch)

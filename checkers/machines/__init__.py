@@ -1,1 +1,1 @@
-"""Linearizability of things with more state than a register: locks, queues, sets, counters."""
+"""Linearizability of objects with more state than a register: locks, queues, sets, counters."""

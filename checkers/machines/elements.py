@@ -1,6 +1,6 @@
 """Histories by element, where the elements of a machine are independent.
 
-An unordered queue that nobody saw empty, and a set of which nobody read all, are
+An unordered queue that was never seen empty, and a set that was never read as a whole, are
 linearizable iff the history of every element is (Horn and Kroening, 2015).
 """
 
@@ -39,8 +39,8 @@ def split(name: str, calls: Sequence[Call]) -> list[list[Call]]:
 def interleaved(calls: Sequence[Call], parts: list[list[Call]], order: list[int]) -> list[int]:
     """Merge legal orders of independent elements into one.
 
-    Every operation gets the earliest moment its own order allows: not before it began, nor
-    before those that stand before it. That moment lies before its end.
+    Every operation gets the earliest moment that its own order allows: not before it began, nor
+    before those that come first. That moment lies before its end.
     """
     started = {call.start for call in calls}
     moments = []

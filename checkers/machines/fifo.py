@@ -1,18 +1,20 @@
-"""Queues that keep their order, decided by sorting where every enqueued value is another.
+"""FIFO queues, decided by sorting if all enqueued values are distinct.
 
 After Henzinger, Sezgin and Vafeiadis (CONCUR 2013) and Bouajjani, Emmi, Enea and Hamza (ICALP
-2015): such a history has no order iff a value is taken that was not put in (or before it was), or
-twice; or a was put in before b and b taken before a; or a dequeue saw an empty queue though at
-every moment of it some value was in for certain. Invalid is only said with such a proof at
-hand, valid only with an order; what is neither is left to the search.
+2015). Such a history has no order iff one of these holds. A value is dequeued that was not enqueued
+(or only later), or is dequeued twice. Or a was enqueued before b, and b dequeued before a. Or a
+dequeue saw an empty queue although at each of its moments some value was certainly in the queue.
+The verdict is invalid only with such a proof, and valid only with an order; all other cases are
+left to the search.
 
-1. An indeterminate enqueue of what nobody took is left out. Indeterminate dequeues go to the
-   values that must have been taken, the earliest to the value that had to leave first.
-2. Value v lies in the queue for certain from ``lo``, its first end, to ``hi``, its last start. Who
-   saw the queue empty stands at the first moment of his that no such interval holds, and
-   parts the values into those before and those behind him.
-3. Between two such moments values go one after the other: v may be next when no other one left
-   ended, as it was put in or taken, before v began that. Each then happens as early as it can.
+1. An indeterminate enqueue of a value that was never dequeued is left out. Indeterminate dequeues
+   are assigned to values that must have been dequeued, the earliest to the first of them.
+2. Value v is certainly in the queue from ``lo``, its first end, to ``hi``, its last start. A
+   dequeue that saw the queue empty is placed at its first moment outside of all such intervals. It
+   divides the values into those before and those after it.
+3. Between two such moments values pass one after the other. v may be next if no other remaining
+   value ended its enqueue, or its dequeue, before v began the same. Each then happens as early as
+   it can.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from checkers.linearizability.witness import misplaced
 from histories.operation import FAIL, OK
 
 _STAYS = OPEN + 1
-"""When a value is taken that nobody takes."""
+"""When a value is dequeued that stays in the queue."""
 _SHOWN = 6
 
 
 @dataclass(frozen=True)
 class Decision:
-    """``order`` is a legal order of calls; else ``window`` are those of which ``why`` says that
-    no order can hold them; ``phantom``: what was taken may have been put in later."""
+    """``order`` is a legal order of calls; else ``window`` are calls without an order, and ``why``
+    explains it. ``phantom``: a dequeued value may have been enqueued later."""
 
     valid: bool
     order: list[Call]
@@ -61,13 +63,13 @@ def unproven(calls: Sequence[Call], order: Sequence[Call]) -> str | None:
         else:
             first = queue.popleft() if queue else None
             if call.type == OK and first != freeze(call.value):
-                return f"call {call.start} took another value than {first!r}, the first one"
+                return f"call {call.start} dequeued another value than the first, {first!r}"
     return None
 
 
 @dataclass(slots=True)
 class _Value:
-    """A value's enqueue and dequeue, and between which moments each may happen."""
+    """A value's enqueue and dequeue, with the moments between which each may happen."""
 
     put: Call
     taken: Call | None
@@ -90,7 +92,7 @@ class _Value:
 
 
 def decide(calls: Sequence[Call]) -> Decision | None:
-    """Decide a history of ``enqueue`` and ``dequeue``; None where sorting does not.
+    """Decide a history of ``enqueue`` and ``dequeue``; None if sorting does not decide it.
 
     Raises :class:`~checkers.linearizability.models.ModelError` for other operations.
     """
@@ -120,14 +122,14 @@ def decide(calls: Sequence[Call]) -> Decision | None:
             else:
                 takes[value] = call
     if again is not None:
-        return _refused("was taken twice, though put in once", *again)
+        return _refused("was dequeued twice, but enqueued once", *again)
     for value, taken in takes.items():
         put = puts.get(value)
         if put is None:
-            why = f"{taken.value!r} was taken, though nobody put it in"
+            why = f"{taken.value!r} was dequeued, but never enqueued"
             return Decision(False, [], [taken], why, phantom=True)
         if taken.end < put.start:
-            return _refused("was taken before anybody put it in", taken, put)
+            return _refused("was dequeued before it was enqueued", taken, put)
     values = []
     for value, put in puts.items():
         taker = takes.get(value)
@@ -175,8 +177,8 @@ def _hand_out(values: list[_Value], loose: list[Call]) -> Decision | None:
         if number >= len(takers) or takers[number].start > until:
             return Decision(
                 False, [], [*value.calls, *behind.calls],
-                f"{value.put.argument!r} was put in before {behind.put.argument!r}, which was "
-                "taken, and nobody can have taken it by then",
+                f"{value.put.argument!r} was enqueued before {behind.put.argument!r}, which was "
+                "dequeued, and no call can have dequeued it by then",
             )  # fmt: skip
         taker = takers[number]
         value.taken, value.taken_start, value.taken_end = taker, taker.start, OPEN
@@ -184,7 +186,7 @@ def _hand_out(values: list[_Value], loose: list[Call]) -> Decision | None:
 
 
 def _ordered(values: list[_Value], empties: list[Call]) -> Decision | None:
-    """Order all, or name those that have no order (2, 3)."""
+    """Order all values, or return some that have no order (2, 3)."""
     moments: list[tuple[int, Call]] = []
     held = sorted((v for v in values if v.lo < v.hi), key=lambda v: v.lo)
     lows = [value.lo for value in held]
@@ -249,7 +251,7 @@ def _queue(values: list[_Value], least: int) -> list[_Value] | None:
 
 
 def _crossed(values: list[_Value]) -> Decision | None:
-    """Find two values that were put in and taken in opposite orders."""
+    """Find two values that were enqueued and dequeued in opposite orders."""
     by_put = sorted(values, key=lambda v: v.put_end)
     ends = [value.put_end for value in by_put]
     last = list(accumulate(by_put, _later))
@@ -259,17 +261,17 @@ def _crossed(values: list[_Value]) -> Decision | None:
             continue
         first = last[at]
         if first.taken is not None and first.taken.type != OK:
-            return None  # another indeterminate dequeue might do
-        late = "was never taken" if first.taken is None else "was taken after it"
+            return None  # another indeterminate dequeue may be possible
+        late = "was never dequeued" if first.taken is None else "was dequeued after it"
         return Decision(
             False, [], [*first.calls, *value.calls],
-            f"{first.put.argument!r} was put in before {value.put.argument!r}, but {late}",
+            f"{first.put.argument!r} was enqueued before {value.put.argument!r}, but {late}",
         )  # fmt: skip
     return None
 
 
 def _covered(call: Call, held: list[_Value]) -> Decision:
-    """Name the values one of which was in the queue at every moment of ``call``."""
+    """Return the values of which one was in the queue at every moment of ``call``."""
     chain: list[_Value] = []
     moment = call.start
     while moment <= call.end:
@@ -281,5 +283,5 @@ def _covered(call: Call, held: list[_Value]) -> Decision:
     window = [call, *(c for value in chain for c in value.calls)]
     return Decision(
         False, [], window,
-        f"a dequeue saw an empty queue, though at every moment of it {names}{more} was in it",
+        f"a dequeue saw an empty queue, although {names}{more} was in it at each of its moments",
     )  # fmt: skip

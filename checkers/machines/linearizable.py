@@ -18,7 +18,7 @@ from checkers.machines.search import check, verify
 from histories.operation import INFO
 
 _LOOKED_S = 10.0
-"""For how long the first impossible moment is looked for."""
+"""How long to search for the first impossible moment, in seconds."""
 
 
 def check_calls(
@@ -61,7 +61,7 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
 
 
 def _strings(machine: Machine, calls: Sequence[Call]) -> Outcome | None:
-    """Judge a key of strings without a search; None where that does not decide it."""
+    """Judge a key of strings without a search; None if that does not decide it."""
     from checkers.zones import key_values
 
     for call in calls:
@@ -75,7 +75,7 @@ def _strings(machine: Machine, calls: Sequence[Call]) -> Outcome | None:
 
 
 def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) -> Outcome | None:
-    """Judge a queue of distinct values without a search; None where that does not decide it."""
+    """Judge a queue of distinct values without a search; None if that does not decide it."""
     found = fifo.decide(calls)
     if found is None:
         return None
@@ -85,7 +85,7 @@ def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) ->
         if doubt is not None:
             raise AssertionError(f"the order of a queue proves nothing: {doubt}")
         return Outcome(valid=True, order=order)
-    # The first completion that no order can hold, and an order of what was before.
+    # The first completion without an order, and an order of the calls before it.
     ends = sorted(call.completion for call in calls if call.type != INFO)
     legal, illegal = 0, len(ends)
     longest: Sequence[Call] = []
@@ -98,9 +98,9 @@ def _passed_through(machine: Machine, calls: Sequence[Call], deadline: float) ->
             legal = middle
             longest = before.order if before else longest
         else:
-            # What looked made up may have been put in later: the whole knows better.
+            # An unknown value may have been enqueued later: the whole history decides.
             illegal, found = middle, found if before.phantom else before
-    # As they ended, also those that were open at that moment.
+    # In the order of their ends, with those that were open at that moment.
     ended = {call.start: call for call in calls}
     window = [ended[call.start] for call in found.window]
     return Outcome(

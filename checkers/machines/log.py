@@ -1,4 +1,4 @@
-"""A log by its steps, for the search: where values do not tell appends apart."""
+"""A log by its steps, for the search: used if values do not distinguish appends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Log:
 
     ``append`` v (answered with nothing, its offset or ``[offset, v]``), ``read`` of the whole
     list, ``fetch`` of ``[[offset, v], …]`` (null: nothing there yet), ``size`` (the next offset).
-    Offsets have gaps, unless somebody in ``calls`` read the whole list. States are (the least
+    Offsets have gaps, unless a call in ``calls`` read the whole list. States are (the least
     offset that may come next, entries).
     """
 
@@ -36,11 +36,11 @@ class Log:
                 told |= {offset for offset, _ in answer}
             elif call.f == "size":
                 told |= {answer}
-        # Of offsets that nobody spoke of, only the first of a gap need be tried.
+        # Of offsets that no call names, only the first of a gap need be tried.
         self._told = sorted(told)
 
     def operation(self, call: Call) -> Operation | None:
-        """Return what a call did, None for one that tells nothing."""
+        """Return the operation of a call, None if it constrains nothing."""
         if call.f == "append":
             offset: Any = ...
             value = call.value
@@ -63,7 +63,7 @@ class Log:
         return next(iter(self.choices(state, operation)), None)
 
     def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
-        """Return every state that may follow: an append may not tell its offset."""
+        """Return every state that may follow: an append's answer may lack its offset."""
         least, held = state
         answer: Any = operation.answer
         if operation.f == "append":

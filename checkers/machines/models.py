@@ -1,8 +1,8 @@
 """Sequential specifications by their steps.
 
 Source of the semantics: knossos.model (``Mutex``, ``FIFOQueue``, ``UnorderedQueue``, ``Set``,
-``MultiRegister``). States and operations are hashable; ``step`` returns the next state or
-None where the operation cannot be answered so.
+``MultiRegister``). States and operations are hashable; ``step`` returns the next state, or
+None if the operation cannot have this answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from histories.operation import OK
 
 
 class Operation(NamedTuple):
-    """What a call asks and was answered. ``looks``: it never changes the state."""
+    """The request and the answer of a call. ``looks``: it never changes the state."""
 
     f: str
     argument: Hashable
@@ -36,15 +36,15 @@ class Machine(Protocol):
     def step(self, state: Any, operation: Operation) -> Hashable | None: ...
 
     def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
-        """Return every state that may follow, of which :meth:`step` tells one."""
+        """Return every state that may follow; :meth:`step` returns one of them."""
 
 
 class Determined(ABC):
-    """A machine that has one next state at most."""
+    """A machine that has at most one next state."""
 
     @abstractmethod
     def step(self, state: Any, operation: Operation) -> Hashable | None:
-        """Return the next state, None where the operation cannot be answered so."""
+        """Return the next state, None if the operation cannot have this answer."""
 
     def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
         """Return the next state, if there is one."""
@@ -81,7 +81,7 @@ class Queue(Determined):
     """``enqueue`` v and ``dequeue``; a dequeue that returned null saw an empty queue.
 
     With ``fifo`` elements leave in their order. An indeterminate dequeue may have taken
-    whatever there was.
+    any element.
     """
 
     def __init__(self, name: str, fifo: bool) -> None:
@@ -115,7 +115,7 @@ class Queue(Determined):
         return (*state[:at], *state[at + 1 :])
 
     def choices(self, state: Any, operation: Operation) -> Sequence[Hashable]:
-        """An indeterminate dequeue of an unordered queue may have taken any element."""
+        """Return the next states; an indeterminate dequeue may have taken any element."""
         if self._fifo or operation.answer is not ...:
             return super().choices(state, operation)
         return list({(*state[:at], *state[at + 1 :]): None for at in range(len(state))})
@@ -192,7 +192,7 @@ def _whole(call: Call, value: Any) -> None:
 class MultiRegister(Determined):
     """Registers by name: ``txn`` of ``["read", k, v]`` and ``["write", k, v]``.
 
-    ``initial`` maps names to values; a read of null tells nothing (knossos).
+    ``initial`` maps names to values; a read of null means nothing (knossos).
     """
 
     name = "multi-register"
@@ -233,7 +233,7 @@ class MultiRegister(Determined):
 
 
 class KeyValue(Determined):
-    """A string: ``get``, ``put`` v and ``append`` v; initially empty, which null is, too.
+    """A string: ``get``, ``put`` v and ``append`` v; initially empty, like null.
 
     Source: the key-value store of Porcupine's examples.
     """

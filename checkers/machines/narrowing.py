@@ -1,8 +1,8 @@
-"""The fewest calls that no order holds, whichever of the others happened.
+"""The smallest set of calls without an order, whichever of the others happened.
 
-A call that is left out is no promise any more: it may have happened, while it was open, or not
-at all. So with fewer promises more is legal, and a call that cannot be left out stays needed
-while others are: one pass finds a smallest set.
+A call that is left out may have happened, while it was open, or not at all. Fewer certain calls
+allow more orders, so a call that cannot be left out stays needed when others are left out. One
+pass finds a smallest set.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from histories.operation import OK
 SECONDS = 5.0
 """Processor time to look for them."""
 _STEPS = 20_000
-"""Configurations of one search; what takes more counts as possible."""
+"""Configurations of one search; a longer one counts as possible."""
 _MANY = 40
-"""So many calls explain nothing."""
+"""From this many calls on they explain nothing."""
 
 
 def narrowed(machine: Machine, calls: Sequence[Call], outcome: Outcome) -> Outcome:
-    """Put the fewest calls that no order holds into ``outcome``, where they are found in time."""
+    """Put the smallest set of calls without an order into ``outcome``, if found in time."""
     if outcome.valid is not False or outcome.stuck is None:
         return outcome
     narrowing = _Narrowing(machine, calls, outcome.stuck)
@@ -46,7 +46,7 @@ class _Narrowing:
         self._until = thread_time() + SECONDS
         before = [c for c in calls if c.start <= stuck.completion]
         self._ended = {call.start: call for call in before}
-        # What was open then has made no promise yet; its answer counts if it happened.
+        # Calls open at that moment are not certain yet; their answers count if they happened.
         self.items = [(known(c, stuck.completion), o) for c, o in constraints(machine, before)]
 
     def run(self) -> list[Call] | None:
@@ -66,7 +66,7 @@ class _Narrowing:
         return [self._ended[start] for start in sorted(promised)]
 
     def _without(self, promised: set[int], candidates: list[int]) -> set[int]:
-        """Return what is left of ``promised`` when no more of ``candidates`` can be left out."""
+        """Return the rest of ``promised`` after leaving out as many ``candidates`` as possible."""
         if not candidates or thread_time() >= self._until:
             return promised
         fewer = promised.difference(candidates)
@@ -79,7 +79,7 @@ class _Narrowing:
         return self._without(promised, candidates[middle:])
 
     def _only_element(self, promised: set[int]) -> set[int]:
-        """Look no further than the element of the stuck call, where elements are independent."""
+        """Keep only the element of the stuck call, if elements are independent."""
         left = [c for c, o in self.items if not o.looks or c.start in promised]
         for part in split(self._machine.name, left):
             starts = {call.start for call in part}
@@ -91,7 +91,7 @@ class _Narrowing:
         return promised
 
     def _impossible(self, promised: set[int]) -> bool:
-        """Say whether certainly no order holds ``promised``."""
+        """Return whether ``promised`` certainly has no order."""
         items: list[tuple[Call, Operation | _Maybe]] = []
         for call, operation in self.items:
             if call.start in promised:
@@ -102,7 +102,7 @@ class _Narrowing:
         return search(_Relaxed(self._machine), items, bounds).valid is False
 
     def helpers(self, core: Sequence[Call]) -> list[Call]:
-        """Return the calls left out that have to do with the same values."""
+        """Return the left-out calls that concern the same values."""
         starts = {call.start for call in core}
         wanted: set[Hashable] = set()
         for call, operation in self.items:
@@ -124,7 +124,7 @@ class _Maybe(NamedTuple):
 
 
 class _Relaxed:
-    """The machine, which also knows operations that perhaps never happened."""
+    """The machine, extended by operations that may never have happened."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -31,7 +31,7 @@ def check(
 
 
 class Tried(Protocol):
-    """What is tried in some state, hashable; ``looks``: it never changes the state."""
+    """An operation to try in some state, hashable; ``looks``: it never changes the state."""
 
     @property
     def looks(self) -> bool: ...
@@ -40,7 +40,7 @@ class Tried(Protocol):
 
 
 class Steps(Protocol):
-    """A machine as the search sees it."""
+    """The part of a machine that the search uses."""
 
     @property
     def initial(self) -> Hashable: ...

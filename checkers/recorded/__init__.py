@@ -1,1 +1,1 @@
-"""What a run left, read once for all checkers: traces, messages, disks, the committed log."""
+"""The records of a run, read once for all checkers: traces, messages, disks, committed log."""

@@ -1,6 +1,6 @@
-"""Messages between nodes, captured: from a real node's input log, or in the simulator.
+"""Messages between nodes, captured from a real node's input log or in the simulator.
 
-What is kept is bounded: bytes of records and of snapshots are left out, and after
+The capture is bounded: bytes of records and of snapshots are left out, and beyond
 :data:`LIMIT` messages the rest is only counted.
 """
 
@@ -44,9 +44,9 @@ _ASKERS = {
 }
 _NAMES: dict[type, str] = {}
 _ON_THE_WAY = 64
-"""Answers that were kept as they were given, and that their askers have yet to hear of."""
+"""Answers that were kept when they were sent, and have yet to reach their askers."""
 _MANY = 20_000
-"""Messages of a run that is long enough for its memory to matter."""
+"""From this many messages on the memory of a run matters."""
 
 Extent = tuple[int, int, int] | None
 
@@ -58,21 +58,21 @@ class Capture:
         self.messages: list[Message] = []
         self.dropped = 0
         self.batches: dict[bytes, None] = {}
-        """Batches of the log that were written anywhere, where somebody kept them all."""
+        """Batches of the log that were written on any node, if all were captured."""
         self.headers: dict[tuple[int, int, bytes], int] = {}
-        """The first batches of snapshots that were made or fetched anywhere, by name (end offset,
-        epoch), with the first node that had each: most files are removed before a run ends."""
+        """The first batches of snapshots that were made or fetched on any node, by name (end
+        offset, epoch), with the first node that had each. Most files are deleted before the end."""
         self._limit = limit
         self._slimmed: dict[int, tuple[Any, Any, Extent]] = {}
         self._topics: dict[bytes, Any] = {}
 
     def request(self, time: int, replier: int, request: Any) -> None:
-        """A quorum request reached ``replier`` at ``time`` (ns since the start of the test)."""
+        """Note a quorum request that reached ``replier`` at ``time`` (ns since the start)."""
         api = api_name(type(request))
         self._keep(Message(time, asker_of(api, request), replier, api, request))
 
     def answer(self, time: int, asker: int, replier: int, response: Any) -> None:
-        """The answer of ``replier`` to a quorum request of ``asker`` reached the asker."""
+        """Note the answer of ``replier`` to a quorum request when it reached ``asker``."""
         if response is None:
             return
         if len(self.messages) >= self._limit:
@@ -89,7 +89,7 @@ class Capture:
     def exchange(
         self, time: int, asker: int, replier: int, request: Any, response: Any, sent: int = -1
     ) -> None:
-        """``replier`` answered the quorum request of ``asker``, ``sent`` then, at ``time``."""
+        """Note that ``replier`` answered ``asker``'s quorum request of ``sent`` at ``time``."""
         if len(self.messages) >= self._limit:
             self.dropped += 1
             return
@@ -111,7 +111,7 @@ class Capture:
         response: dict[str, Any] | None,
         sent: int = -1,
     ) -> None:
-        """A request that is none of the quorum's, its answer, or both; as decoded bodies."""
+        """Note another request, its answer, or both, as decoded bodies."""
         if asker < 0 and request is not None:
             asker = request.get("broker_id", -1)
         if api == "Metadata" and response is not None and len(self.messages) >= _MANY:
@@ -119,16 +119,16 @@ class Capture:
         self._keep(Message(time, asker, replier, api, request, response, sent=sent))
 
     def _share_topics(self, response: dict[str, Any]) -> dict[str, Any]:
-        """Return an answer to Metadata whose topics are those of older ones, where they equal.
+        """Return an answer to Metadata that shares equal topics with older answers.
 
-        Each answer lists all topics there are: a long run would hold them a thousand times.
+        Each answer lists all topics: without sharing, a long run holds them a thousand times.
         """
         known = self._topics
         try:
             # Version 2 is the last that writes equal values as equal bytes.
             shared = [known.setdefault(marshal.dumps(t, 2), t) for t in response["topics"]]
         except (KeyError, TypeError, ValueError):
-            return response  # None of ours; it is kept as it is.
+            return response  # Not of our nodes; it is kept unchanged.
         return {**response, "topics": shared}
 
     def _keep(self, message: Message) -> None:
@@ -147,14 +147,14 @@ def api_name(kind: type) -> str:
 
 
 def asker_of(api: str, request: Any) -> int:
-    """Return who sent a quorum request, -1 if it does not say."""
+    """Return the sender of a quorum request, -1 if it names none."""
     field = _ASKERS.get(api)
     return int(getattr(request, field)) if field is not None else -1
 
 
 def _values(kind: type) -> tuple[str, Callable[[Any], tuple[Any, ...]], int]:
-    """Return the name of the bytes that a message carries, what takes all of its fields, and
-    which of them are the bytes."""
+    """Return the name of the bytes field of a message, a function for all its fields, and the
+    index of the bytes field."""
     names = [field.name for field in fields(kind)]
     carried = "records" if kind is FetchResponse else "data"
     return carried, attrgetter(*names), names.index(carried)
@@ -194,10 +194,10 @@ def _extent(records: bytes) -> Extent:
 def read_messages(
     run: Path, ids: dict[str, int], clocks: Mapping[str, NodeClock]
 ) -> Capture | None:
-    """Return what the input logs of the run in folder ``run`` tell; None if there are none.
+    """Return the messages in the input logs of the run in folder ``run``; None without logs.
 
-    ``ids`` are node ids by name, ``clocks`` tell what theirs showed when.
-    Raises :class:`~histories.tables.HistoryError` for a log that cannot be understood.
+    ``ids`` are node ids by name, ``clocks`` the nodes' clocks.
+    Raises :class:`~histories.tables.HistoryError` for a log that cannot be read.
     """
     capture, found = Capture(), False
     for name, node in ids.items():

@@ -1,9 +1,9 @@
-"""Clocks of nodes against the test's clock, and when a node could not look at its own.
+"""Clocks of nodes compared with the test's clock, and when a node did not run.
 
-A node's monotonic clock is told by ``test.json``: per node ``{"offset_us": o}``, what it read
-when the test's clock read 0, and for one whose rate was changed also ``"samples"``: pairs
-``[time, reading]`` in microseconds, taken at every change of its rate. Between two samples the
-clock runs evenly, before the first and after the last one as fast as the test's.
+``test.json`` describes a node's monotonic clock as ``{"offset_us": o}``: its reading when the
+test's clock read 0. If its rate was changed it also has ``"samples"``: pairs ``[time, reading]`` in
+microseconds, taken at every change of its rate. Between two samples the clock runs evenly; before
+the first and after the last one it runs as fast as the test's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from histories.fault import FaultEvent
 
 _FOREVER = 1 << 62
 FLUSH_NS = 1_000_000_000
-"""How long a flush may last that began on a slow disk; those of the simulator last no longer."""
+"""How long a flush that began on a slow disk may last; the simulator's are no longer."""
 
 Sample = tuple[int, int]
 """The test's time and the node's monotonic clock at one moment, in microseconds."""
@@ -33,10 +33,10 @@ class NodeClock:
         ordered = sorted(set(samples))
         self._times = [time for time, _ in ordered]
         self._readings = [reading for _, reading in ordered]
-        # What a clock whose rate never changed is ahead of the test's.
+        # The offset between a clock of unchanged rate and the test's.
         self._ahead = self._readings[0] - self._times[0] if len(ordered) == 1 else None
         self.stretch = 1.0
-        """How many microseconds one of its own takes where it is slowest, at least 1."""
+        """How long one of its microseconds takes where the clock is slowest, at least 1."""
         self.squeeze = 1.0
         """The same where it is fastest, at most 1."""
         for (t0, r0), (t1, r1) in pairwise(ordered):
@@ -81,7 +81,7 @@ def node_clocks(test: Mapping[str, Any]) -> dict[str, NodeClock]:
         if isinstance(value, dict):
             offset, samples = value.get("offset_us"), value.get("samples") or []
         if isinstance(offset, int):
-            # The offset stands for the first part of a clock that was disturbed later.
+            # The offset is valid for the first part of a clock that was changed later.
             clocks[node] = NodeClock([(time, at) for time, at in samples] or [(0, offset)])
     return clocks
 
@@ -94,17 +94,17 @@ def after(clock: NodeClock | None, since: int, span: int) -> int:
 
 
 def fastest(test: Mapping[str, Any]) -> float:
-    """Return by how much a time-out of the fastest clock of the run was shorter, at most 1."""
+    """Return the factor by which the fastest clock of the run shortens a timeout, at most 1."""
     return min((clock.squeeze for clock in node_clocks(test).values()), default=1.0)
 
 
 def slowest(test: Mapping[str, Any]) -> float:
-    """Return by how much a time-out of the slowest clock of the run took longer, at least 1."""
+    """Return the factor by which the slowest clock of the run extends a timeout, at least 1."""
     return max((clock.stretch for clock in node_clocks(test).values()), default=1.0)
 
 
 def running_since(time: int, span: int, stopped: Iterable[tuple[int, int]]) -> int:
-    """Return from when on (ns) a node had run for ``span`` ns at ``time``, at the latest: its
+    """Return the latest time (ns) since which a node had run for ``span`` ns at ``time``;
     :func:`pauses` do not count."""
     since = time - span
     for begin, end in sorted(stopped, reverse=True):
@@ -114,10 +114,10 @@ def running_since(time: int, span: int, stopped: Iterable[tuple[int, int]]) -> i
 
 
 def pauses(faults: Iterable[FaultEvent]) -> dict[str, list[tuple[int, int]]]:
-    """Per node, when its process was stopped (ns): from the start's time to the stop's end.
+    """Return per node when its process was stopped (ns), from the stop's start to its end.
 
-    One that waits for a slow disk, or for a CPU, does nothing else meanwhile, and counts as
-    stopped, too; a flush that began on a slow disk may last :data:`FLUSH_NS` longer than that.
+    A process that waits for a slow disk, or for a CPU, does nothing else, and counts as stopped
+    too. A flush that began on a slow disk may last :data:`FLUSH_NS` longer than that.
     """
     begun: dict[int, FaultEvent] = {}
     spans: dict[str, list[tuple[int, int]]] = {}

@@ -1,8 +1,8 @@
-"""The committed log as all disks of a run together hold it, with its records decoded.
+"""The committed log, assembled from all disks of a run, with its records decoded.
 
-Which batches are committed is known from the traces; their bytes are taken from whichever
-image has them. Logs that were cleaned everywhere leave holes: after one the log goes on at
-the end of a snapshot, whose content is then taken for granted.
+The traces show which batches are committed; their bytes come from any image that has them. If all
+logs were cleaned there is a gap. After a gap the log continues at the end of a snapshot, whose
+content is then accepted without proof.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Records = list[tuple[int, str, dict[str, Any]]]
 
 class Segment(NamedTuple):
     """An unbroken part of the committed log. ``origin`` is the snapshot it begins after, None
-    for the log's very beginning."""
+    at the beginning of the log."""
 
     origin: Snapshot | None
     batches: list[StoredBatch]
@@ -50,7 +50,7 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Snapshot:
-    """One snapshot file; files with equal bytes are one. ``damage`` says why it is none."""
+    """One snapshot file; files with equal bytes are one. ``damage`` is the error in it."""
 
     id: SnapshotId
     content: bytes
@@ -60,7 +60,7 @@ class Snapshot:
     _model: MetadataModel | None = None
 
     def model(self, decoder: Decoder) -> MetadataModel:
-        """Return the state it holds. Raises ModelError, BatchError and ProtocolError."""
+        """Return the state in it. Raises ModelError, BatchError and ProtocolError."""
         if self._model is None:
             model = MetadataModel()
             for record in data_records(self.content):
@@ -71,7 +71,7 @@ class Snapshot:
 
 
 class Decoder:
-    """Decodes records; one whose bytes were seen before costs nothing."""
+    """Decodes records; equal bytes are decoded once."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[str, dict[str, Any]]] = {}
@@ -85,7 +85,7 @@ class Decoder:
         return found
 
     def batch(self, batch: StoredBatch) -> Records:
-        """Return the metadata records of a batch that is no control batch."""
+        """Return the metadata records of a batch that is not a control batch."""
         return [
             (offset, *self.record(value or b"")) for offset, _, value in decode_batch(batch.data)[1]
         ]
@@ -104,7 +104,7 @@ class CommittedLog:
         self.decoder = Decoder()
         self.snapshots = list(_snapshots(logs))
         self.missing = 0
-        """Committed batches whose bytes no image has any more."""
+        """Committed batches whose bytes are in no image."""
         stored = {
             (batch.base, batch.epoch, batch.crc): batch for log in logs for batch in log.fresh
         }
@@ -123,7 +123,7 @@ class CommittedLog:
         self.segments = list(self._join(chain))
 
     def _join(self, chain: dict[int, StoredBatch]) -> Iterable[Segment]:
-        """Yield the parts: from 0, or from the end of a snapshot, as far as there are batches."""
+        """Yield the parts: from 0, or from the end of a snapshot, as far as batches exist."""
         usable = [s for s in self.snapshots if s.damage is None]
         origins = {s.id[0]: s for s in sorted(usable, key=lambda s: s.id, reverse=True)}
         begins = sorted({0, *origins})
@@ -137,19 +137,19 @@ class CommittedLog:
                 batches.append(chain[at])
                 at = chain[at].last + 1
             reached = at
-            # What formatting wrote, (0, 0), becomes records of the log: it is no state of its own.
+            # The snapshot made by formatting, (0, 0), becomes records of the log: it is no state.
             yield Segment(origins.get(begin) if begin > 0 else None, batches)
 
     @property
     def first(self) -> Segment | None:
-        """The part that begins the log, None if the images do not hold its beginning."""
+        """The first part of the log, None if the images do not hold its beginning."""
         if self.segments and self.segments[0].start == 0:
             return self.segments[0]
         return None
 
     @property
     def whole(self) -> bool:
-        """Whether nothing that was committed is missing."""
+        """Whether no committed batch is missing."""
         return len(self.segments) == 1 and self.segments[0].start == 0
 
 
@@ -177,11 +177,11 @@ def control_records(batch: StoredBatch) -> list[tuple[int, int, dict[str, Any]]]
 
 
 DECODING = (BatchError, ProtocolError, ModelError)
-"""What reading records that nobody should have written may raise."""
+"""Exceptions that malformed records may raise."""
 
 
 def committed_log(run: RunData) -> CommittedLog:
-    """Return ``run``'s committed log, put together once for all checkers."""
+    """Return ``run``'s committed log, assembled once for all checkers."""
     return run.derived(
         "committed-log",
         lambda run: CommittedLog(

@@ -24,9 +24,9 @@ class StoredBatch(NamedTuple):
 
 
 class StoredLog(NamedTuple):
-    """A log as an image holds it. ``damage`` says where the readable part ends early.
+    """A log as in an image. ``damage`` describes where the readable part ends early.
 
-    The first ``shared`` batches are those that the node's image before this one begins with.
+    The first ``shared`` batches are those that the node's previous image begins with.
     """
 
     image: DiskImage
@@ -36,7 +36,7 @@ class StoredLog(NamedTuple):
 
     @property
     def fresh(self) -> list[StoredBatch]:
-        """The batches that the node's image before this one did not show."""
+        """The batches that the node's previous image did not have."""
         return self.batches[self.shared :]
 
     @property
@@ -46,7 +46,7 @@ class StoredLog(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after the last record that can be read."""
+        """The offset after the last readable record."""
         return self.batches[-1].last + 1 if self.batches else self.image.start_offset
 
 
@@ -58,7 +58,7 @@ def disk_logs(run: RunData) -> list[StoredLog]:
 def read_logs(images: Iterable[DiskImage]) -> list[StoredLog]:
     """Decode the logs of ``images``; a batch that several of them hold is decoded once.
 
-    Of a node's next image only what differs from the one before is read.
+    Of a node's next image only the part that differs from the previous one is read.
     """
     known: dict[bytes, StoredBatch] = {}
     seen: dict[str, _Seen] = {}
@@ -83,10 +83,10 @@ class _Seen(NamedTuple):
     read: int
 
     def common(self, data: bytes) -> tuple[int, int]:
-        """Return how many batches ``data`` begins with too, and how long they are."""
+        """Return how many batches ``data`` shares at its beginning, and their length."""
         count, position, drop = len(self.batches), self.read, 1
         while count and not data.startswith(self.data[:position]):
-            # A log was cut: by little, most often.
+            # A log was truncated, usually by little.
             cut = self.batches[max(count - drop, 0) : count]
             position -= sum(len(batch.data) for batch in cut)
             count -= len(cut)
@@ -99,7 +99,7 @@ def _read(
 ) -> str | None:
     """Add the batches of ``data`` up to its end, its torn tail, or its first damaged one.
 
-    Returns what is wrong with that, None for nothing.
+    Returns the damage, None without any.
     """
     try:
         for content in split_batches(data):
@@ -118,7 +118,7 @@ def _read(
 def read_batches(
     written: Iterable[bytes],
 ) -> Iterator[tuple[tuple[int, int, int], StoredBatch]]:
-    """Yield batches that can be read, with (base offset, epoch, checksum)."""
+    """Yield the readable batches, with (base offset, epoch, checksum)."""
     for data in written:
         try:
             batch = _read_batch(data)

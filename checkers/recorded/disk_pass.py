@@ -1,7 +1,7 @@
-"""The disk images of a run against its traces and against each other.
+"""The disk images of a run compared with its traces and with each other.
 
-I3 and I6 (what was promised is written down), I7, I8, I10 and I14 (the logs agree), I11 (a
-majority holds what is committed), D7 (leader-epoch-checkpoint says what the log says).
+I3 and I6 (promises are on disk), I7, I8, I10 and I14 (the logs agree), I11 (a majority holds every
+committed batch), D7 (leader-epoch-checkpoint matches the log).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nodes.log.uuids import from_text
 
 
 class DiskPass:
-    """``findings`` holds what broke an invariant, ``facts`` what was looked at, by id."""
+    """``findings`` holds anomalies, ``facts`` the number of judged facts by id."""
 
     def __init__(self, run: RunData, facts: TracePass, logs: list[StoredLog]) -> None:
         self.findings = Findings()
@@ -26,7 +26,7 @@ class DiskPass:
         self._unsynced = _may_lack_writes(run)
 
     def run(self) -> None:
-        """Look at all images."""
+        """Judge all images."""
         self._trace.chain.report_to(self.findings)
         finals: dict[str, StoredLog] = {}
         for log in self._logs:
@@ -52,7 +52,7 @@ class DiskPass:
         last_epoch, end = -1, 0
         batches = log.batches
         if log.shared and log.image.label != FINAL:
-            # What was there in the image before was judged there.
+            # The batches of the previous image were judged there.
             known_to = batches[log.shared - 1]
             before = known_to.base, known_to.epoch
             last_epoch, end = known_to.epoch, known_to.last + 1
@@ -69,14 +69,14 @@ class DiskPass:
             elif epoch > last_epoch and before is not None and batch.leader is None:
                 add(
                     "I7",
-                    f"{where}: the first batch of epoch {epoch}, at offset {base}, does not tell "
+                    f"{where}: the first batch of epoch {epoch}, at offset {base}, does not name "
                     "its leader.",
                 )
             facts.chain.hold(where, 0, base, epoch, batch.last, batch.crc, before)
             known = facts.chain.committed.get(base)
-            # Another epoch, even a newer one, may be a tail that nobody committed: its leader
-            # may have fallen before anybody fetched it, and the older batch been committed
-            # since. But a leader newer than the commit had the committed batch.
+            # Another epoch, even a newer one, may be a tail that was never committed: its leader
+            # may have failed before any fetch, and the older batch been committed since. But a
+            # leader newer than the commit had the committed batch.
             if (
                 known is not None
                 and known.id[1] != epoch
@@ -95,7 +95,7 @@ class DiskPass:
             add("I14", f"{where} ends at offset {log.end}, below its high watermark {final_hw}.")
 
     def _check_checkpoint(self, log: StoredLog) -> None:
-        """D7: what leader-epoch-checkpoint says of a batch that is there holds."""
+        """D7: entries of leader-epoch-checkpoint are true of the batches in the log."""
         entries = log.image.epochs
         if entries is None:
             return
@@ -106,12 +106,12 @@ class DiskPass:
             if stored is not None and stored != epoch:
                 self.findings.add(
                     "D7",
-                    f"{log.image.node}'s disk ({log.image.label}): leader-epoch-checkpoint lets "
-                    f"epoch {epoch} begin at offset {start}, where the log holds epoch {stored}.",
+                    f"{log.image.node}'s disk ({log.image.label}): leader-epoch-checkpoint starts "
+                    f"epoch {epoch} at offset {start}, where the log holds epoch {stored}.",
                 )
 
     def _check_quorum_state(self, log: StoredLog) -> None:
-        """I6 and I3: what a node told is not newer than what it wrote down."""
+        """I6 and I3: a node's reports are not newer than its quorum-state."""
         state, track = log.image.quorum_state, self._trace.tracks.get(log.image.node)
         if state is None or track is None:
             return
@@ -138,7 +138,7 @@ class DiskPass:
     # --- all logs -----------------------------------------------------------------------
 
     def _check_majority(self, finals: dict[str, StoredLog]) -> None:
-        """I11: in the end a majority of the voters holds all that was ever committed."""
+        """I11: at the end a majority of the voters holds all committed batches."""
         voters = self._voters()
         names = {i + 1: name for i, name in enumerate(self._run.nodes)}
         disks = [finals.get(names.get(voter, "")) for voter in voters]
@@ -151,7 +151,7 @@ class DiskPass:
         for base, entry in self._trace.chain.committed.items():
             holders = 0
             for epochs, log in held:
-                # What a log does not begin with any more is in the snapshot it begins after.
+                # Batches before the log's start are in the snapshot it begins after.
                 holders += epochs.get(base) == entry.id[1] or entry.last < log.start
             self._count("I11")
             if holders < needed:
@@ -159,12 +159,12 @@ class DiskPass:
                     "I11",
                     f"The batch at offset {base} of epoch {entry.id[1]} was committed on "
                     f"{entry.where}, but only {holders} of {len(voters)} voters' disks hold it in "
-                    "the end.",
+                    "at the end.",
                     [entry.event] if entry.event else [],
                 )
 
     def _voters(self) -> dict[int, str]:
-        """Return the last voters known to be committed; all nodes if none told its voters."""
+        """Return the last voters known to be committed; all nodes if no voters are known."""
         best, found = -2, dict.fromkeys(range(1, len(self._run.nodes) + 1), NO_DIRECTORY)
         for track in self._trace.tracks.values():
             if track.voters and best < track.voters_offset < max(track.max_hw, 0):
@@ -173,10 +173,10 @@ class DiskPass:
 
 
 def _may_lack_writes(run: RunData) -> frozenset[str]:
-    """Return the nodes whose final images may end early though nothing is wrong.
+    """Return the nodes whose final images may end early without a fault.
 
-    Nodes that are to lose power keep back what they have not fsynced, also as they stop; and a
-    broker, which only observes, need not fsync what it fetches.
+    Nodes that are to lose power buffer unsynced writes, even when they stop. A broker, as an
+    observer, need not fsync what it fetches.
     """
     losing = "power" in (run.test.get("faults") or ())
     return frozenset(run.test.get("brokers") or ()) if losing else frozenset()
@@ -194,7 +194,7 @@ def _is_disk_of(log: StoredLog, voters: dict[int, str], names: dict[int, str]) -
 
 
 def disk_pass(run: RunData) -> DiskPass:
-    """Return what ``run``'s disk images show, looked at once for all checkers."""
+    """Return the facts of ``run``'s disk images, computed once for all checkers."""
     return run.derived("disk-pass", _make)
 
 

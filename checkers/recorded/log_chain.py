@@ -1,9 +1,9 @@
-"""All logs of a run as one tree of batches, and what of it is committed.
+"""All logs of a run as one tree of batches, and its committed part.
 
-A batch is known by (base offset, epoch); by LogMatching (I8) that names its bytes and all
-batches before it. So remembering each batch's predecessor once is enough to compare whole
-logs, and a log is known by its last batch. Ids are those of KRAFT's invariants: I8
-LogMatching, I9 LeaderCompleteness, I10 CommittedStable, I11 CommittedOnMajority.
+A batch is known by (base offset, epoch). By LogMatching (I8) that identifies its bytes and all
+batches before it. So one predecessor per batch is enough to compare whole logs, and a log is
+known by its last batch. Ids are those of KRAFT's invariants: I8 LogMatching, I9
+LeaderCompleteness, I10 CommittedStable, I11 CommittedOnMajority.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BatchId = tuple[int, int]
 
 @dataclass(slots=True)
 class Batch:
-    """``before`` is None while no log showed what precedes the batch; ``holders`` a bit set."""
+    """``before`` is None until a log shows the preceding batch; ``holders`` is a bit set."""
 
     last: int
     crc: int
@@ -35,7 +35,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Committed:
-    """A batch that lay below somebody's high watermark; ``at_epoch`` is that node's epoch."""
+    """A batch below some node's high watermark; ``at_epoch`` is that node's epoch."""
 
     id: BatchId
     crc: int
@@ -47,7 +47,7 @@ class Committed:
 
 @dataclass(slots=True)
 class Election:
-    """A leader as it was elected: ``tip`` is the last batch of its log then, if known."""
+    """A leader at its election: ``tip`` is the last batch of its log then, if known."""
 
     epoch: int
     node: str
@@ -55,18 +55,18 @@ class Election:
     tip: BatchId | None
     event: TraceEvent
     voters: dict[int, str] = field(default_factory=dict)
-    """Directory ids of the voters then in force on the node, if it told them."""
+    """Directory ids of the voters then in force on the node, if it reported them."""
 
 
 START: BatchId = (-1, -1)
-"""What precedes the first batch of a log."""
+"""Stands before the first batch of a log."""
 
 
 class _Highest(Generic[T]):
-    """The highest of some offsets in all epochs below one, with what tells it."""
+    """The highest of some offsets in all epochs below one, with its evidence."""
 
     def __init__(self, told: Iterable[tuple[int, int, T]]) -> None:
-        """``told`` are (epoch, offset, what tells it)."""
+        """``told`` are (epoch, offset, evidence)."""
         self._epochs: list[int] = []
         self._best: list[tuple[int, T]] = []
         for epoch, offset, what in sorted(told, key=lambda each: each[:2]):
@@ -89,12 +89,12 @@ class LogChain:
         self.committed: dict[int, Committed] = {}
         self.elections: list[Election] = []
         self.completeness_checked = 0
-        """Elections whose log was held against what was committed before."""
+        """Elections whose log was compared with the commits before."""
         self.high_watermarks: dict[int, tuple[int, TraceEvent]] = {}
         """Per epoch, the highest high watermark seen by a node in it."""
 
     def report_to(self, findings: Findings) -> None:
-        """Put what is found from now on into ``findings``."""
+        """Put findings from now on into ``findings``."""
         self.findings = findings
 
     def hold(
@@ -108,7 +108,7 @@ class LogChain:
         before: BatchId | None,
         event: TraceEvent | None = None,
     ) -> None:
-        """``where`` (node ``bit``) has this batch after ``before`` (None: not known)."""
+        """Note that ``where`` (node ``bit``) has this batch after ``before`` (None: unknown)."""
         batch = self.batches.get((base, epoch))
         if batch is None:
             self.batches[base, epoch] = Batch(last, crc, before, bit, where, event)
@@ -127,7 +127,7 @@ class LogChain:
     ) -> None:
         self.findings.add(
             "I8",
-            f"Log matching broken: the batch at offset {base} of epoch {epoch} {how} on {where} "
+            f"Logs do not match: the batch at offset {base} of epoch {epoch} {how} on {where} "
             f"than on {batch.where}.",
             [e for e in (batch.event, event) if e is not None],
         )
@@ -142,7 +142,7 @@ class LogChain:
         at_epoch: int,
         event: TraceEvent | None,
     ) -> bool:
-        """This batch lies below a high watermark; return whether that is news."""
+        """Note a batch below a high watermark; return whether it was not known as such."""
         known = self.committed.get(base)
         if known is None:
             self.committed[base] = Committed((base, epoch), crc, last, at_epoch, where, event)
@@ -159,7 +159,7 @@ class LogChain:
         return False
 
     def check_leader_completeness(self) -> None:
-        """I9: a leader's log holds everything that was committed in lower epochs."""
+        """I9: a leader's log holds all batches that were committed in lower epochs."""
         heights = _Highest(
             (epoch, value, event) for epoch, (value, event) in self.high_watermarks.items()
         )

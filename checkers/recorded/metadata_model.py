@@ -1,9 +1,9 @@
-"""What metadata records mean, told a second time and independently of the nodes.
+"""A second model of the metadata records, independent of the nodes.
 
-The checkers replay the committed log and read snapshots with this model alone: were it the
-nodes' own image, a mistake of theirs would excuse itself. State is plain: sections of
-dicts with tuples in them, so that two states are compared by ``==``. Sources: Kafka's
-metadata record schemas; KIP-631, KIP-866 (controllers), KIP-858 (directories), KIP-966 (ELR).
+The checkers replay the committed log and read snapshots with this model alone: the nodes' own image
+would hide its own mistakes. State is plain: sections of dicts with tuples in them, so that two
+states are compared by ``==``. Sources: Kafka's metadata record schemas; KIP-631, KIP-866
+(controllers), KIP-858 (directories), KIP-966 (ELR).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TOPIC_RESOURCE: Final = 2
 
 
 class ModelError(Exception):
-    """A record that cannot stand where it stands."""
+    """A record that contradicts the state before it."""
 
 
 class Partition(NamedTuple):
-    """One partition. ``directories`` is empty where no record told any."""
+    """One partition. ``directories`` is empty if no record has any."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -60,7 +60,7 @@ class Broker(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a record did: ``old`` is None for something new, ``new`` for something removed."""
+    """The change of a record: ``old`` is None for a new item, ``new`` for a removed one."""
 
     section: str
     key: Any
@@ -94,17 +94,17 @@ class MetadataModel:
         }
 
     def apply(self, name: str, fields: Fields) -> Change | None:
-        """Take in one record; return what it changed, None for nothing.
+        """Apply one record; return the change, None if there is none.
 
         Raises :class:`ModelError` for a record that is unknown or contradicts the state.
         """
         handler = _HANDLERS.get(name)
         if handler is None:
-            raise ModelError(f"{name} is no record that may stand in a log")
+            raise ModelError(f"{name} is not a record of the metadata log")
         return handler(self, fields)
 
     def copy(self) -> MetadataModel:
-        """Return a state of its own that equals this one."""
+        """Return a copy of this state."""
         other = MetadataModel()
         other.names.update(self.names)
         for section, values in self.sections.items():
@@ -131,7 +131,7 @@ class MetadataModel:
         return state.hexdigest()
 
     def elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are kept (KIP-966)."""
+        """Whether eligible leader replicas are enabled (KIP-966)."""
         return self.features.get("eligible.leader.replicas.version", 0) >= 1
 
     def config(self, topic_id: bytes, name: str) -> str | None:
@@ -181,7 +181,7 @@ def _remove_topic(model: MetadataModel, fields: Fields) -> Change:
     topic_id = bytes(fields["topic_id"])
     name = model.names.pop(topic_id, None)
     if name is None:
-        raise ModelError(f"a topic is removed whose id {topic_id.hex()} nobody has")
+        raise ModelError(f"a topic is removed whose id {topic_id.hex()} does not exist")
     del model.topics[name]
     number = 0
     while model.partitions.pop((topic_id, number), None) is not None:
@@ -194,7 +194,7 @@ def _remove_topic(model: MetadataModel, fields: Fields) -> Change:
 def _partition(model: MetadataModel, fields: Fields) -> Change:
     key = (bytes(fields["topic_id"]), fields["partition_id"])
     if key[0] not in model.names:
-        raise ModelError(f"a partition of a topic whose id {key[0].hex()} nobody has")
+        raise ModelError(f"a partition of a topic whose id {key[0].hex()} does not exist")
     old = model.partitions.get(key)
     new = model.partitions[key] = Partition(
         _ints(fields["replicas"]),
@@ -216,7 +216,7 @@ def _change(model: MetadataModel, fields: Fields) -> Change:
     key = (bytes(fields["topic_id"]), fields["partition_id"])
     old = model.partitions.get(key)
     if old is None:
-        raise ModelError(f"partition {key[1]} of topic id {key[0].hex()} changes, but is not there")
+        raise ModelError(f"partition {key[1]} of topic id {key[0].hex()} changes without existing")
 
     def after(name: str, before: tuple[int, ...]) -> tuple[int, ...]:
         value = fields.get(name)
@@ -361,7 +361,7 @@ def _quota(model: MetadataModel, fields: Fields) -> Change | None:
 def _kept(
     section: str, *key: str, remove: bool = False
 ) -> Callable[[MetadataModel, Fields], Change | None]:
-    """Records that are kept, or removed, whole under some of their fields."""
+    """Return a handler that keeps, or removes, whole records under some of their fields."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What the trace has told about one node so far."""
+"""The state of one node, from its trace events so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from checkers.recorded.log_chain import START, BatchId
 from histories.trace import TraceEvent
 
 NO_DIRECTORY = "0" * 32
-"""The directory id of a voter whose disk nobody has told."""
+"""The directory id of a voter whose disk is unknown."""
 
 
 FOREVER = 1 << 62
@@ -32,9 +32,9 @@ class Standing(NamedTuple):
 class NodeTrack:
     """One node's position, votes and log, over all its incarnations.
 
-    ``end`` is the log end offset as appends and truncations add up, None while unknown.
-    ``unseen`` are ranges of offsets that were in the log at a start although no append of
-    them was traced (the process died between writing and telling).
+    ``end`` is the log end offset that follows from appends and truncations, None while unknown.
+    ``unseen`` are ranges of offsets that were in the log at a start although their appends
+    were not traced (the process died between writing and reporting).
     """
 
     __slots__ = (
@@ -92,25 +92,25 @@ class NodeTrack:
         self.state = ""
         self.last: TraceEvent | None = None
         self.moved: TraceEvent | None = None
-        """The last event, and the one that moved the high watermark last."""
+        """The last event, and the last one that moved the high watermark."""
         self.epoch_seen = -1
-        """The highest epoch ever, on whatever disk."""
+        """The highest epoch ever, on any disk."""
         self.gap = False
         """Whether events of this node are missing."""
         self.since = 0
-        """Since when (µs of the node's clock) it is in its state."""
+        """The time (µs of the node's clock) at which it entered its state."""
         self.epoch = -1
         self.epoch_at_start = -1
         self.leader = -1
         self.voted = -1
         self.votes: dict[int, tuple[int, TraceEvent]] = {}
-        """Per epoch, whom the node voted for, and the event that shows it."""
+        """Per epoch, the candidate the node voted for, and the event that shows it."""
         self.jumps: list[tuple[int, int]] = []
         """Epoch changes (from, to) seen within one incarnation."""
         self.settled: set[int] = set()
-        """Epochs in which the node was seen to follow a leader: it grants no more there."""
+        """Epochs in which the node was seen as a follower of a leader, and so grants no votes."""
         self.grown = False
-        """Whether this incarnation began with a longer or another log than was told of."""
+        """Whether this incarnation began with a longer or another log than was reported."""
         self.hw = -1
         self.max_hw = -1
         """Highest high watermark of this incarnation."""
@@ -126,22 +126,22 @@ class NodeTrack:
         self.under_hw = 0
         """How many of the tracked batches were seen below the high watermark."""
         self.delivered: int | None = None
-        """End offset of what this incarnation delivered to the state machine, None while it
-        has delivered nothing, -1 when that is unknown."""
+        """End offset of the records this incarnation delivered to the state machine; None while
+        there are none, -1 when it is unknown."""
         self.directory: str | None = None
-        """The directory id of the disk, as the last start told it; None if it did not."""
+        """The directory id of the disk in the last start event; None if it had none."""
         self.wiped = False
         """Whether the disk was ever replaced by an empty one."""
         self.gone: dict[str | None, tuple[set[tuple[int, int]], list[tuple[int, int]]]] = {}
-        """Per directory id of a disk that was replaced: the (base, epoch) of the batches it
-        held, and the offsets it may have held untold."""
+        """Per directory id of a replaced disk: the (base, epoch) of the batches it held, and the
+        offsets it may have held without a trace."""
         self.given: dict[tuple[str | None, int], int] = {}
-        """Per (directory, epoch), whom the node voted for: wiped disks included."""
+        """Per (directory, epoch), the candidate the node voted for, wiped disks included."""
         self.voters: dict[int, str] = {}
-        """The voters in force as the node told last: directory ids by node id."""
+        """The voters in force by the node's last report: directory ids by node id."""
         self.voters_offset = -1
         self.level = 0
-        """Offset of the record that made them, and kraft.version."""
+        """Offset of the record with these voters, and kraft.version."""
 
     def pass_end(self) -> None:
         """Keep the position: the judged time ends before the next event."""
@@ -167,7 +167,7 @@ class NodeTrack:
         )
 
     def restart(self, leo: int) -> None:
-        """A new incarnation starts with a log that ends at ``leo``."""
+        """Begin a new incarnation with a log that ends at ``leo``."""
         self.grown = self.end is None or leo > self.end
         if self.end is None or leo > self.end:
             self.unseen.append((self.end or 0, leo))
@@ -180,14 +180,14 @@ class NodeTrack:
         self.epoch_start_of = -1
 
     def replaced(self, begin: int, leo: int) -> None:
-        """From offset ``begin`` up to the log's end ``leo`` anything may be in the log now."""
+        """Note that the log may have changed from offset ``begin`` up to its end ``leo``."""
         self.cut(begin)
         self.unseen.append((begin, leo))
         self.end = leo
         self.grown = True
 
     def wipe(self) -> None:
-        """The disk is a new, empty one: the node is another replica and has promised nothing."""
+        """Begin with a new, empty disk: the node is another replica without promises."""
         self.wiped = True
         held = set(zip(self.bases, self.epochs, strict=True))
         self.gone[self.directory] = held, list(self.unseen)
@@ -201,7 +201,7 @@ class NodeTrack:
         self.voters_offset = -1
 
     def begin_at(self, offset: int) -> None:
-        """The log is emptied and goes on at ``offset``, the end of a snapshot."""
+        """Empty the log and continue at ``offset``, the end of a snapshot."""
         self.cut(0)
         self.bases, self.epochs, self.lasts, self.crcs = [], [], [], []
         self.unseen = [(0, offset)]
@@ -209,14 +209,14 @@ class NodeTrack:
         self.end = offset
 
     def forget(self) -> None:
-        """Events are missing: nothing that they might have changed is known any more."""
+        """Forget all that missing events may have changed."""
         self.gap = True
         self.end = None
         self.delivered = -1
         self.state = ""
 
     def push(self, base: int, epoch: int, last: int, crc: int) -> BatchId | None:
-        """Append a batch; return the batch before it, None when that is not known."""
+        """Append a batch; return the batch before it, None if unknown."""
         before: BatchId | None
         if not self.bases:
             before = START if base == 0 else None
@@ -250,15 +250,15 @@ class NodeTrack:
         return (self.bases[-1], self.epochs[-1])
 
     def is_one_of(self, voters: dict[int, str]) -> bool:
-        """Say whether this node, with the disk it has, may be one of ``voters``."""
+        """Return whether this node, with its present disk, may be one of ``voters``."""
         wanted = voters.get(self.id)
         return wanted is not None and (
             wanted == NO_DIRECTORY or self.directory is None or wanted == self.directory
         )
 
     def voted_with(self, voters: dict[int, str], base: int, epoch: int, last: int) -> bool:
-        """Say whether one of ``voters`` is a disk of this node that was replaced, and held the
-        batch: what it acknowledged before counts."""
+        """Return whether one of ``voters`` is a replaced disk of this node that held the batch:
+        its earlier acknowledgements count."""
         wanted = voters.get(self.id)
         if wanted is None:
             return False
@@ -269,11 +269,11 @@ class NodeTrack:
         )
 
     def may_hold(self, offset: int) -> bool:
-        """Say whether ``offset`` was in the log untold."""
+        """Return whether ``offset`` may be in the log without a trace."""
         return any(begin <= offset < end for begin, end in self.unseen)
 
     def never_voted_in(self, epoch: int) -> bool:
-        """True when the trace shows all of this node's time in ``epoch``, and no vote."""
+        """Return True if the trace shows all of this node's time in ``epoch``, and no vote."""
         if self.wiped or epoch in self.votes:
             return False
         if epoch in self.settled:

@@ -1,6 +1,6 @@
-"""The committed log run through the independent model, and who is told of every step.
+"""Replay of the committed log through the independent model, with a listener for each step.
 
-Metadata transactions (KIP-868): what stands between Begin and End becomes visible together,
+Metadata transactions (KIP-868): the records between Begin and End become visible together,
 at the End, and never after an Abort.
 """
 
@@ -25,7 +25,7 @@ BEGIN, END, ABORT = "BeginTransactionRecord", "EndTransactionRecord", "AbortTran
 
 @dataclass(slots=True)
 class Step:
-    """One record as it becomes visible; ``batch`` is the one it stands in."""
+    """One record when it becomes visible, and its ``batch``."""
 
     offset: int
     name: str
@@ -36,30 +36,30 @@ class Step:
 
 
 class Listener(Protocol):
-    """Whoever judges the log as it is replayed."""
+    """Judges the log as it is replayed."""
 
     def begin(self, segment: Segment, model: MetadataModel) -> None:
-        """A part of the log follows; ``model`` is the state before it."""
+        """Begin a part of the log; ``model`` is the state before it."""
 
     def before(self, name: str, fields: Fields, offset: int, model: MetadataModel) -> None:
-        """A record is about to be applied."""
+        """Look at a record before it is applied."""
 
     def step(self, step: Step) -> None:
-        """A record was applied."""
+        """Look at a record that was applied."""
 
     def batch_end(self, batch: StoredBatch, count: int, model: MetadataModel) -> None:
-        """All ``count`` records of a batch were applied, none of a transaction is open."""
+        """End a batch: all ``count`` records were applied, and no transaction is open."""
 
     def refused(self, offset: int, name: str, why: str, batch: StoredBatch) -> bool:
-        """A record that contradicts the state; the replay goes on without it.
+        """Look at a record that contradicts the state; the replay continues without it.
 
-        Returns whether that is judged already, so that it is no refusal of the replay.
+        Returns whether the listener has judged it, so that the replay does not report it.
         """
 
 
 @dataclass(slots=True)
 class Replay:
-    """What the replay of a log has shown by itself."""
+    """The results of a replay without its listener."""
 
     records: int = 0
     transactions: int = 0
@@ -73,7 +73,7 @@ class Replay:
     levels: list[tuple[int, int]] = field(default_factory=list)
     """(offset, kraft.version)."""
     compared: int = 0
-    """Snapshots held against the log before their end."""
+    """Snapshots compared with the log before their end."""
     differences: list[tuple[Snapshot, str, Any, Any, Any]] = field(default_factory=list)
     """(snapshot, section, key, what the log gives, what the snapshot says)."""
     unreadable: list[tuple[Snapshot, str]] = field(default_factory=list)
@@ -183,7 +183,7 @@ class _Run:
         self._listener.step(Step(offset, name, fields, change, batch, model))
 
     def _compare(self, end: int, model: MetadataModel) -> None:
-        """I19: a snapshot says what the log before its end gives."""
+        """I19: compare a snapshot with the state of the log before its end."""
         for snapshot in self._due.get(end, ()):
             try:
                 found = model.difference(snapshot.model(self._log.decoder))

@@ -1,7 +1,7 @@
 """Everything a checker may look at: one run, from a folder or from memory.
 
-Tables are read when first asked for. The same data is there as objects (``ops``,
-``events``), which is what a run in memory starts from, so the simulator pays for no
+Tables are read on first use. The same data is available as objects (``ops``,
+``events``), which is how a run in memory begins, so the simulator pays for no
 conversion it does not need.
 """
 
@@ -38,14 +38,14 @@ Result = TypeVar("Result")
 
 
 class DiskImage(msgspec.Struct, kw_only=True, eq=False):
-    """What one node's disk held: at a kill (``label`` "kill-<k>") or at the end ("final").
+    """The content of one node's disk: at a kill (``label`` "kill-<k>") or at the end ("final").
 
     ``pieces`` are the metadata log from ``start_offset`` on, segments joined, as bytes in
-    pieces: images of one disk may share those that they have in common (:func:`share`);
-    ``quorum_state`` the decoded quorum-state file, None if there was none; ``snapshots`` are
-    (file name, content) of the complete ones, in order of name; ``directory`` is the
-    directory id in ``meta.properties``, None where it is not known; ``epochs`` the (epoch,
-    start offset) entries of ``leader-epoch-checkpoint``, None where there is no such file.
+    pieces: images of one disk may share them (:func:`share`). ``quorum_state`` is the decoded
+    quorum-state file, None if there was none. ``snapshots`` are (file name, content) of the
+    complete ones, in order of name. ``directory`` is the directory id in ``meta.properties``,
+    None if unknown. ``epochs`` are the (epoch, start offset) entries of
+    ``leader-epoch-checkpoint``, None if there is no such file.
     """
 
     node: str
@@ -59,7 +59,7 @@ class DiskImage(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def log(self) -> bytes:
-        """The metadata log from ``start_offset`` on, put together anew each time."""
+        """The metadata log from ``start_offset`` on, joined on each use."""
         return b"".join(self.pieces)
 
     @log.setter
@@ -67,7 +67,7 @@ class DiskImage(msgspec.Struct, kw_only=True, eq=False):
         self.pieces = (content,)
 
     def __eq__(self, other: object) -> bool:
-        """Equal disks are equal in whatever pieces their logs are kept."""
+        """Return whether disks are equal, in whatever pieces their logs are kept."""
         if not isinstance(other, DiskImage):
             return NotImplemented
         one, two = (structs.replace(image, pieces=(image.log,)) for image in (self, other))
@@ -75,9 +75,9 @@ class DiskImage(msgspec.Struct, kw_only=True, eq=False):
 
 
 def share(log: bytes, before: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return ``log`` in pieces, with those of an older image that it begins with as they are.
+    """Return ``log`` in pieces that are shared with an older image as far as possible.
 
-    Of a disk that is killed a thousand times its log is then kept once, not a thousand times.
+    So the log of a disk that is killed a thousand times is kept once, not a thousand times.
     """
     pieces: list[bytes] = []
     position = 0
@@ -94,7 +94,7 @@ def share(log: bytes, before: Sequence[bytes]) -> tuple[bytes, ...]:
 class RunData:
     """One run. ``test`` is the content of ``test.json``.
 
-    ``ordered`` says that ``events`` are in the order in which they happened, over all
+    ``ordered`` is True if ``events`` are in the order in which they happened, over all
     nodes: true for the simulator, which has one clock, and never for real hosts.
     """
 
@@ -116,9 +116,9 @@ class RunData:
         ordered: bool = False,
         capture: Capture | None = None,
     ) -> RunData:
-        """Return a run whose data is at hand. Nothing is copied.
+        """Return a run from data in memory. Nothing is copied.
 
-        ``capture`` are the messages between nodes, None where nobody captured them.
+        ``capture`` are the messages between nodes, None if they were not captured.
         """
         run = cls(test, ordered=ordered)
         run.__dict__.update(
@@ -192,8 +192,8 @@ class RunData:
     def ended(self) -> int | None:
         """When the judged time ended (ns since the start), None if the run did not record it.
 
-        Nodes are stopped only afterwards: no rule about time that passes, or about the state at
-        the end, looks further.
+        Nodes are stopped only afterwards: no rule about passing time, or about the state at the
+        end, considers anything later.
         """
         until = self.test.get("judged_until")
         return until if isinstance(until, int) else None

@@ -1,6 +1,6 @@
-"""A trace too long to be held as objects: events are made as they are looked at.
+"""A trace too long to be held as objects: events are made on access.
 
-Ten million events as objects take 7.5 GB; as columns, 1.4 GB. Every pass makes them anew.
+Ten million events as objects take 7.5 GB; as columns, 1.4 GB. Every pass makes them again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from histories.tables import TRACE_SCHEMA, from_table
 from histories.trace import TraceEvent
 
 MANY = 2_000_000
-"""From so many events on they stay columns."""
+"""From this many events on they stay columns."""
 _BATCH = 1 << 14
 
 
@@ -30,7 +30,7 @@ class StoredEvents(Sequence[TraceEvent]):
         self._table = table
 
     def by_node(self) -> list[StoredEvents]:
-        """Return the events of each node; those of one are beside each other in the table."""
+        """Return the events of each node; those of one node are adjacent in the table."""
         parts, first = [], 0
         for node in pc.value_counts(self._table["node"]):
             count = node["counts"].as_py()

@@ -1,7 +1,7 @@
 """One pass over the trace of all nodes: everything the trace checkers need.
 
-What each kind of event tells is taken in here; where the nodes stand, which every event
-tells, in :mod:`checkers.recorded.trace_positions`.
+This module handles the content of each kind of event. The nodes' positions, which every event
+has, are in :mod:`checkers.recorded.trace_positions`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from checkers.recorded.trace_positions import Positions
 from histories.trace import TraceEvent
 
 INJECTED = "a defect that was put in"
-"""What the error of an operation says that the simulator let fail."""
+"""Text in the error of an operation that the simulator let fail."""
 
 
 class TracePass(Positions):
@@ -52,7 +52,7 @@ class TracePass(Positions):
         }
 
     def run(self, events: Iterable[TraceEvent]) -> None:
-        """Take in ``events``, then check what needs the whole."""
+        """Take in ``events``, then judge what needs the whole."""
         tracks, kinds, last_led = self.tracks, self._kinds, self.last_led
         counts = self.kinds
         for event in events:
@@ -182,7 +182,7 @@ class TracePass(Positions):
         theirs = (detail["candidate_last_epoch"], detail["candidate_last_offset"])
         ours = (detail["last_epoch"], max(detail["last_offset"], event.leo))
         vote = (track.name, track.directory, detail["epoch"], candidate)
-        # A request that comes twice gets the same vote again, whatever has been fetched since.
+        # A repeated request gets the same vote again, whatever was fetched since.
         again = not detail["pre"] and vote in self._granted
         if not detail["pre"]:
             self._granted.add(vote)
@@ -241,7 +241,7 @@ class TracePass(Positions):
             )
 
     def _voters(self, track: NodeTrack, event: TraceEvent, detail: dict[str, Any]) -> None:
-        """I26: a leader changes one voter at a time, and only once what came before is safe."""
+        """I26: a leader changes one voter at a time, once the previous change is committed."""
         before, before_offset, before_level = track.voters, track.voters_offset, track.level
         now = {int(voter): str(directory) for voter, directory in detail["voters"]}
         offset = detail["offset"]
@@ -249,7 +249,7 @@ class TracePass(Positions):
         if not before or event.state != "leader" or offset <= before_offset:
             return
         if before_level < 1:
-            # The upgrade to kraft.version 1 makes the disks known, and changes nobody.
+            # The upgrade to kraft.version 1 adds the directories, and changes no voter.
             before, now = dict.fromkeys(before, ""), dict.fromkeys(now, "")
         changed = before.items() ^ now.items()
         if not changed:
@@ -284,8 +284,8 @@ class TracePass(Positions):
                 [event],
             )
         if event.kind == "load" and track.grown and detail["end"] == track.end:
-            # The process before had fetched it and died before it could say that its log begins
-            # anew there: what that log held before need not be what was committed.
+            # The process before had fetched it, and died before it reported the new start of its
+            # log: the batches it held before need not be the committed ones.
             track.begin_at(detail["end"])
         if "digest" in detail:
             self.states.append(event)
@@ -337,12 +337,12 @@ class TracePass(Positions):
             if event.state == "leader" and event.epoch == failed_in:
                 self.findings.add(
                     "C24",
-                    f"{track.name} could not carry out {detail.get('api')} ({error}), and goes on "
-                    f"leading epoch {failed_in}.",
+                    f"{track.name} could not carry out {detail.get('api')} ({error}), and still"
+                    f" leads epoch {failed_in}.",
                     [event],
                 )
             if INJECTED in error:
-                return  # It was put in: what follows is judged, not that it failed.
+                return  # The failure was injected: only its consequences are judged.
         self.findings.add(
             "controller-error",
             f"{track.name} failed to carry out {detail.get('api')}: {detail.get('error')}.",
@@ -350,7 +350,7 @@ class TracePass(Positions):
         )
 
     def _check_grants(self) -> None:
-        """I5: whoever a leader counts as granting must not be seen to have voted otherwise."""
+        """I5: a node whose vote a leader counts must not have voted otherwise."""
         for election in self.chain.elections:
             candidate = self.tracks[election.node].id
             for voter in election.event.detail["granting"]:
@@ -401,8 +401,8 @@ def _make(run: RunData) -> TracePass:
 def by_time(run: RunData) -> Iterable[TraceEvent]:
     """Yield the events of real hosts by the test's clock, those of one node in its own order.
 
-    The first event that shows a commit or an append is then the earliest one. That is an estimate,
-    a few milliseconds wrong: it orders events, and proves no order between nodes.
+    The first event that shows a commit or an append is then the earliest one. The order is an
+    estimate with an error of a few milliseconds: it proves no order between nodes.
     """
     clocks, events = node_clocks(run.test), run.events
     of_node: list[Iterable[TraceEvent]] = []
@@ -425,7 +425,7 @@ def by_time(run: RunData) -> Iterable[TraceEvent]:
 
 
 def _ends(run: RunData) -> dict[str, int]:
-    """Return what nodes' monotonic clocks (µs) showed when the judged time ended."""
+    """Return the nodes' monotonic clocks (µs) at the end of the judged time."""
     if run.ended is None:
         return {}
     clocks = node_clocks(run.test)

@@ -1,9 +1,9 @@
-"""Where each node stands: what every trace event tells whatever its kind.
+"""The position of each node, which every trace event reports whatever its kind.
 
 Within a node, events are taken by (incarnation, seq). Between nodes no order is assumed,
-except where a run says that its events are ordered (the simulator's one clock). A killed
-process may have died before it told its last transitions, so what is missing at the end
-of an incarnation proves nothing; what is missing in the middle makes the result unknown.
+except if a run says that its events are ordered (the simulator's one clock). A killed process may
+have died before it reported its last transitions. So missing events at the end of an incarnation
+prove nothing; missing events in the middle make the result unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from histories.trace import TraceEvent
 
 
 class Positions:
-    """The facts; ``findings`` holds what broke an invariant.
+    """The facts; ``findings`` holds the anomalies.
 
     ``until`` are readings of nodes' monotonic clocks (µs) at the end of the judged time.
     """
@@ -44,22 +44,22 @@ class Positions:
         self.first_deliveries: list[tuple[int, TraceEvent]] = []
         """Where incarnations began to deliver, unless at offset 0: (offset, event)."""
         self.snapshots: dict[tuple[int, int], TraceEvent] = {}
-        """Snapshots told of, by (end offset, epoch)."""
+        """Reported snapshots, by (end offset, epoch)."""
         self.states: list[TraceEvent] = []
-        """Events that tell a digest of the metadata image."""
+        """Events with a digest of the metadata image."""
         self.voter_changes = 0
         self.claims: list[TraceEvent] = []
-        """When a controller became active."""
+        """Events in which a controller became active."""
         self.restarts_after_vote = 0
         self.prospective = 0
-        """How often a node began to ask for pre-votes."""
+        """How often a node began to request pre-votes."""
         self.majorities = 0
-        """Batches whose holders were counted as they were first seen committed."""
+        """Batches whose holders were counted when they were first seen committed."""
         self.leader_high_watermarks = 0
         self.last_commit: dict[tuple[str, int], TraceEvent] = {}
         """Per (node, epoch), when the node last moved its high watermark as leader."""
         self.follower_grants: list[tuple[int, TraceEvent]] = []
-        """Pre-votes granted by followers: (since when in that state, in µs, event)."""
+        """Pre-votes granted by followers: (time in µs since which it is in that state, event)."""
         self.voters = len(self.tracks)
         self._ordered = ordered
 
@@ -102,19 +102,19 @@ class Positions:
         ):
             self.findings.add(
                 "I3",
-                f"{track.name} voted for {vote[0]} in epoch {event.epoch} and starts without "
-                "remembering it.",
+                f"{track.name} voted for {vote[0]} in epoch {event.epoch}, but starts without "
+                "that vote.",
                 [vote[1], event],
             )
         track.state = event.state
         if event.epoch > track.epoch:
-            # The change happened unseen: it is no jump within one incarnation.
+            # The change was not traced: it is no jump within one incarnation.
             track.epoch = event.epoch
             track.epoch_seen = max(track.epoch_seen, event.epoch)
             track.voted = track.leader = -1
 
     def _disk(self, track: NodeTrack, event: TraceEvent) -> None:
-        """A process starts, perhaps on another disk than the one before it."""
+        """Note the disk of a process that starts; it may be another one than before."""
         directory = event.detail.get("directory") if event.kind == "start" else None
         if directory is not None and track.directory not in (None, directory):
             track.wipe()
@@ -123,11 +123,12 @@ class Positions:
         track.directory = directory or track.directory
 
     def _replaced(self, track: NodeTrack, event: TraceEvent) -> None:
-        """A process starts, perhaps with another log than the one before it told of.
+        """Note the log of a process that starts; it may differ from the last reported one.
 
-        That one may have cut its log and appended to it, and died before it told. By LogMatching
-        the epoch of the last record tells: a log that ends with a record of the epoch that the
-        last batch known has goes on from that batch. Any other may lack what was not committed.
+        The process before may have truncated its log and appended to it, and died before it
+        reported that. By LogMatching the epoch of the last record decides: if it is the epoch of
+        the last known batch, the log continues from that batch. Any other log may lack batches
+        that were not committed.
         """
         told = event.detail.get("last_epoch") if event.kind == "start" else None
         if told is None or not track.epochs or track.epochs[-1] == told:
@@ -162,7 +163,7 @@ class Positions:
             if event.state == "prospective" and event.kind == "state":
                 self.findings.add(
                     "I16",
-                    f"{track.name} went from epoch {track.epoch} to {event.epoch} only to ask for "
+                    f"{track.name} went from epoch {track.epoch} to {event.epoch} only to request "
                     "pre-votes.",
                     [event],
                 )
@@ -198,8 +199,8 @@ class Positions:
         if known[0] != leader:
             self.findings.add(
                 "I1",
-                f"Epoch {event.epoch} has two leaders: {known[0]} (told by {known[1].node}) and "
-                f"{leader} (told by {event.node}).",
+                f"Epoch {event.epoch} has two leaders: {known[0]} (reported by {known[1].node}) and"
+                f" {leader} (reported by {event.node}).",
                 [known[1], event],
             )
 
@@ -251,7 +252,7 @@ class Positions:
         self._settle(track, event)
 
     def _settle(self, track: NodeTrack, event: TraceEvent) -> None:
-        """Note as committed what now lies below the node's high watermark."""
+        """Note the batches below the node's high watermark as committed."""
         i, hw, lasts = track.under_hw, track.hw, track.lasts
         while i < len(lasts) and lasts[i] < hw:
             base, epoch, last = track.bases[i], track.epochs[i], lasts[i]

@@ -1,16 +1,16 @@
-"""One order of registers' operations, or none, by sorting.
+"""Decides by sorting whether registers' operations have an order, and finds one.
 
-Exact where every mutator of a key writes a value that no other one writes, nor the initial
-one. Then:
+It is exact if every mutator of a key writes a distinct value, other than the initial one.
+Then:
 
-1. An indeterminate mutator is kept only if what it wrote was read, or was expected by a
-   compare-and-set that itself counts: to take any other out of a legal order leaves it legal.
-2. A *cluster* is the mutator of a value with the reads of it: they stand together.
-3. A compare-and-set that succeeded stands directly behind the cluster it expected, so
-   clusters form chains, called *blocks*, whose inner order is given: write, reads,
+1. An indeterminate mutator is kept only if its value was read, or was expected by a
+   compare-and-set that itself counts: a legal order stays legal without any other.
+2. A *cluster* is the mutator of a value with the reads of it; they are adjacent in the order.
+3. A compare-and-set that succeeded comes directly after the cluster it expected. So clusters
+   form chains, called *blocks*, whose inner order is fixed: write, reads,
    compare-and-set, reads, …
-4. A block has ``lo``, its first end, and ``hi``, its last start. Block A must stand before
-   block B iff ``lo(A) < hi(B)``. An order exists iff no two blocks must each stand before
+4. A block has ``lo``, its first end, and ``hi``, its last start. Block A must come before
+   block B iff ``lo(A) < hi(B)``. An order exists iff no two blocks must each come before
    the other: in a longer circle, take the member A with the least ``lo`` and C before it;
    ``lo(C) < hi(A)``, and ``lo(A) <= lo(D) < hi(C)`` for D before C. So blocks with
    ``lo < hi`` (forward zones) must not overlap, and no block with ``hi < lo`` (backward)
@@ -33,7 +33,7 @@ _DIRECT = 1 << 24
 class Clusters:
     """Operations by cluster. Cluster ``c`` belongs to ``key[c]``; ``of`` is each
     operation's. ``writer`` is the position of the mutator, -1 for the initial value's
-    cluster (``initial``) and where nobody wrote the value. ``parent`` is the cluster a
+    cluster (``initial``) and for a value that was never written. ``parent`` is the cluster a
     compare-and-set expected, -1 for none."""
 
     of: Ints
@@ -43,7 +43,7 @@ class Clusters:
     parent: Ints
     read: Flags
     first_end: Ints
-    """Of the reads."""
+    """The first end of the reads."""
     last_start: Ints
 
 
@@ -60,7 +60,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why no order exists: clusters ``a`` and ``b`` of one key, and in what way."""
+    """The reason why no order exists: clusters ``a`` and ``b`` of one key, and the kind."""
 
     kind: str
     a: int
@@ -81,7 +81,7 @@ def needed(operations: Operations) -> Operations:
     )
     keep = np.ones(len(operations), np.bool_)
     keep[doubtful] = _member(seen, values[doubtful])
-    # A compare-and-set that counts makes what it expected count.
+    # If a compare-and-set counts, so does the mutator of the value it expected.
     swaps = doubtful[operations.kind[doubtful] == CAS]
     if len(swaps):
         by_value: dict[int, list[int]] = {}
@@ -110,7 +110,7 @@ def _place(operations: Operations) -> Callable[[Ints], Ints]:
 
 
 def repeated(operations: Operations) -> Ints:
-    """Return the keys some value of which has two mutators, or of whose initial value one."""
+    """Return the keys with a value that has two mutators, or an initial value with one."""
     mutates = operations.kind != READ
     codes = operations.value[mutates]
     keys = operations.key[mutates]
@@ -158,7 +158,7 @@ def _number(operations: Operations) -> tuple[Ints, int, Ints, Flags, Ints]:
 
 
 def judge(operations: Operations, clusters: Clusters) -> tuple[Blocks, list[Fault]]:
-    """Build the blocks and find what is wrong: at least one fault of every key that has one."""
+    """Build the blocks and find the faults: at least one for every key that has any."""
     faults: list[Fault] = []
     there = clusters.initial | (clusters.writer >= 0)
     _note(faults, "phantom", np.flatnonzero(clusters.read & ~there))
@@ -194,7 +194,7 @@ def _chains(
     end: Ints,
     faults: list[Fault],
 ) -> Blocks:
-    """Glue clusters to chains (3)."""
+    """Connect clusters to chains (3)."""
     size = len(there)
     parent = np.where(there, clusters.parent, -1)
     child = np.flatnonzero(parent >= 0)
@@ -259,7 +259,7 @@ def _levels(
 
 
 def _zones(operations: Operations, clusters: Clusters, blocks: Blocks, faults: list[Fault]) -> None:
-    """Look for two blocks that must each stand before the other (4)."""
+    """Look for two blocks that must each come before the other (4)."""
     blocks_there = np.flatnonzero(blocks.depth == 0)
     base = clusters.key[blocks_there] * (operations.never + 3)
     lo, hi = base + blocks.lo[blocks_there] + 1, base + blocks.hi[blocks_there] + 1
@@ -278,7 +278,7 @@ def _zones(operations: Operations, clusters: Clusters, blocks: Blocks, faults: l
 
 
 def involved(operations: Operations, clusters: Clusters, blocks: Blocks) -> Flags:
-    """Return which blocks must stand both before and behind another, by their roots.
+    """Return which blocks must come both before and after another, by their roots.
 
     ``lo`` never changes and ``hi`` only grows as a history grows, so two blocks that
     contradict each other at any moment do so at the end.
@@ -311,11 +311,11 @@ def involved(operations: Operations, clusters: Clusters, blocks: Blocks) -> Flag
 def order_of(
     operations: Operations, clusters: Clusters, blocks: Blocks, last: int | None = None
 ) -> Ints:
-    """Return a legal order as positions of operations; only for what :func:`judge` accepts.
+    """Return a legal order as positions of operations; only if :func:`judge` finds no fault.
 
-    Blocks by the lesser of ``lo`` and ``hi``: if A must stand before B and not B before A,
-    ``min(lo, hi)`` of A is less than that of B. Inside a block by chain, mutator first,
-    reads by their start. With ``last`` only that many of its end.
+    Blocks are sorted by the lesser of ``lo`` and ``hi``: if A must come before B and not B before
+    A, ``min(lo, hi)`` of A is less than that of B. Inside a block the order is by chain, mutator
+    first, reads by their start. With ``last`` only that many of its end are returned.
     """
     block = blocks.root[clusters.of]
     at = np.minimum(blocks.lo, blocks.hi)[block]

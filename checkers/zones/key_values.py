@@ -1,16 +1,16 @@
-"""Strings that are put and appended to, decided by sorting where each says how it came to be.
+"""Strings that are put and appended to, decided by sorting if each shows how it was made.
 
 Model: Porcupine's key-value store (``get``, ``put``, ``append``; initially the empty string). A
-string that was read is the value of one put, or the initial one, and the values of appends that
-follow each other. Where every string that was read can be taken apart in one way only, the key
-is a register whose written values are distinct, which :mod:`checkers.zones.decide` decides:
+string that was read is the value of one put, or the initial one, followed by the values of appends.
+If every string that was read can be split in one way only, the key is a register whose written
+values are distinct, which :mod:`checkers.zones.decide` decides:
 
 1. A put is a write.
-2. An append whose value was read stands right behind one string, so it is a compare-and-set.
-3. An append whose value nobody read is a write of a value of its own: until the next put no read
-   and no append that was read can follow, since their strings would hold it.
-4. A string that cannot be taken apart has no explanation, nor has an append that stands right
-   behind two strings.
+2. An append whose value was read comes right after one string, so it is a compare-and-set.
+3. An append whose value was never read is a write of its own value: until the next put no read,
+   and no append that was read, can follow, since their strings would hold it.
+4. A string that cannot be split has no explanation, nor has an append that comes right after two
+   strings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from checkers.zones.window import contradiction
 from histories.operation import FAIL, OK
 
 _INITIAL = -1
-"""In place of a mutator: the initial value."""
+"""Stands for the initial value in place of a mutator."""
 
 
 def seen(call: Call) -> str:
@@ -41,11 +41,11 @@ def seen(call: Call) -> str:
 
 @dataclass
 class _Strings:
-    """Takes strings apart, in sorted order, so that what two of them share is looked at once.
+    """Splits strings, in sorted order, so that a common prefix of two is examined once.
 
-    Of the string looked at last, ``ways[i]`` counts in how many ways its first ``i`` characters
-    can have come to be (2: two or more), ``last[i]`` is the mutator that made them (a position in
-    the history) and ``before[i]`` how many characters there were before.
+    For the last string, ``ways[i]`` is the number of ways in which its first ``i`` characters can
+    have been made (2: two or more). ``last[i]`` is the mutator that made them (a position in the
+    history), and ``before[i]`` the number of characters before it.
     """
 
     puts: dict[str, int]
@@ -60,7 +60,7 @@ class _Strings:
         self._sizes = sorted({len(text) for text in self.appends})
 
     def take(self, text: str) -> int:
-        """Look at ``text`` and return in how many ways it can have come to be."""
+        """Examine ``text`` and return in how many ways it can have been made."""
         shared = _shared(self.text, text)
         for column in (self.ways, self.last, self.before):
             del column[shared + 1 :]
@@ -83,7 +83,7 @@ class _Strings:
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many characters two strings begin with in common."""
+    """Return the length of the common prefix of two strings."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -95,10 +95,10 @@ def _shared(one: str, other: str) -> int:
 
 
 def decide(calls: Sequence[Call]) -> Outcome | None:
-    """Decide the calls of one key, of a history that the model knows; None where sorting does not.
+    """Decide the calls of one key, of a history that the model knows; None if sorting does not.
 
-    ``order`` of a valid outcome is a legal order of all calls that count, of an invalid one an
-    order of those before the first completion that no order can hold.
+    ``order`` of a valid outcome is a legal order of all calls that count; of an invalid one, an
+    order of those before the first completion without an order.
     """
     found = _decide(calls)
     if found is None or found.valid is True:
@@ -139,7 +139,7 @@ def _decide(calls: Sequence[Call]) -> Outcome | None:
         if not call.argument or call.argument in mutators:
             return None
         mutators[call.argument] = at
-    # Which mutator made what a string was before an append, and which read says so.
+        # By mutator: the string before an append, and the read that shows it.
     behind: dict[int, int] = {}
     seen_by: dict[int, int] = {}
     made: dict[str, int] = {}
@@ -150,7 +150,7 @@ def _decide(calls: Sequence[Call]) -> Outcome | None:
         if ways > 1:
             return None
         if not ways:
-            why = f"{describe(calls[reader])} saw what no put and append had made until then."
+            why = f"{describe(calls[reader])} saw a string that no put and append had made by then."
             return _refused(why, calls[reader])
         made[text], end = strings.last[-1], len(text)
         while strings.before[end] >= 0:
@@ -158,7 +158,7 @@ def _decide(calls: Sequence[Call]) -> Outcome | None:
             if behind.setdefault(one, strings.last[end]) != strings.last[end]:
                 window = [calls[one], calls[seen_by[one]], calls[reader]]
                 what, first, second = map(describe, window)
-                why = f"{what} happened once, but {first} and {second} saw it behind two values."
+                why = f"{what} happened once, but {first} and {second} saw it after two values."
                 return _refused(why, *window)
             if one in seen_by:
                 break
@@ -171,7 +171,7 @@ def _refused(why: str, *window: Call) -> Outcome:
 
 
 def _sorted(calls: list[Call], behind: dict[int, int], read: dict[int, int]) -> Outcome:
-    """Decide the register: ``behind`` is what appends stand behind, ``read`` what gets saw."""
+    """Decide the register: ``behind`` has the strings before appends, ``read`` those of gets."""
     ended = [call.end for call in calls if call.type == OK]
     never = max([*ended, *(call.start for call in calls)], default=0) + 1
     kinds = [READ if c.f == "get" else CAS if at in behind else WRITE for at, c in enumerate(calls)]
@@ -205,4 +205,4 @@ def _value(*calls: Call) -> str:
             return brief(seen(call))
         if call.f == "put":
             return brief(call.argument)
-    return f"what ends with {brief(calls[0].argument)}"
+    return f"the string that ends with {brief(calls[0].argument)}"

@@ -24,7 +24,7 @@ Flags = npt.NDArray[np.bool_]
 TYPES = ("invoke", "ok", "fail", "info")
 READ, WRITE, CAS, DELETE = 0, 1, 2, 3
 _COMPILED = 4_000_000
-"""From so many events on a compiled loop is worth its loading."""
+"""From this many events on a compiled loop is faster in spite of its loading time."""
 FS = ("read", "write", "cas", "delete")
 
 
@@ -32,9 +32,9 @@ FS = ("read", "write", "cas", "delete")
 class Operations:
     """Reads that ended ``ok``, and mutators that ended ``ok`` or may have happened.
 
-    ``start`` and ``end`` are positions of events (``end`` is ``never`` for what may still
-    happen), ``value`` is what was read or written, ``expected`` what a compare-and-set
-    expected, both as codes where 0 is the initial value. ``key`` numbers ``keys``.
+    ``start`` and ``end`` are positions of events (``end`` is ``never`` for an operation without
+    a certain end). ``value`` was read or written, ``expected`` was expected by a compare-and-set,
+    both as codes where 0 is the initial value. ``key`` numbers ``keys``.
     """
 
     start: Ints
@@ -168,8 +168,8 @@ def read_operations(
 ) -> Operations:
     """Return the operations of ``table`` that constrain the order.
 
-    Raises :class:`~checkers.linearizability.models.ModelError` for what is no operation
-    of a register.
+    Raises :class:`~checkers.linearizability.models.ModelError` for an operation that is not
+    one of a register.
     """
     kind = codes_in(table.column("f").take(pa.array(pairs.begun)), FS)
     allowed = kind >= 0 if cas else (kind == READ) | (kind == WRITE)

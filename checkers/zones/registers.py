@@ -1,6 +1,6 @@
 """Linearizability of registers, from columns: near-linear where values are distinct.
 
-Keys some value of which is written twice are left to the search.
+Keys with a value that is written twice are left to the search.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from checkers.zones.window import Contradiction, explain, of_key
 from histories.tables import HISTORY_SCHEMA
 
 _EXPLAINED = 8
-"""Keys for which a contradiction is worked out; the others are only named."""
+"""Keys for which a contradiction is explained; the others are only named."""
 _FEW = 64
-"""Up to so many calls are made one by one."""
+"""Up to this many calls are made one by one."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Verdicts of all keys that are not plainly valid, and how many there were.
+    """Verdicts of all keys that are not clearly valid, and the number of keys.
 
     ``order`` is a legal order of the operations of all valid keys, as indices of their
-    invocations, made when asked for; those of one key stand in their order.
+    invocations, made on request; those of one key are in their order.
     """
 
     verdicts: list[KeyVerdict]
@@ -111,7 +111,7 @@ def _searched(
     deadline: float,
     stop: Callable[[], bool] | None,
 ) -> list[KeyVerdict]:
-    """Judge the keys some value of which was written twice.
+    """Judge the keys with a value that was written twice.
 
     ``both`` are all operations, and those that an order needs.
     """
@@ -149,7 +149,7 @@ def _by_key(operations: Operations, keys: Ints) -> dict[int, Operations]:
 
 
 def _named(calls: _Calls, operations: Operations, codes: Sequence[int]) -> list[Hashable]:
-    """Return the values that codes stand for."""
+    """Return the values of codes."""
     names: list[Hashable] = []
     for code in codes:
         if code == 0:
@@ -170,7 +170,7 @@ def _used(operations: Operations) -> int:
 
 
 class _Calls:
-    """Makes objects of the few operations that are talked about."""
+    """Makes call objects of the few operations that explanations name."""
 
     def __init__(self, table: pa.Table, pairs: Pairs, initial: Hashable) -> None:
         self.initial = initial
@@ -211,28 +211,28 @@ def _explained(calls: _Calls, operations: Operations) -> Outcome:
 
 
 def words(found: Contradiction, named: dict[int, Call], value: Callable[..., str]) -> str:
-    """Say why no order holds the core of ``found``, whose calls are ``named`` by their positions.
+    """Explain why the core of ``found``, whose calls are ``named`` by position, has no order.
 
     ``value`` names the value that one of some calls saw or made.
     """
     names = [describe(call) for call in named.values()]
     match found.kind:
         case "phantom":
-            return f"{names[0]} cannot be explained: nobody ever wrote what it needs."
+            return f"{names[0]} cannot be explained: no call ever wrote the value it needs."
         case "early":
             read, write = found.pairs[0]
             return f"{describe(named[read])} ended before {describe(named[write])} began."
         case "twice":
             return f"{names[0]} and {names[1]} both replaced the same value, written only once."
         case "circle":
-            return f"Each of {'; '.join(names)} needs what another of them wrote."
+            return f"Each of {'; '.join(names)} needs a value that another of them wrote."
         case "order":
             first, second = found.pairs[0]
             rest = [describe(call) for place, call in named.items() if place not in (first, second)]
             through = f" (through {'; '.join(rest)})" if rest else ""
             return (
                 f"{describe(named[first])} ended before {describe(named[second])} began, "
-                f"but comes behind it in the chain of compare-and-sets{through}."
+                f"but comes after it in the chain of compare-and-sets{through}."
             )
     (a, b), (c, d) = found.pairs
     one, other = value(named[a], named[d]), value(named[c], named[b])

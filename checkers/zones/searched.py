@@ -1,4 +1,4 @@
-"""Registers whose values come again: a search, from columns."""
+"""Registers with repeated values: a search, from columns."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from checkers.linearizability.decide import MEMORY, Outcome
 from checkers.zones.operations import CAS, READ, Ints, Operations
 
 MANY = 20_000
-"""From so many operations on compiled code is worth its loading. Whether it is loaded already must
-not matter: that depends on the other histories of a command."""
+"""From this many operations on compiled code is used. The choice must not depend on whether it is
+loaded already, as that depends on the other histories of a command."""
 
 
 def search(
@@ -24,11 +24,11 @@ def search(
     time_limit_s: float,
     stop: Callable[[], bool] | None,
 ) -> Outcome | None:
-    """Search for an order of the operations of one key; None where they are too concurrent.
+    """Search for an order of the operations of one key; None if they are too concurrent.
 
-    What no order needs is left out of ``operations`` already. ``calls`` makes objects of the
-    operations that began at some positions, ``name`` returns the values of codes. An order is
-    verified before it counts.
+    ``operations`` lacks those that no order needs. ``calls`` makes objects of the operations that
+    began at some positions, ``name`` returns the values of codes. An order is verified before it
+    counts.
     """
     from checkers.linearizability import search_kernel as kernel
     from checkers.linearizability.compiled_search import MAX_OPEN, CompiledSearch, Problem
@@ -90,12 +90,12 @@ def unproven(operations: Operations, order: Ints) -> str | None:
         return "an operation that happened is missing"
     latest = np.maximum.accumulate(operations.start[order])
     if (operations.end[order] < latest).any():
-        return "an operation ended before one that stands before it began"
+        return "an operation ended before one that precedes it began"
     kind, value = operations.kind[order], operations.value[order]
     places = np.where(kind == READ, -1, np.arange(len(order)))
     last = np.maximum.accumulate(np.concatenate([[-1], places]))[:-1]
     before = np.where(last >= 0, value[last], 0)
     needs = np.where(kind == CAS, operations.expected[order], value)
     if ((kind == READ) | (kind == CAS))[needs != before].any():
-        return "an operation found another value than stands there"
+        return "an operation found another value than the register has there"
     return None

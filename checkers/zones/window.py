@@ -1,4 +1,4 @@
-"""Where a register's history first becomes impossible, and the few operations that show it."""
+"""The first moment at which a register's history has no order, and the operations that show it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEGAL = 64
 class Contradiction:
     """Why no order exists.
 
-    ``core`` are the operations that no order can hold, in order (positions in the operations of the
+    ``core`` are the operations without an order, in sequence (positions in the operations of the
     key), ``pairs`` those of which the first ended before the second began.
     """
 
@@ -37,7 +37,7 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class FirstContradiction(Contradiction):
-    """Why no order exists, at the first moment at which none does.
+    """The reason why no order exists, at the first moment without one.
 
     ``stuck`` is the operation that completed at ``moment``, ``legal`` the end of the longest legal
     order of all before it, which has ``placed`` operations.
@@ -56,7 +56,7 @@ def of_key(operations: Operations, key: int) -> Operations:
 
 
 def contradiction(operations: Operations) -> Contradiction:
-    """Say why the operations of one key, which have no legal order, have none."""
+    """Find why the operations of one key, which have no legal order, have none."""
     clusters = gather(operations)
     blocks, faults = judge(operations, clusters)
     core, pairs = _core(operations, clusters, blocks, faults[0])
@@ -96,8 +96,8 @@ def explain(operations: Operations) -> FirstContradiction:
 def _suspects(operations: Operations) -> Ints:
     """Return operations among which the first contradiction is.
 
-    Those of blocks that contradict another one, or their own order; all where a value has
-    no writer or chains are no chains.
+    These are the operations of blocks that contradict another one, or their own order; all
+    operations if a value has no writer or chains are no chains.
     """
     clusters = gather(operations)
     blocks, faults = judge(operations, clusters)
@@ -111,13 +111,13 @@ def _suspects(operations: Operations) -> Ints:
 
 
 def _until(operations: Operations, moment: int) -> tuple[Ints, Operations]:
-    """Return what was known at ``moment``: where it stands, and it."""
+    """Return what was known at ``moment``: positions of the operations, and the operations."""
     done = operations.end <= moment
     there = done | ((operations.start <= moment) & (operations.kind != READ))
     places = np.flatnonzero(there)
     cut = operations.where(places)
     cut = replace(cut, end=np.where(done[places], cut.end, cut.never))
-    # What is not needed goes.
+    # Operations that are not needed are left out.
     alone = needed(cut)
     return places[np.searchsorted(cut.start, alone.start)], alone
 
@@ -135,7 +135,7 @@ def _core(
     writer = int(clusters.writer[fault.a])
     match fault.kind:
         case "phantom":
-            # Whoever saw what nobody wrote, or exchanged it.
+            # A read or compare-and-set of a value that was never written.
             return [int(reads[0]) if writer < 0 else writer], []
         case "early":
             read = int(reads[np.argmin(operations.end[reads])])
@@ -150,7 +150,7 @@ def _core(
 
 
 def _circle(clusters: Clusters, cluster: int) -> list[int]:
-    """Walk back along the compare-and-sets until one comes again."""
+    """Walk back along the compare-and-sets until one repeats."""
     seen: dict[int, None] = {}
     while cluster not in seen:
         seen[cluster] = None
@@ -186,7 +186,7 @@ def _members(clusters: Clusters, blocks: Blocks, root: int) -> Ints:
 def _crossing(
     operations: Operations, clusters: Clusters, blocks: Blocks, fault: Fault
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Find in each of two blocks who ended before someone of the other began."""
+    """Find in each of two blocks an operation that ended before one of the other began."""
     a = _members(clusters, blocks, fault.a)
     b = _members(clusters, blocks, fault.b)
     pairs = [_before(operations, a, b), _before(operations, b, a)]
@@ -196,7 +196,7 @@ def _crossing(
 
 
 def _before(operations: Operations, a: Ints, b: Ints) -> tuple[int, int]:
-    """Return one of ``a`` that ended before one of ``b`` began, close together.
+    """Return one of ``a`` that ended before one of ``b`` began, as close as possible.
 
     The initial value's write has no operation: it ended before everything.
     """

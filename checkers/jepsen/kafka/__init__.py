@@ -1,4 +1,4 @@
-"""jepsen.tests.kafka: what a log that is sent to and polled must not do.
+"""jepsen.tests.kafka: faults of a log that clients send to and poll.
 
 Operations: ``assign`` and ``subscribe`` (value: the keys), ``poll``, ``send`` and ``txn``
 (value: micro-operations ``["send", k, v]``, completed ``["send", k, [offset, v]]``, and

@@ -45,18 +45,18 @@ _WITH_WW = frozenset(
     {"G1c", "G1c-process", "G1c-realtime", "PL-2-cycle-exists", "strong-PL-2-cycle-exists"}
 )
 _WORDS = {
-    "duplicate": "One value stands at several offsets",
+    "duplicate": "One value has several offsets",
     "inconsistent-offsets": "One offset has several values",
-    "lost-write": "A value was sent for certain, others behind it were polled, but it never was",
-    "unseen": "Values were sent for certain and had not been polled when the history ended",
+    "lost-write": "A value was certainly sent and later ones were polled, but it never was",
+    "unseen": "Values were certainly sent, but not polled when the history ended",
     "G1a": "A value was polled although its send failed",
-    "precommitted-read": "A transaction polled what it had sent itself",
-    "unwritten": "A value was polled that nobody tried to send",
-    "int-poll-skip": "One operation polled past a value that is in the log",
-    "int-nonmonotonic-poll": "One operation polled a value that is not behind the one before",
+    "precommitted-read": "A transaction polled a value that it had sent itself",
+    "unwritten": "A value was polled that no operation tried to send",
+    "int-poll-skip": "One operation skipped a value of the log between two polls",
+    "int-nonmonotonic-poll": "One operation polled a value that is not after the one before",
     "int-nonmonotonic-send": "One operation's sends are not in their order in the log",
-    "poll-skip": "A process polled past a value that is in the log",
-    "nonmonotonic-poll": "A process polled a value that is not behind the one before",
+    "poll-skip": "A process skipped a value of the log between two polls",
+    "nonmonotonic-poll": "A process polled a value that is not after the one before",
     "nonmonotonic-send": "A process's sends are not in their order in the log",
     "empty-transaction-graph": "No operation depends on another, so nothing is proven",
 }
@@ -64,7 +64,7 @@ _SHOWN = 3
 
 
 def check(events: Iterable[Event], options: Options) -> Judgement:
-    """Look for all errors; what is allowed is told too."""
+    """Look for all errors; allowed ones are reported too."""
     operations = read_operations(events)
     logs = read_logs(operations)
     found: dict[str, Any] = {
@@ -116,7 +116,7 @@ def _causes(operations: Iterable[Any]) -> list[Any]:
 
 def _anomaly(kind: str, errors: Any) -> Anomaly:
     listed = errors if isinstance(errors, list) else [errors]
-    words = _WORDS.get(kind, f"Operations depend on each other in a circle ({kind})")
+    words = _WORDS.get(kind, f"Operations depend on each other in a cycle ({kind})")
     cases = []
     for error in listed[:_SHOWN] if kind != "empty-transaction-graph" else ():
         if "key" in error:

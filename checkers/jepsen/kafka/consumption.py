@@ -1,4 +1,4 @@
-"""How often what subscribed consumers polled was polled (jepsen.tests.kafka)."""
+"""How often subscribed consumers polled each value (jepsen.tests.kafka)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Cycles of sends and polls among transactions, named as Elle names them.
 
 ``wr``: a value was sent by one operation and polled by another. ``ww`` (option ``ww-deps``):
-a value follows another in the log. ``realtime``: one ended before the other began. There is
-no transaction isolation for writes in Kafka, so ``G0`` is never an error, and with ``ww``
-edges ``G1c`` is none either.
+a value follows another in the log. ``realtime``: one ended before the other began. Kafka does
+not isolate the writes of transactions, so ``G0`` is never an error, and with ``ww`` edges neither
+is ``G1c``.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _report(
 
 
 def _place(operation: Operation, send: bool, key: str, value: Any) -> int:
-    """Return which micro-operation sent or polled ``value``."""
+    """Return the micro-operation that sent or polled ``value``."""
     return next(
         place
         for place, sends, there, (_, moved) in operation.moves

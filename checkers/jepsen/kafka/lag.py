@@ -1,4 +1,4 @@
-"""How far behind a poll was: the least time for which newer messages had certainly existed.
+"""The lag of polls: the least time for which newer messages had certainly existed.
 
 Source: jepsen.tests.kafka (``realtime-lag``). Offset n is out of date from the first event
 that shows that offset n + 1 exists.
@@ -15,7 +15,7 @@ from checkers.jepsen.kafka.operations import Operation
 def worst_lag(operations: list[Operation]) -> dict[str, Any]:
     """Return the greatest lag of any completed poll, times in nanoseconds."""
     shown: dict[str, list[tuple[int, int]]] = {}
-    """Per key (offset, time): growing offsets, each known to exist from that time on."""
+    """Per key (offset, time): increasing offsets, each known to exist from that time on."""
     highest = [_offsets(operation) for operation in operations]
     for operation, offsets in zip(operations, highest, strict=True):
         for key, offset in offsets.items():
@@ -59,7 +59,7 @@ def _offsets(operation: Operation) -> dict[str, int]:
 
 
 def _expired(steps: list[tuple[int, int]], offset: int) -> float:
-    """Return when ``offset`` ceased to be the last one."""
+    """Return when ``offset`` was no longer the last one."""
     low, high = 0, len(steps)
     while low < high:
         middle = (low + high) // 2

@@ -1,9 +1,9 @@
-"""What the history says about the log of each key.
+"""The log of each key, as far as the history shows it.
 
-Offsets have gaps (control records, aborted transactions); an *index* is a place among the
+Offsets have gaps (control records, aborted transactions). An *index* is a place among the
 offsets at which something was seen. Sends count only if they certainly took effect: they
 ended ``ok``, or ``info`` and some of the same operation was polled. Polls always count:
-consumers must never be given anything that is not in the log.
+consumers must never get anything that is not in the log.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Values = dict[str, set[Hashable]]
 class KeyLog(msgspec.Struct):
     """The log of one key.
 
-    ``offsets`` are the offsets in order, ``values`` what was seen at each (in the order of
-    the history), ``by_index`` one value of each, ``by_value`` where a value stands.
+    ``offsets`` are the offsets in order, ``values`` the values seen at each (in the order of
+    the history), ``by_index`` one value of each, ``by_value`` the index of each value.
     """
 
     offsets: list[int]
@@ -33,7 +33,7 @@ class KeyLog(msgspec.Struct):
 
 
 class Logs(msgspec.Struct):
-    """All logs, and who wrote and who read what."""
+    """All logs, with the writers and readers of their values."""
 
     logs: dict[str, KeyLog]
     writer: dict[str, dict[Hashable, Operation]]
@@ -42,7 +42,7 @@ class Logs(msgspec.Struct):
     failed: Values
 
     def index(self, key: str, value: Hashable) -> int | None:
-        """Return where ``value`` stands in the log of ``key``, if that is known."""
+        """Return the index of ``value`` in the log of ``key``, None if unknown."""
         log = self.logs.get(key)
         return None if log is None else log.by_value.get(value)
 
@@ -51,7 +51,7 @@ class Logs(msgspec.Struct):
         return [thaw(value) for value in self.logs[key].by_index[low + 1 : high]]
 
     def committed(self, operation: Operation) -> bool:
-        """Say whether a send certainly took effect."""
+        """Return whether a send certainly took effect."""
         if operation.type == "ok":
             return True
         return operation.type == "info" and any(

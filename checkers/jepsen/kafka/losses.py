@@ -1,4 +1,4 @@
-"""Values that are lost, aborted, doubled, in conflict or not seen yet."""
+"""Values that are lost, aborted, duplicated, in conflict or not yet seen."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def duplicates(logs: Logs) -> Errors:
 
 
 def aborted_reads(operations: list[Operation], logs: Logs) -> Errors:
-    """Find what a completed poll returned although its send failed (G1a)."""
+    """Find values that a completed poll returned although their send failed (G1a)."""
     return [
         {
             "key": key,
@@ -57,7 +57,7 @@ def aborted_reads(operations: list[Operation], logs: Logs) -> Errors:
 
 
 def precommitted_reads(operations: list[Operation]) -> Errors:
-    """Find transactions that polled what they sent themselves."""
+    """Find transactions that polled their own sends."""
     errors = []
     for operation in operations:
         for key, pairs in operation.writes.items():
@@ -69,7 +69,7 @@ def precommitted_reads(operations: list[Operation]) -> Errors:
 
 
 def unwritten(logs: Logs) -> Errors:
-    """Find values that were polled although nobody tried to send them."""
+    """Find values that were polled although no operation tried to send them."""
     return [
         {"key": key, "value": thaw(value), "reader": readers[0].name}
         for key, values in logs.readers.items()
@@ -79,10 +79,10 @@ def unwritten(logs: Logs) -> Errors:
 
 
 def lost_writes(logs: Logs) -> Errors:
-    """Find values below the highest one that was polled, which were never polled.
+    """Find values below the highest polled one that were never polled.
 
-    A value may stand at several offsets and an offset may have several values: what must
-    have been polled is judged by each value's last place, how far was polled by the first.
+    A value may have several offsets, and an offset several values. The last place of a value
+    decides whether it must have been polled; the first decides how far polls have reached.
     """
     errors: Errors = []
     for key, read in logs.read_ok.items():
@@ -128,7 +128,7 @@ def _places(log: KeyLog) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
 def _proof(
     logs: Logs, key: str, log: KeyLog, last: dict[Hashable, int], bound: int
 ) -> dict[str, int] | None:
-    """Name an operation that polled the highest value."""
+    """Return an operation that polled the highest value."""
     if bound < 0:
         return None
     for value in log.values[bound]:
@@ -139,11 +139,10 @@ def _proof(
 
 
 def unseen(operations: list[Operation]) -> dict[str, Any] | None:
-    """Return what completed operations sent and none polled, at the end; None if nothing.
+    """Return values that completed operations sent and none polled by the end; None if none.
 
-    Jepsen also counts here what the last operation polled of keys that no operation ended
-    ``ok`` sent to. That is told under the same names, but ``not-sent`` lists those keys,
-    and it is no error.
+    Like Jepsen, this also counts values that the last operation polled of keys to which no ``ok``
+    operation sent. They have the same names, but ``not-sent`` lists those keys, and it is no error.
     """
     sent: dict[str, dict[Hashable, None]] = {}
     polled: dict[str, set[Hashable]] = {}
@@ -180,5 +179,5 @@ def unseen(operations: list[Operation]) -> dict[str, Any] | None:
 
 
 def certainly_unseen(found: dict[str, Any] | None) -> bool:
-    """Say whether :func:`unseen` found anything that was sent for certain."""
+    """Return whether :func:`unseen` found any value that was certainly sent."""
     return found is not None and set(found["unseen"]) > set(found.get("not-sent", ()))

@@ -11,14 +11,14 @@ from checkers.linearizability.models import freeze
 from histories.events import Event
 
 Pair = tuple[int | None, Hashable]
-"""An offset (None where it is not known) and a value."""
+"""An offset (None if unknown) and a value."""
 CALLS = frozenset({"poll", "send", "txn"})
 
 
 class Operation(msgspec.Struct, gc=False):
     """An event with its micro-operations read.
 
-    ``writes`` and ``reads`` map keys to what was sent and polled, in order; ``moves`` is
+    ``writes`` and ``reads`` map keys to the pairs sent and polled, in order. ``moves`` has
     every send and poll as (position of the micro-operation, is a send, key, pair).
     ``keys`` are those of ``assign`` and ``subscribe``. ``rebalanced`` are the keys that
     the client's rebalance log names.
@@ -36,12 +36,12 @@ class Operation(msgspec.Struct, gc=False):
 
     @property
     def name(self) -> dict[str, int]:
-        """How results refer to the operation."""
+        """The operation's name in results."""
         return {"op-index": self.event.index}
 
 
 def key_text(key: Any) -> str:
-    """Return a key as text: maps of JSON have no other keys, so 11 and "11" are one key."""
+    """Return a key as text: JSON maps have no other keys, so 11 and "11" are one key."""
     return key if isinstance(key, str) else msgspec.json.encode(key).decode()
 
 

@@ -1,9 +1,9 @@
-"""Sends and polls against the order of the log.
+"""Sends and polls compared with the order of the log.
 
-*Skip*: two values that follow each other in an operation (``int-``), or in the operations of
-one process, have others between them in the log. *Nonmonotonic*: the second is not behind
-the first. A process starts anew with the keys it did not have before an ``assign`` or
-``subscribe``; polls of transactions that did not commit are rewound.
+Both faults concern two successive values of an operation (``int-``), or of the operations of one
+process. *Skip*: the log has other values between them. *Nonmonotonic*: the second is not after
+the first. A process starts over with the keys that it did not have before an ``assign`` or
+``subscribe``. Polls of transactions that did not commit are rewound.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Errors = dict[str, list[dict[str, Any]]]
 
 
 def within(operations: list[Operation], logs: Logs) -> Errors:
-    """Look inside each operation."""
+    """Compare the values of each operation."""
     errors: Errors = {}
     for operation in operations:
         for key, pairs in operation.reads.items():
@@ -49,7 +49,7 @@ def _inside(
 
 
 def across(operations: list[Operation], logs: Logs) -> Errors:
-    """Look at the operations of each process."""
+    """Compare the operations of each process."""
     by_process: dict[int | None, list[Operation]] = {}
     for operation in operations:
         by_process.setdefault(operation.event.process, []).append(operation)
@@ -108,7 +108,7 @@ def _between(
     delta = high - low
     error: dict[str, Any] = {"key": key, "delta": delta}
     if delta > 1:
-        # Other producers send between one's own sends; that is no error.
+        # Other producers may send between two sends of this one; that is no error.
         if what == "poll":
             error["skipped"] = logs.between(key, low, high)
             error["ops"] = [before.name, operation.name]
