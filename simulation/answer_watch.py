@@ -1,9 +1,8 @@
 """Watches for requests that are never answered (F2).
 
-A process that lives answers whatever it was given: at once, when something is committed, or when
-the request's time is over. Who waits for an answer that never comes knows less than it could, and
-what a node keeps for it is kept for ever. Judged when the run is over and all has been well for a
-while.
+A running process answers every request: at once, after a commit, or when the request's time is
+over. A missing answer leaves the sender without information, and the node keeps the request's state
+for ever. F2 is judged after the run, once the cluster has been healthy for a while.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from simulation.network import ApiMessage, Rpc
 from simulation.world import World
 
 PATIENCE = 5_000_000
-"""Microseconds within which a controller of a healthy cluster answers everything."""
+"""Microseconds within which a controller of a healthy cluster answers every request."""
 DEFAULT_TIMEOUT_MS = 30_000
-"""How long a broker may look for a controller where the request names no time-out."""
+"""How long a broker may look for a controller if the request has no timeout."""
 
 
 class AnswerWatch:
-    """Looks at what is open on every host in the end."""
+    """Judges the requests that are open on every host at the end."""
 
     def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
         self._failures = failures
 
     def finish(self) -> None:
-        """The run is over and the cluster has recovered."""
+        """Judge the open requests after the run, when the cluster has recovered."""
         for host in self._world.hosts:
             for request in host.tokens.values():
                 given = request.sent if isinstance(request, ClientCall) else request.arrived

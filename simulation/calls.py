@@ -1,8 +1,8 @@
 """The calls of clients. A client is never cut off: it runs on the control host.
 
-A call is refused where no process runs, and lost when the process dies or the answer takes
-too long. Voter changes are requests of the quorum, whoever sends them: the node is given
-them as such (``nodes.consensus.kraft.messages``).
+A call is refused if no process runs, and lost if the process dies or the answer takes too long.
+Voter changes are requests of the quorum, from any sender, and the node gets them as such
+(``nodes.consensus.kraft.messages``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CLIENT_LATENCY = 300
 """Microseconds from a client to a node, or back."""
 
 CLIENT_HOST = "control"
-"""Where clients come from, as nodes see it."""
+"""The host of clients, as nodes see it."""
 
 Done = Callable[[str, dict[str, Any], str | None], None]
-"""Told how a client's call ended: status (ok, refused, lost), body, error."""
+"""Called with the outcome of a client's call: status (ok, refused, lost), body, error."""
 
 
 def quorum_request(api: str, body: dict[str, Any]) -> Request | None:
-    """Return the request of the quorum that a client's request is; None if it is none."""
+    """Return a client's request as a request of the quorum; None if it is not one."""
     if api == "AddRaftVoter":
         return AddRaftVoterRequest(
             cluster_id=body["cluster_id"],
@@ -81,7 +81,7 @@ class Calls:
         self.carried = False
         """Whether requests of the quorum pass through the bytes of the protocol."""
         self.on_call: list[Callable[[ClientCall], None]] = []
-        """Told of each request of a client as it reaches a node that runs."""
+        """Called with each client request when it reaches a running node."""
         self._number = 0
         self._done: dict[int, Done] = {}
         self._open: dict[int, list[ClientCall]] = {i: [] for i in hosts}
@@ -100,7 +100,7 @@ class Calls:
         done: Done,
         listener: str | None = None,
     ) -> None:
-        """Send a client's request; ``done`` is told the outcome once. See ``World.call``."""
+        """Send a client's request; ``done`` is called once with the outcome. See ``World.call``."""
         time = self._time
         self._number += 1
         call = ClientCall(
@@ -124,15 +124,15 @@ class Calls:
         time.schedule(time.now + timeout, "call-failed", call, "timeout")
 
     def answer(self, call: ClientCall, body: dict[str, Any]) -> None:
-        """The node has answered."""
+        """Send the node's answer to the client."""
         self._time.schedule(self._time.now + CLIENT_LATENCY, "answer", call, body)
 
     def abandon(self, call: ClientCall) -> None:
-        """The node hangs up on the client."""
+        """Close the client's connection on behalf of the node."""
         self._time.schedule(self._time.now + CLIENT_LATENCY, "call-failed", call, "reset")
 
     def reset(self, host: Host) -> None:
-        """The process of ``host`` is gone: whoever waits for it is told."""
+        """End the calls to ``host``, whose process is gone."""
         for call in self._open[host.id]:
             self._time.schedule(self._time.now + CLIENT_LATENCY, "call-failed", call, "reset")
 
@@ -145,7 +145,7 @@ class Calls:
             try:
                 message = carried_request(call.client, call.number, message)
             except FatalError:
-                # What a node cannot read makes it hang up on a client, and nothing worse.
+                # A request that a node cannot read only makes it close the connection.
                 self._on_call_failed(call, "reset", None)
                 return
         for told in self.on_call:

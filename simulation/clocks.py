@@ -1,9 +1,9 @@
 """The two clocks of a simulated machine, as functions of virtual time.
 
 The monotonic clock is piecewise linear: it runs at a rate that a fault may change, and never
-goes back. The wall clock runs at the same rate; it may be put ahead or back, also to and fro
-(strobe), and is right again when nothing disturbs it any more. What the monotonic clock
-showed at each change of its rate is kept, so that a reading can be turned into virtual time.
+goes back. The wall clock runs at the same rate. A fault may set it ahead or back, also
+periodically (strobe), and it is right again after the fault. The readings of the monotonic clock
+at each change of its rate are kept, so that a reading can be converted to virtual time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ class Clock:
     """Both clocks of one machine. All times are microseconds.
 
     While it is ``steady`` the monotonic clock shows virtual time plus ``mono_offset`` and the
-    wall clock virtual time plus ``wall_offset``; otherwise :meth:`mono` and :meth:`wall` must be
-    asked. ``samples`` are (virtual time, reading) of the monotonic clock at each change of its
-    rate.
+    wall clock virtual time plus ``wall_offset``; otherwise use :meth:`mono` and :meth:`wall`.
+    ``samples`` are (virtual time, reading) of the monotonic clock at each change of its rate.
     """
 
     __slots__ = (
@@ -47,17 +46,17 @@ class Clock:
         self._ppm = self._wall = self._strobe = 0
 
     def both(self, now: int) -> tuple[int, int]:
-        """Return what :meth:`mono` and :meth:`wall` show at virtual time ``now``."""
+        """Return the readings of both clocks at virtual time ``now``."""
         if self.steady:
             return now + self.mono_offset, now + self.wall_offset
         return self.mono(now), self.wall(now)
 
     def mono(self, now: int) -> int:
-        """Return what the monotonic clock shows at virtual time ``now``."""
+        """Return the reading of the monotonic clock at virtual time ``now``."""
         return now + self.mono_offset + (now - self._since) * self._ppm // _PPM
 
     def wall(self, now: int) -> int:
-        """Return what the wall clock shows at virtual time ``now``, in µs since 1970."""
+        """Return the reading of the wall clock at virtual time ``now``, in µs since 1970."""
         since = now - self._since
         wall = now + self._wall_base + since * self._ppm // _PPM
         if self._strobe and since // self._strobe % 2:
@@ -72,8 +71,10 @@ class Clock:
         return since - (since + self.mono_offset - reading) * _PPM // (_PPM + self._ppm)
 
     def set(self, now: int, wall_us: int, strobe_us: int, rate_ppm: int) -> None:
-        """From ``now`` on the wall clock is ``wall_us`` ahead, with ``strobe_us`` only in every
-        other period of that length, and both clocks run ``rate_ppm`` ppm faster.
+        """Disturb the clocks from ``now`` on.
+
+        The wall clock is ``wall_us`` ahead, with ``strobe_us`` only in every other period of that
+        length. Both clocks run ``rate_ppm`` ppm faster.
 
         Raises ValueError for a clock that would stand still or go back.
         """
@@ -89,13 +90,13 @@ class Clock:
         self.steady = not rate_ppm and not strobe_us
 
     def elapsed(self, since: int, now: int) -> int:
-        """Return how far the monotonic clock has got from virtual time ``since`` to ``now``."""
+        """Return the monotonic time between the virtual times ``since`` and ``now``."""
         if not self.samples:
             return now - since
         return self.mono(now) - self._read(since)
 
     def _read(self, time: int) -> int:
-        """Return what the monotonic clock showed at ``time``, also before it was last set."""
+        """Return the monotonic reading at ``time``, also before the clock was last set."""
         if time >= self._since:
             return self.mono(time)
         place = bisect_right(self.samples, time, key=lambda sample: sample[0])
@@ -110,7 +111,7 @@ class Clock:
         return reading + (time - at) * (last - reading) // (end - at)
 
     def told(self) -> dict[str, Any]:
-        """Return what ``test.json`` says of the clock: see ``checkers.recorded.clocks``."""
+        """Return the clock's entry of ``test.json``: see ``checkers.recorded.clocks``."""
         if not self.samples:
             return {"offset_us": self.mono_offset}
         at, reading = self.samples[0]

@@ -1,8 +1,8 @@
 """A byte that is wrong on arrival although TCP's checksum is right.
 
 Such bytes happen (Stone and Partridge, SIGCOMM 2000: one packet in millions to billions). Only
-bytes under the checksum of a record batch are damaged here, and never those of its header by
-which it is found: Kafka protects nothing else, so nothing else is promised.
+bytes under the checksum of a record batch are damaged here, and never the header bytes that locate
+it: Kafka protects no other bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CRC_SIZE = 4
 
 
 def carries(message: Response) -> bool:
-    """Whether the message has bytes that could be damaged at all."""
+    """Whether the message has bytes that could be damaged."""
     if type(message) is FetchResponse:
         return bool(message.records)
     return type(message) is FetchSnapshotResponse
@@ -30,8 +30,8 @@ def carries(message: Response) -> bool:
 def damaged(message: Response, number: int, file: bytes = b"") -> Response:
     """Return ``message`` with one protected byte changed, which ``number`` chooses.
 
-    ``file`` is the whole snapshot that an answer to FetchSnapshot is a piece of. The message
-    itself is returned if no protected byte is in it.
+    ``file`` is the whole snapshot that an answer to FetchSnapshot has a piece of. The message
+    itself is returned if it has no protected byte.
     """
     if isinstance(message, FetchResponse):
         place = _protected(message.records, 0, len(message.records), number)

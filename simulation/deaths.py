@@ -1,4 +1,4 @@
-"""How processes end, and why some do not even begin."""
+"""Process exit traces, and start-up failures caused by disk faults."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from simulation.host import Host
 
 
 def last_words(host: Host, kind: str, detail: dict[str, Any]) -> Trace:
-    """Return what a process that ends tells of itself: its position is the last one told.
+    """Return the final trace event of a process, with the position that it last reported.
 
-    One that ends before it has told anything does not know where it stands: what it was told
-    of the process before is no state of its own.
+    A process that ends before its first report has no position: that of the process before
+    does not count.
     """
     last = host.last_trace
     if last is None:
@@ -26,9 +26,9 @@ def last_words(host: Host, kind: str, detail: dict[str, Any]) -> Trace:
 
 
 def refuses(host: Host, error: Exception) -> bool:
-    """Whether ``error`` keeps a process from starting because of a fault of the hardware.
+    """Whether ``error`` keeps a process from starting because of a hardware fault.
 
-    A damaged disk is refused as corrupt; one in trouble fails the first reads and writes.
+    A process refuses a damaged disk as corrupt. On a failing disk the first reads and writes fail.
     """
     if isinstance(error, LogCorruptError | QuorumStateError):
         return host.disk.damaged
@@ -36,5 +36,5 @@ def refuses(host: Host, error: Exception) -> bool:
 
 
 def failed(host: Host, error: Exception) -> bool:
-    """Whether ``error`` is that of a disk in trouble."""
+    """Whether ``error`` is that of a failing disk."""
     return isinstance(error, OSError) and host.disk.trouble is not None

@@ -1,9 +1,9 @@
 """A node's disk: the storage code of real nodes on a file system in memory.
 
-What happens to a disk happens to its files: a process that dies leaves them as they are, a loss
-of power takes what was not flushed (``simulation.filesystem``). Beside them the disk keeps an
-index of what was asked of it (:class:`~simulation.disk_index.DiskIndex`), which the simulator
-looks at instead of the files; each start compares the two.
+A process that dies leaves the files unchanged; a loss of power removes what was not flushed
+(``simulation.filesystem``). Beside the files the disk keeps an index of the requested operations
+(:class:`~simulation.disk_index.DiskIndex`), which the simulator reads instead of the files. Each
+start compares the two.
 """
 
 from __future__ import annotations
@@ -70,21 +70,24 @@ _MOST_STEPS: dict[type, int] = {
     InstallSnapshot: 14,
     CleanLog: 14,
 }
-"""About how many changes of files an operation is made of: a crash comes after some of them."""
+"""Approximate number of file changes in an operation: a crash comes after some of them."""
 
 RECOVERY_STEPS = 12
 _LOG_AND_MORE = ("log", "log", "snapshot", "quorum-state", "checkpoint")
 
 
 class DiskError(Exception):
-    """A node asked for something no storage could do, such as a cut inside a batch."""
+    """A node requested an operation that no storage can do, such as a cut inside a batch."""
 
 
 @dataclass(slots=True, frozen=True)
 class DiskContent:
-    """The files of a disk: ``log`` are its segments, joined, from offset ``start`` on, as they
-    are, torn tail included; ``quorum_state`` and ``checkpoint`` (leader-epoch-checkpoint) None
-    where there is no such file; ``snapshots`` the finished ones by (end offset, epoch)."""
+    """The files of a disk.
+
+    ``log`` has the joined segments from offset ``start`` on, unchanged, torn tail included.
+    ``quorum_state`` and ``checkpoint`` (leader-epoch-checkpoint) are None without such a file.
+    ``snapshots`` are the finished ones by (end offset, epoch).
+    """
 
     quorum_state: bytes | None
     log: bytes
@@ -95,7 +98,7 @@ class DiskContent:
 
     @property
     def batches(self) -> tuple[bytes, ...]:
-        """The whole batches of the log, up to the first bytes that are none."""
+        """The whole batches of the log, up to the first bytes that are not a batch."""
         found: list[bytes] = []
         with contextlib.suppress(BatchError):
             found.extend(split_batches(self.log))
@@ -119,10 +122,10 @@ class Damage:
 class Disk(DiskIndex):
     """The files of one node, formatted under the id ``directory``.
 
-    ``files`` is a file system with a formatted data directory at :data:`ROOT`; without it the
+    ``files`` is a file system with a formatted data directory at :data:`ROOT`. Without it the
     disk is a new one, with the snapshot ``(0, 0)`` that holds ``bootstrap`` if that is given.
-    ``findings`` is what the last start found to be wrong; ``refusal`` why the last one that
-    was tried was refused because of a fault of the hardware, None when it was not.
+    ``findings`` are the faults that the last start found. ``refusal`` is the reason why the last
+    start was refused because of a hardware fault, None if it was not.
     """
 
     __slots__ = (
@@ -164,12 +167,12 @@ class Disk(DiskIndex):
         self.files = files
         self.snapshots.update(self._snapshot_files())
 
-    # --- what a process does ----------------------------------------------------------------
+    # --- operations of a process ------------------------------------------------------------
 
     def write(self, effect: Durable) -> None:
-        """Carry out ``effect`` on the files; :meth:`note` takes it down afterwards.
+        """Carry out ``effect`` on the files; :meth:`note` records it afterwards.
 
-        Raises :class:`DiskError` if no storage could, and OSError where the hardware fails.
+        Raises :class:`DiskError` if no storage could, and OSError if the hardware fails.
         """
         if self._storage is None:
             self.recover()
@@ -183,7 +186,7 @@ class Disk(DiskIndex):
         self._pending = None
 
     def apply(self, effect: Durable) -> None:
-        """Carry out ``effect`` and take it down."""
+        """Carry out ``effect`` and record it."""
         self.write(effect)
         self.note(effect)
 
@@ -196,12 +199,12 @@ class Disk(DiskIndex):
         except OSError:
             return None
 
-    # --- death and birth --------------------------------------------------------------------
+    # --- end and start of processes ---------------------------------------------------------
 
     def interrupt(self, effect: Durable, draw: int) -> bool:
-        """Let the process die amid ``effect``, after some of the changes of files it is made of.
+        """Let the process die during ``effect``, after some of its file changes.
 
-        Return whether it was carried out whole; then it is to be taken down.
+        Return whether it was carried out completely; then it must be recorded.
         """
         storage = self._storage
         if storage is None:
@@ -217,23 +220,23 @@ class Disk(DiskIndex):
         return True
 
     def process_ended(self) -> None:
-        """The process is gone, with its locks and open files."""
+        """End the process, with its locks and open files."""
         self._storage = None
         self.files.process_ended()
 
     def refuse(self, reason: str) -> None:
-        """A process has looked at the disk and ended."""
+        """Note that a process has read the disk and stopped."""
         self.refusal = reason
         self.process_ended()
 
     def lose_power(self, draw: int) -> Loss:
-        """Drop what the platter does not hold, but for what ``draw`` chooses."""
+        """Drop what is not on the platter, except for what ``draw`` chooses."""
         self._lossy = True
         return self.files.lose_power(draw)
 
     def begin(self, steps: int, torn: int = 0) -> None:
         """Let a process start and die again after ``steps`` changes of files, if it makes so
-        many. Whatever stops it before will stop the next one too."""
+        many. An error that stops it before will stop the next one too."""
         self.process_ended()
         self.files.crash_after(steps, torn)
         with contextlib.suppress(Crash, OSError, LogCorruptError, QuorumStateError):
@@ -241,8 +244,10 @@ class Disk(DiskIndex):
         self.process_ended()
 
     def recover(self) -> Recovered:
-        """A process starts: it repairs what a crash left half done, makes durable what it reads
-        before it trusts it, and is given that.
+        """Start a process: return the state on disk.
+
+        Like a real start it repairs what a crash left incomplete, and makes durable what it reads
+        before it trusts it.
 
         Raises what :class:`Storage` does: LogCorruptError, QuorumStateError, OSError.
         """
@@ -260,7 +265,7 @@ class Disk(DiskIndex):
         return found
 
     def _take_over(self, found: Recovered, snapshots: dict[SnapshotId, bytes]) -> None:
-        """Let the index say what was found."""
+        """Set the index to the state that was found."""
         self.parts.clear()
         if list(found.batches) == self.log:
             found.batches = tuple(self.log)  # The same objects, so that equality is quick to see.
@@ -285,7 +290,7 @@ class Disk(DiskIndex):
         return {name: bytes(inode(inside(LOG, snapshot_name(*name))).data) for name in ids}
 
     def content(self) -> DiskContent:
-        """Return the files as they are seen now."""
+        """Return the files as readers see them now."""
         names = self.files.names(LOG) if self.files.exists(LOG) else []
         segments = offsets_of(names)
 
@@ -306,20 +311,20 @@ class Disk(DiskIndex):
     # --- hardware ---------------------------------------------------------------------------
 
     def begin_trouble(self, kind: Kind, draw: int) -> DiskTrouble:
-        """From now on the hardware is in trouble of this ``kind``."""
+        """Begin trouble of this ``kind`` with the hardware."""
         self.trouble = self.files.trouble = DiskTrouble(kind, draw)
         return self.trouble
 
     def end_trouble(self) -> dict[str, Any]:
-        """The hardware is well again; return what its trouble did."""
+        """End the hardware trouble; return its effects."""
         trouble, self.trouble, self.files.trouble = self.trouble, None, None
         return trouble.evidence() if trouble is not None else {}
 
     def flip(self, draw: int) -> dict[str, Any]:
         """Change one bit of one file, while no process runs; return which.
 
-        The file is a segment, a finished snapshot, quorum-state or leader-epoch-checkpoint. Where
-        a write was torn it is none of the log: of two faults at once in its end one can hide the
+        The file is a segment, a finished snapshot, quorum-state or leader-epoch-checkpoint. It is
+        not the log if a write was torn there: of two faults at the log's end one can hide the
         other.
         """
         if self._damage is not None or not self.files.exists(LOG):
@@ -348,11 +353,10 @@ class Disk(DiskIndex):
         return {"flipped": True, "file": name, "byte": position, "bit": self._damage.bit}
 
     def tear(self, draw: int) -> dict[str, Any]:
-        """Add the beginning of a batch to the log, as a write does that a loss of power cuts
-        short, while no process runs; return how much of it.
+        """Tear a write while no process runs; return how much of it was written.
 
-        The bytes are those of the last batch there, under the offset that comes next. Nothing
-        is added to a log that is torn or damaged already.
+        A loss of power can leave the beginning of a batch. The bytes are those of the last batch
+        there, under the next offset. Nothing is added to a log that is torn or damaged already.
         """
         segments = offsets_of(self.files.names(LOG)) if self.files.exists(LOG) else []
         if not segments or self._torn or self._damage is not None:
@@ -374,11 +378,11 @@ class Disk(DiskIndex):
 
     @property
     def damaged(self) -> bool:
-        """Whether a bit is flipped that no start has repaired."""
+        """Whether a bit is flipped and no start has repaired it."""
         return self._damage is not None
 
     def restore(self) -> bool:
-        """Change the flipped bit back, if no process has started since; return whether one was."""
+        """Change the flipped bit back unless a process has started; return whether it was done."""
         damage, self._damage = self._damage, None
         if damage is None:
             return False

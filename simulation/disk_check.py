@@ -1,10 +1,10 @@
-"""Holds what a start read from the files against what was asked of the disk before.
+"""Compares the state that a start read from the files with the operations before.
 
-After a kill the files must hold all that was written; after a loss of power, of the log at least
-what was flushed, and everything else, which each operation makes durable before it ends. An
-operation under way when the process died may have been carried out, or not, or in the steps
-that ``nodes.log`` allows: a log is cut from its end, cleaned from its start, and emptied below
-a finished snapshot.
+After a kill the files must hold everything that was written. After a loss of power the log must
+hold at least what was flushed; all other operations are durable when they end. An operation that
+was under way when the process died may have been carried out, or not, or in the steps that
+``nodes.log`` allows. A log is cut from its end, cleaned from its start, and emptied below a
+finished snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def disagreements(
     found: Recovered,
     snapshots: Mapping[SnapshotId, bytes],
 ) -> list[str]:
-    """Return what is wrong with ``found``, one line each; nothing if it may be there.
+    """Return the faults in ``found``, one line each; empty if the state is allowed.
 
     ``pending`` is the operation that was under way when the process died, ``lossy`` whether
     power was lost since the last start; ``snapshots`` are the contents of the files found.
@@ -71,7 +71,7 @@ def _log_wrong(
             if allowed:
                 return None
         if must:
-            return f"the log begins at {start} and does not begin anew at snapshot {index.latest}"
+            return f"the log begins at {start}, but not as after snapshot {index.latest}"
     last = index.start_after(pending.start_offset) if isinstance(pending, CleanLog) else index.start
     if not index.start <= start <= last or (start != index.start and start not in index.segments):
         return f"the log begins at {start}; it began at {index.start}"
@@ -97,7 +97,7 @@ def _log_wrong(
 def _begins_anew(
     index: DiskIndex, latest: SnapshotId | None, batches: list[bytes], ends: list[int]
 ) -> bool:
-    """Tell whether a start must empty a log of ``batches`` to begin at ``latest``."""
+    """Return whether a start must empty a log of ``batches`` to begin at ``latest``."""
     if latest is None:
         return False
     if batches:
@@ -142,12 +142,12 @@ def _snapshots_wrong(
     if sorted(names) != sorted(snapshots):
         texts.append(f"the snapshots {sorted(snapshots)} were found as {names}")
     elif names and found.latest != snapshots[names[-1]]:
-        texts.append(f"snapshot {names[-1]} was read as something else")
+        texts.append(f"snapshot {names[-1]} was read with other content")
     return texts
 
 
 def _saved(state: WriteQuorumState | None) -> object:
-    """Return what the file keeps of ``state``."""
+    """Return the part of ``state`` that the file keeps."""
     if state is None:
         return None
     kept: object = state.voted_directory if state.kraft_version >= 1 else tuple(state.voters)

@@ -1,8 +1,8 @@
-"""What a disk must hold, by what was asked of it: an index beside the files.
+"""The expected content of a disk: an index of the requested operations, beside the files.
 
-The simulator and its checks look here instead of reading files at every event. Here operations
-are idealised: they happen whole and at once. What the files really hold is compared with this
-whenever a process starts (``simulation.disk_check``).
+The simulator and its checks use the index instead of reading files at every event. Its operations
+are idealised: they happen whole and at once. Whenever a process starts, the files are compared with
+the index (``simulation.disk_check``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SnapshotId = tuple[int, int]
 """(end offset, epoch)."""
 
 CACHED: frozenset[type] = frozenset((AppendLog, AppendSnapshot, DropSnapshot))
-"""Operations that are over when the page cache has them; all others wait for the platter."""
+"""Operations that end when the page cache has them; all others wait for the platter."""
 
 
 def batch_range(batch: bytes) -> tuple[int, int]:
@@ -52,15 +52,17 @@ def batch_epoch(batch: bytes) -> int:
 
 
 def age(name: SnapshotId) -> tuple[int, int]:
-    """Return what snapshots are ordered by, and held against the end of a log."""
+    """Return the sort key of snapshots, which is also compared with the end of a log."""
     return name[1], name[0]
 
 
 class DiskIndex:
-    """``log`` is what a reader sees, ``ends`` the end offset of each batch, ``flushed`` how many
-    batches are on the platter for certain, ``segments`` the base offsets of the log's files: a
-    new one is begun where the last would exceed ``segment_bytes``, and cleaning removes whole
-    ones. ``snapshots`` are the finished ones by id, ``parts`` the others.
+    """The log, the snapshots and the state that a disk must hold.
+
+    ``log`` is what a reader sees, ``ends`` has the end offset of each batch, ``flushed`` is the
+    number of batches that are certainly on the platter. ``segments`` are the base offsets of the
+    log's files: a new file begins where the last one would exceed ``segment_bytes``, and cleaning
+    removes whole files. ``snapshots`` are the finished ones by id, ``parts`` the others.
     """
 
     __slots__ = (
@@ -103,7 +105,7 @@ class DiskIndex:
 
     @property
     def end_epoch(self) -> int:
-        """The epoch of the last record; 0 where there never was one."""
+        """The epoch of the last record; 0 if there never was one."""
         if self.log:
             return batch_epoch(self.log[-1])
         latest = self.latest
@@ -123,7 +125,7 @@ class DiskIndex:
         return count
 
     def note(self, effect: Durable) -> None:
-        """Take down that ``effect`` was carried out."""
+        """Record that ``effect`` was carried out."""
         _OPERATIONS[type(effect)](self, effect)
 
     # --- the log ----------------------------------------------------------------------------

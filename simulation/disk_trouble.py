@@ -1,5 +1,4 @@
-"""What a disk that fails does to its node: slow, full, with errors or read-only; and what it has
-done."""
+"""Failing disks: slow, full, with errors or read-only; and the evidence of their effects."""
 
 from __future__ import annotations
 
@@ -19,19 +18,19 @@ _NUMBERS: dict[Kind, int] = {
 }
 
 SLOWEST = 1_000_000
-"""Microseconds that one fsync of a slow disk takes at most: a cluster of them gets on yet."""
+"""Longest fsync of a slow disk in microseconds: a cluster of such disks still works."""
 
 MOST_SPACE = 3_000
-"""Bytes that a disk has left at most when it is about to be full."""
+"""Most bytes that are left on a disk that is about to be full."""
 
 
 class DiskTrouble:
     """One trouble, drawn from ``number``.
 
     ``slow``: fsync takes ``factor`` (10 to 100) times longer. ``full``: ``space`` more bytes can
-    be written, and then part of a write, ENOSPC. ``error``: from the ``after``-th one on every
-    ``failing`` operation (write, fsync or read) ends in EIO; nothing of it is carried out.
-    ``readonly``: everything but reading ends in EROFS.
+    be written; the next write is partial and fails with ENOSPC. ``error``: from the ``after``-th
+    one on every ``failing`` operation (write, fsync or read) fails with EIO and has no effect.
+    ``readonly``: everything except reading fails with EROFS.
     """
 
     def __init__(self, kind: Kind, number: int) -> None:
@@ -72,12 +71,12 @@ class DiskTrouble:
         return allowed
 
     def refuse(self) -> OSError:
-        """Return the error of a write that landed in part."""
+        """Return the error of a partial write."""
         number = _NUMBERS[self.kind]
         return OSError(number, os.strerror(number))
 
     def check(self, operation: str) -> None:
-        """Called before ``read``, ``fsync`` and any other ``change``. Raises OSError."""
+        """Raise OSError if ``operation`` must fail: ``read``, ``fsync`` or any other ``change``."""
         if self._fails(operation):
             raise self.refuse()
 
@@ -94,7 +93,7 @@ class DiskTrouble:
         return True
 
     def evidence(self) -> dict[str, object]:
-        """Return what this trouble has done so far; times in microseconds."""
+        """Return the effects of this trouble so far; times in microseconds."""
         found: dict[str, object] = {"trouble": self.kind}
         if self.kind == "slow":
             found["factor"] = self.factor

@@ -1,4 +1,4 @@
-"""How long a node's disk takes, and what is left of it when the process dies meanwhile.
+"""How long a node's disk takes, and what is on it when the process dies during its work.
 
 The durable effects of one step are carried out in order, each at the end of its own time;
 the rest of the step waits for all of them (**persist before you speak**).
@@ -19,7 +19,7 @@ from simulation.knobs import Knobs
 from simulation.timeline import Timeline
 
 PAGE_CACHE_WRITE = 10
-"""Microseconds a write takes that nobody flushes."""
+"""Microseconds of a write without a flush."""
 
 DURABLE_TYPES: frozenset[type] = frozenset(DURABLE)
 
@@ -27,7 +27,7 @@ DURABLE_TYPES: frozenset[type] = frozenset(DURABLE)
 class DiskWorker:
     """Carries out durable effects in virtual time.
 
-    ``on_disk`` is told of each operation just before it reaches the disk.
+    ``on_disk`` is called with each operation just before it reaches the disk.
     """
 
     def __init__(self, time: Timeline, seed: int, knobs: Knobs) -> None:
@@ -64,9 +64,9 @@ class DiskWorker:
         return time if trouble is None else trouble.duration(time)
 
     def carry_out(self, host: Host) -> None:
-        """The time is over: apply what the host is busy with.
+        """Apply the host's disk work, whose time is over.
 
-        Raises :class:`DiskError`, and OSError where the hardware fails.
+        Raises :class:`DiskError`, and OSError if the hardware fails.
         """
         assert host.busy is not None
         disk = host.disk
@@ -82,8 +82,8 @@ class DiskWorker:
         self._time.fact(f"d {host.id} {fact(effect)}")
 
     def interrupt(self, host: Host) -> None:
-        """The process dies amid its disk work: what is complete stays, and of the operation
-        under way some of the file operations it is made of."""
+        """Let the process die during its disk work: complete operations stay, and of the one
+        under way some of its file changes."""
         if host.busy is None:
             return
         disk = host.disk
@@ -91,8 +91,8 @@ class DiskWorker:
             for at, effect in host.busy.operations:
                 if at > self._time.now:
                     number = draw(self._seed, "torn", host.id, host.disk_count)
-                    # Whether these two happened is seen at the next start. Nobody was told of
-                    # them, and if they did, all must know what they were.
+                    # The next start shows whether these two happened. No node has reported them,
+                    # but if they happened, the watchers need them.
                     early = isinstance(effect, AppendLog | FinishSnapshot)
                     if early:
                         self._tell(host, effect)
@@ -105,10 +105,10 @@ class DiskWorker:
                 self._tell(host, effect)
                 disk.note(effect)
         except (DiskError, OSError):
-            return  # The node is dying anyway, and so did this operation.
+            return  # The process dies anyway, and the operation fails.
 
     def recover(self, host: Host) -> Recovered:
-        """A process starts from the host's disk; now and then one before it dies amid that.
+        """Start a process from the host's disk; sometimes one before it dies during its start.
 
         Raises what :meth:`simulation.disk.Disk.recover` does.
         """

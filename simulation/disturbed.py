@@ -1,12 +1,12 @@
-"""What becomes of messages on links that a fault disturbs.
+"""The fate of messages on disturbed links.
 
-Of TCP the model keeps what a node can notice. A lost segment comes again after a
-retransmission time-out of 200 ms that doubles each time (Linux, RFC 6298), so a message whose
-first *k* transmissions are lost is 200 ms x (2^k - 1) late; after three of them whoever waits
-has given the connection up, and the message is gone. A reset kills the connection: the
-message is lost, and whoever asked learns of it at once. Losing one place in the order is what
-requests over several connections do; a request that arrives twice is the copy of a connection
-that was given up. No message is later than :data:`LATEST` for all of this.
+The model has those effects of TCP that a node can notice. A lost segment is sent again after a
+retransmission timeout of 200 ms that doubles each time (Linux, RFC 6298). So a message whose first
+*k* transmissions are lost is 200 ms x (2^k - 1) late. After three of them the sender has closed the
+connection, and the message is lost. A reset kills the connection: the message is lost, and the
+sender of the request learns of it at once. A message that loses one place in the order stands for
+requests over several connections. A duplicate request is the copy of a closed connection.
+Disturbances delay no message by more than :data:`LATEST`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from nodes.draw import draw
 from simulation.network import ApiMessage, Network, Rpc
 
 LATEST = 2_000_000
-"""The most (µs) that disturbances add to the time a message takes."""
+"""The longest delay (µs) that disturbances add to a message."""
 
 RETRANSMISSION = 200_000
-"""After how long (µs) a lost message is sent again for the first time."""
+"""The time (µs) after which a lost message is sent again for the first time."""
 
 RETRANSMISSIONS = 3
 
@@ -31,7 +31,7 @@ _RULE_PARTS = {"request": ("request", "both"), "response": ("response", "both")}
 
 
 class Fate(NamedTuple):
-    """When (µs) a message arrives, when its connection is reset, and when its copy arrives;
+    """The times (µs) at which a message arrives, its connection is reset, and its copy arrives;
     -1: never."""
 
     arrival: int
@@ -41,7 +41,7 @@ class Fate(NamedTuple):
 
 @dataclass(slots=True)
 class _Dice:
-    """Random numbers for one message, each from a key of its own."""
+    """Random numbers for one message, each from its own key."""
 
     seed: int
     source: int
@@ -69,7 +69,7 @@ class Disturbances:
         disturbances were last set."""
 
     def set(self, wanted: Sequence[Disturbance], ids: Mapping[str, int]) -> dict[str, int]:
-        """Let ``wanted`` be in force, and nothing else; return :attr:`counts` until now."""
+        """Put ``wanted``, and nothing else, in force; return :attr:`counts` until now."""
         rules: dict[tuple[int, int], tuple[Disturbance, ...]] = {}
         for each in wanted:
             for sender in each.senders:
@@ -82,7 +82,7 @@ class Disturbances:
         return counts
 
     def fate(self, now: int, kind: str, rpc: Rpc, source: int, destination: int) -> Fate:
-        """Return what becomes of ``rpc`` (``kind`` is "request" or "response") sent ``now``."""
+        """Return the fate of ``rpc`` (``kind`` is "request" or "response") sent at ``now``."""
         network = self._network
         rules = [
             rule
@@ -145,7 +145,7 @@ def api_of(rpc: Rpc) -> str:
 
 
 def copy_of(rpc: Rpc) -> Rpc:
-    """Return a second copy of a request that nobody waits for."""
+    """Return a second copy of a request, which no process waits for."""
     message = rpc.message
     assert not isinstance(message, ApiMessage)
     return replace(rpc, message=replace(message))

@@ -1,10 +1,10 @@
-"""Watches for voters that leave it to others to stand for election (F4).
+"""Watches for voters that do not start an election in time (F4).
 
-Raft makes progress because nobody waits for long (Ongaro's thesis, section 3.4): a follower that
-its leader does not answer begins an election within a fetch time-out, any other voter that knows
-no leader within two election time-outs, as time-outs are drawn from [T, 2T), of its last attempt
-or vote. A newer epoch alone is no reason to wait anew: who is told of one again and again would
-never stand. Time is that of the voter's own clock, without that for which it was stopped.
+Raft makes progress because no voter waits for long (Ongaro's thesis, section 3.4). A follower
+without answers of its leader starts an election within a fetch timeout. Any other voter that knows
+no leader starts one within two election timeouts after its last attempt or vote, as timeouts are
+drawn from [T, 2T). A newer epoch alone does not restart the timeout: a voter that learns of one
+newer epoch after another would never start. The clock is the voter's own, without its pauses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
 SLACK = 1_000_000
-"""Microseconds that a node may take beyond what its settings say."""
+"""Microseconds that a node may take in addition to its settings."""
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(QuorumConfig)}
 
@@ -34,11 +34,11 @@ _KEEPS = frozenset(("unattached", "candidate", "resigned"))
 """States that keep their deadline when a newer epoch makes them unattached."""
 
 _ANEW = frozenset(("start", "voters", "grant"))
-"""Who starts, who may just have become a voter, and who votes waits anew."""
+"""Events after which a node's timeout begins again: start, a new voter set, a granted vote."""
 
 
 class ElectionWatch:
-    """Knows since when each node that does not lead has waited."""
+    """Knows since when each node without leadership has waited."""
 
     def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
         self._world = world
@@ -51,7 +51,7 @@ class ElectionWatch:
         world.on_response.append(self._on_response)
 
     def finish(self) -> None:
-        """The run is over: judge who waits still."""
+        """Judge the nodes that still wait after the run."""
         for host in self._world.hosts:
             last = host.last_trace
             if last is not None and host.node is not None and not host.paused and not host.busy:
@@ -71,7 +71,7 @@ class ElectionWatch:
 
     def _on_request(self, host: Host, message: Request) -> None:
         if isinstance(message, BeginQuorumEpochRequest | EndQuorumEpochRequest):
-            # Who hears the end of an epoch stands soon, but by a time-out that begins then.
+            # The end of an epoch shortens the wait, but the new timeout begins then.
             self._heard(host, message.leader_id)
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
@@ -83,10 +83,10 @@ class ElectionWatch:
             self._since[host.id] = self._world.now
 
     def _judge(self, host: Host, state: str, event: TraceEvent) -> None:
-        """``event`` is the first that the node tells since it was in ``state``, or the last."""
+        """Judge the time in ``state``; ``event`` is the first after it, or the last one in it."""
         limit, now = self._limits[host.id].get(state), self._world.now
         if limit is None or host.stopping:
-            return  # A leader that is to end waits for its successor, and stands no more.
+            return  # A leader that shuts down waits for its successor, and starts no election.
         since = max(self._since.get(host.id, now), host.resumed_at)
         late = host.waited(since, now, SLACK) > limit
         if late and self._voters.counts(host.name, host.id, host.disk.directory):
@@ -94,18 +94,18 @@ class ElectionWatch:
                 "F4",
                 self._world.now,
                 f"{host.name} was {state} in epoch {event.epoch} for"
-                f" {(self._world.now - since) / 1e6:.1f} s without standing for election",
+                f" {(self._world.now - since) / 1e6:.1f} s without starting an election",
                 event,
             )
 
 
 def quorum_settings(world: World, host: Host) -> dict[str, Any]:
-    """Return how the node's core is set: what the run says, defaults for the rest."""
+    """Return the settings of the node's core: those of the run, defaults for the rest."""
     return {**_DEFAULTS, **world.knobs.settings_of(host.id)}
 
 
 def _limits(world: World, host: Host) -> dict[str, int]:
-    """Return by state how long (µs) the node may wait there."""
+    """Return by state how long (µs) the node may wait in it."""
     config = quorum_settings(world, host)
     election = 2000 * config["election_timeout_ms"]
     fetch = 1000 * config["fetch_timeout_ms"]

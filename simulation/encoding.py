@@ -1,8 +1,8 @@
 """Quorum RPCs through the bytes of Kafka's protocol and back, as real nodes exchange them.
 
 Both directions of both messages use the code of ``nodes.server``, at the highest version, which
-all nodes here know. What comes out is what a node is given; a message that cannot be written
-or read is its sender's end, because no healthy node ever sends one.
+all nodes here know. A node gets the decoded message. If a message cannot be written or read its
+sender fails, because no healthy node ever sends one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BAD = (ProtocolError, ShapeError, KeyError, TypeError, ValueError, AttributeErr
 
 
 def carried_request(sender: int, correlation: int, message: Request) -> Request:
-    """Return ``message`` as the node it is sent to reads it. Raises FatalError."""
+    """Return ``message`` as its receiver reads it. Raises FatalError."""
     api = api_of(message)
     try:
         version = SUPPORTED[api][1]
@@ -50,7 +50,7 @@ def carried_request(sender: int, correlation: int, message: Request) -> Request:
 
 
 def carried_answer(request: Request, correlation: int, message: QuorumResponse) -> Response:
-    """Return the answer to ``request`` as the node that asked reads it. Raises FatalError."""
+    """Return the answer to ``request`` as the node that sent it reads it. Raises FatalError."""
     api = api_of(request)
     try:
         version = SUPPORTED[api][1]

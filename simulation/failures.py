@@ -1,4 +1,4 @@
-"""What the watchers of a simulated world report, and the bounded list they report to."""
+"""Failures that the watchers of a simulated world report, in a bounded list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fence around the simulation: what would make a run differ from its repetition raises."""
+"""Determinism guard: raises in a simulation where a run would differ from its repetition."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _FENCED: tuple[tuple[Any, str], ...] = (
 
 
 class FenceError(RuntimeError):
-    """Simulated code reached for the real world."""
+    """Simulated code used the real world."""
 
 
 def _guard(name: str, real: Any, fenced: int) -> Any:
-    """Return ``real`` for every thread but ``fenced``, for which it raises.
+    """Return ``real`` for all threads except ``fenced``, for which it raises.
 
-    Other threads of the process (of an SSH session, say) are no part of the simulation.
+    Other threads of the process (those of an SSH session, for example) are not simulated.
     """
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ def _guard(name: str, real: Any, fenced: int) -> Any:
 def fence() -> Iterator[None]:
     """Make clocks, random sources, sockets and new threads raise :class:`FenceError`.
 
-    Only the calling thread is fenced in. ``time.process_time`` and ``time.perf_counter`` stay
+    Only the calling thread is guarded. ``time.process_time`` and ``time.perf_counter`` stay
     usable: campaigns measure with them.
     """
     saved = [(owner, name, getattr(owner, name)) for owner, name in _FENCED]

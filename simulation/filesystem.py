@@ -1,21 +1,21 @@
-"""A file system in memory, as POSIX promises it and no better: what a node's storage runs on.
+"""A file system in memory, no better than POSIX promises: a node's storage runs on it.
 
-Every file has contents that a reader sees and contents that are on the platter; every directory
-has names that are seen and names that are on the platter. The rules of a crash:
+Every file has contents that a reader sees and contents that are on the platter. Every directory
+has visible names and names that are on the platter. The rules of a crash:
 
-* the death of a process takes nothing: what was written, created, renamed and removed stays seen.
-  A write that was under way may have been carried out in part (:meth:`Filesystem.crash_after`);
-* fsync of a file makes its contents durable, not its name; fsync of a directory makes names
-  durable, not contents; directories themselves are made durably;
-* a loss of power (:meth:`Filesystem.lose_power`) keeps of each file what was fsynced and of the
-  bytes written since some beginning, cut at any byte; a whole sector of those, wholly behind
-  what was fsynced, may read as zeros (it never came). A cut of a file that was not fsynced may
-  be undone, and then nothing written after it is there;
-* of the names changed since the last fsync of their directory some first changes are kept, in
+* The death of a process loses nothing: everything written, created, renamed and removed stays
+  visible. A write under way may have been carried out in part (:meth:`Filesystem.crash_after`).
+* fsync of a file makes its contents durable, not its name. fsync of a directory makes names
+  durable, not contents. Directories themselves are created durably.
+* A loss of power (:meth:`Filesystem.lose_power`) keeps the fsynced part of each file, and a
+  beginning of the bytes written since, cut at any byte. A whole sector of those bytes may read as
+  zeros (it was never written). A truncation without fsync may be undone, and then nothing written
+  after it is there.
+* Of the names changed since the last fsync of their directory some first changes are kept, in
   order, so that a file whose name came before its contents may be empty.
 
-``nodes.log.write_loss`` is the worst case of these rules on a real host: nothing that was not
-fsynced is kept. All choices are drawn. One process uses it at a time.
+``nodes.log.write_loss`` is the worst case of these rules on a real host: it keeps only fsynced
+data. All choices are drawn. One process uses it at a time.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ SECTOR = 512
 
 
 class Crash(BaseException):
-    """The process died amid a file operation: nothing that it meant to do after it happens.
+    """The process died during a file operation, and does nothing more.
 
-    No Exception, so that no code of the dying process takes notice.
+    Not an Exception, so that the code of the dying process does not catch it.
     """
 
 
 class Trouble(Protocol):
-    """What is wrong with the hardware. Both methods raise OSError to refuse."""
+    """A fault of the hardware. Both methods raise OSError to refuse."""
 
     def write(self, size: int) -> int:
         """Return how many of ``size`` bytes may be written; OSError is raised after these."""
         ...
 
     def check(self, operation: str) -> None:
-        """Called before ``read``, ``fsync``, and any other ``change`` of files or names."""
+        """Raise OSError for ``read``, ``fsync``, or any other ``change`` of files or names."""
         ...
 
     def refuse(self) -> OSError:
-        """Return the error of a write that landed in part."""
+        """Return the error of a partial write."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Inode:
-    """A file. ``data`` is what is seen; its first ``stable`` bytes are on the platter, and after
-    them ``undone``, what a cut that was not fsynced took away."""
+    """A file. ``data`` is visible. Its first ``stable`` bytes are on the platter, and after them
+    ``undone``, the bytes that a truncation without fsync removed."""
 
     data: bytearray = field(default_factory=bytearray)
     stable: int = 0
@@ -81,12 +81,12 @@ class Inode:
             self.data += bytes(length - len(self.data))
 
     def sync(self) -> None:
-        """Make what is seen durable."""
+        """Make the visible data durable."""
         self.stable = len(self.data)
         self.undone = b""
 
     def lose(self, *key: int | str) -> tuple[int, int]:
-        """Become what a loss of power leaves; return bytes and sectors lost."""
+        """Become what a loss of power leaves; return the lost bytes and sectors."""
         seed, *rest = key
         assert isinstance(seed, int)
         unsynced = len(self.data) - self.stable
@@ -108,7 +108,7 @@ class Inode:
 
 @dataclass(slots=True)
 class Directory:
-    """``seen`` names, ``durable`` ones, and the ``changes`` between, in order: (name, inode)
+    """``seen`` names, ``durable`` names, and the ``changes`` between, in order: (name, inode)
     created, (name, None) removed, (name, other name) renamed."""
 
     seen: dict[str, Inode] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Directory:
 
 @dataclass(slots=True, frozen=True)
 class Loss:
-    """What a loss of power took: unsynced ``bytes``, zeroed ``sectors``, changes of ``names``."""
+    """Losses of a power failure: unsynced ``bytes``, zeroed ``sectors``, changes of ``names``."""
 
     bytes: int = 0
     sectors: int = 0
@@ -137,7 +137,7 @@ class Loss:
 
 
 class Filesystem(Media):
-    """See the module. ``trouble``, if any, is asked before the hardware is used."""
+    """The file system of the module's rules; ``trouble``, if any, is checked before each use."""
 
     def __init__(self) -> None:
         self.trouble: Trouble | None = None
@@ -147,7 +147,7 @@ class Filesystem(Media):
         self._torn = 0
         self._dead = False
 
-    # --- what a process does ----------------------------------------------------------------
+    # --- operations of a process ------------------------------------------------------------
 
     def lock(self, directory: Path) -> MemoryLock:
         """Lock ``directory`` until the process ends."""
@@ -160,7 +160,7 @@ class Filesystem(Media):
         return MemoryLock(self._locks, key)
 
     def exists(self, path: Path) -> bool:
-        """Tell whether there is a file or directory at ``path``."""
+        """Return whether there is a file or directory at ``path``."""
         if str(path) in self._directories:
             return True
         parent, _, name = str(path).rpartition("/")
@@ -168,7 +168,7 @@ class Filesystem(Media):
         return directory is not None and name in directory.seen
 
     def open(self, path: Path, *, fresh: bool = False) -> File:
-        """Open ``path``, created if missing; ``fresh``: emptied if it was there."""
+        """Open ``path``, created if missing; ``fresh``: emptied if it exists."""
         directory, name = self._place(path)
         inode = directory.seen.get(name)
         if inode is None:
@@ -181,7 +181,7 @@ class Filesystem(Media):
         return MemoryFile(self, inode)
 
     def create(self, path: Path) -> File:
-        """Open ``path``, which must not be there (FileExistsError)."""
+        """Open ``path``, which must not exist (FileExistsError)."""
         directory, name = self._place(path)
         if name in directory.seen:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -204,13 +204,13 @@ class Filesystem(Media):
         return sorted(self._directory(directory).seen)
 
     def make_directory(self, directory: Path) -> None:
-        """Create ``directory``, durably, unless it is there."""
+        """Create ``directory``, durably, unless it exists."""
         if str(directory) not in self._directories:
             self._step()
             self._directories[str(directory)] = Directory()
 
     def unlink(self, path: Path) -> None:
-        """Remove ``path`` if it is there."""
+        """Remove ``path`` if it exists."""
         directory, name = self._place(path)
         if name in directory.seen:
             self._step()
@@ -218,7 +218,7 @@ class Filesystem(Media):
             directory.changes.append((name, None))
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give ``path`` the name ``target`` in the same directory, in place of what had it."""
+        """Rename ``path`` to ``target`` in the same directory, replacing an existing file."""
         inode = self.inode(path)
         directory, name = self._place(path)
         new = self._place(target)[1]
@@ -234,22 +234,22 @@ class Filesystem(Media):
         self.before_fsync()
         known.sync()
 
-    # --- what happens to it -----------------------------------------------------------------
+    # --- crashes and faults -----------------------------------------------------------------
 
     def crash_after(self, operations: int, torn: int = 0) -> None:
-        """Let the process die (:class:`Crash`) once it has changed something ``operations`` times.
+        """Let the process die (:class:`Crash`) after ``operations`` more changes.
 
-        Where the next thing is a write, ``torn`` draws how much of it is carried out.
+        If the next change is a write, ``torn`` draws how much of it is carried out.
         """
         self._left, self._torn = operations, torn
 
     def process_ended(self) -> None:
-        """The process is gone, with its locks; what is seen stays."""
+        """End the process, with its locks; visible data stays."""
         self._left, self._dead = None, False
         self._locks.clear()
 
     def lose_power(self, number: int) -> Loss:
-        """Drop what is not on the platter but for what ``number`` draws; everything left is."""
+        """Drop what is not on the platter, except for what ``number`` draws."""
         lost = sectors = names = 0
         for path in sorted(self._directories):
             directory = self._directories[path]
@@ -276,15 +276,15 @@ class Filesystem(Media):
             raise _missing(path)
         return inode
 
-    # --- inside -----------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------
 
     @property
     def watched(self) -> bool:
-        """Whether writes must be announced: something may come between."""
+        """Whether writes must be announced, because a crash or an error may be due."""
         return self._left is not None or self._dead or self.trouble is not None
 
     def write(self, inode: Inode, data: bytes) -> None:
-        """Add ``data`` to ``inode``, or as much of it as may be. Raises OSError and Crash."""
+        """Add ``data`` to ``inode``, or as much of it as possible. Raises OSError and Crash."""
         allowed = len(data)
         if self._left == 0 and not self._dead:
             allowed = self._torn % (allowed + 1)
@@ -317,7 +317,7 @@ class Filesystem(Media):
             self._left -= 1
 
     def _place(self, path: Path) -> tuple[Directory, str]:
-        """Return the directory that ``path`` is in, and its name there."""
+        """Return the directory of ``path``, and its name in it."""
         parent, _, name = str(path).rpartition("/")
         directory = self._directories.get(parent)
         if directory is None:
@@ -339,25 +339,25 @@ class MemoryFile(File):
         self._inode = inode
 
     def append(self, data: bytes) -> None:
-        """Add ``data`` to what is seen."""
+        """Add ``data`` to the visible contents."""
         if self._files.watched:
             self._files.write(self._inode, data)
         else:
             self._inode.data += data
 
     def truncate(self, length: int) -> None:
-        """Cut what is seen."""
+        """Truncate the visible contents."""
         self._files.step()
         self._inode.cut(length)
 
     def fsync(self) -> None:
-        """Make the contents durable; not the name."""
+        """Make the contents durable, but not the name."""
         if self._files.watched:
             self._files.before_fsync()
         self._inode.sync()
 
     def protect(self) -> None:
-        """Take away the right to write; nobody here would mind."""
+        """Do nothing: a protected file needs no protection here."""
 
     def close(self) -> None:
         """Do nothing: closing makes nothing durable."""
@@ -376,7 +376,7 @@ class MemoryLock:
             raise OSError(errno.EBADF, "the data directory was closed")
 
     def release(self) -> None:
-        """Let go; harmless when repeated."""
+        """Release the lock; harmless when repeated."""
         if self._key is not None:
             self._held.discard(self._key)
             self._key = None

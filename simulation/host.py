@@ -1,4 +1,4 @@
-"""One simulated machine: a process that runs a node, or none, and a disk that stays."""
+"""One simulated machine: a process that runs a node, or none, and a permanent disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from simulation.network import Rpc
 
 
 class SimNode(Protocol):
-    """What the world needs of a node; ``nodes.node.Node`` is one."""
+    """The interface of a node in the simulator; ``nodes.node.Node`` implements it."""
 
     @property
     def deadline(self) -> int:
-        """Monotonic microseconds of the next Tick it wants."""
+        """Monotonic microseconds of the next Tick that it needs."""
         ...
 
     def start(self, now: int, wall_ms: int) -> list[Effect]: ...
@@ -30,15 +30,15 @@ class SimNode(Protocol):
 
 
 class NodeFactory(Protocol):
-    """Makes the process of a host from what its disk holds."""
+    """Makes the process of a host from the contents of its disk."""
 
     def __call__(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> SimNode: ...
 
 
 @dataclass(slots=True, eq=False)
 class ClientCall:
-    """A client's request; ``node_life`` is the process it was sent to. ``message`` is what
-    the node is given when the request is one of the quorum; ``sent`` is the time (µs)."""
+    """A client's request; ``node_life`` is the process it was sent to. ``message`` is the form
+    for the node if the request is one of the quorum; ``sent`` is the time (µs)."""
 
     client: int
     node: int
@@ -55,7 +55,7 @@ class ClientCall:
 
 @dataclass(slots=True)
 class DiskWork:
-    """The durable effects of one step: each with the time at which it is complete."""
+    """The durable effects of one step, each with the time at which it is complete."""
 
     operations: list[tuple[int, Durable]]
     effects: list[Effect]
@@ -66,8 +66,8 @@ class DiskWork:
 class Host:
     """A machine. ``node`` is None while no process runs; ``busy`` is its disk I/O.
 
-    ``listener`` is the name of the listener that clients come in by. ``timer`` is the virtual
-    time of the earliest Tick scheduled, -1 for none.
+    ``listener`` is the name of the clients' listener. ``timer`` is the virtual time of the earliest
+    scheduled Tick, -1 for none.
     """
 
     id: int
@@ -77,10 +77,10 @@ class Host:
     disk: Disk = field(default_factory=Disk)
     node: SimNode | None = None
     incarnation: int = 0
-    """What the node is told: counts the processes that lived to leave a trace, and the
-    present one."""
+    """The incarnation that the node gets: the number of processes with a trace, and the present
+    one."""
     life: int = 0
-    """Counts every process: no connection, timer or disk work outlives its life."""
+    """Counts every process: no connection, timer or disk work outlives its process."""
     paused: bool = False
     busy: DiskWork | None = None
     frozen: bool = False
@@ -96,20 +96,22 @@ class Host:
     """Requests received and not answered."""
     resumed_at: int = -(1 << 62)
     stepped_at: int = 0
-    """When the step began whose messages leave now: a flush may have held them back."""
+    """When the step began whose messages leave now: a flush may have delayed them."""
     trace_seq: int = 0
     last_trace: TraceEvent | None = None
     disk_count: int = 0
     stopping: bool = False
-    """The process was asked to end in good order."""
+    """A shutdown of the process was requested."""
     clean_epoch: int = -1
-    """The broker epoch that the process before left when it ended in good order, else -1."""
+    """The broker epoch that the previous process left after a clean shutdown, else -1."""
     stuck: int = 0
-    """Ticks in a row that left the deadline where it was."""
+    """Ticks in a row that did not move the deadline."""
 
     def waited(self, since: int, now: int, slack: int) -> int:
-        """Return how long (µs) the process has waited by its own clock at the virtual time ``now``:
-        since ``since``, or since it went on after a stop, and ``slack`` more."""
+        """Return how long (µs) the process has waited by ``now``, on its own clock, less ``slack``.
+
+        The wait began at ``since``, or when the process resumed after a pause.
+        """
         begun = max(since, self.resumed_at) + slack
         return self.clock.elapsed(begun, now) if begun < now else 0
 

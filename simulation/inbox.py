@@ -1,4 +1,4 @@
-"""What waits for a process that does not run: in which order it is read later."""
+"""Delivery order of messages queued while a process was paused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from simulation.timeline import WorldError
 from simulation.wires import Wires
 
 _SIGNAL = 1 << 32
-"""The number of a connection that is none: a signal arrives beside all of them."""
+"""Stands for the connection of a signal, which is independent of all connections."""
 
 
 def shuffle(host: Host, wires: Wires, seed: int, now: int) -> None:
-    """What waits on different connections may be read in any order of connections."""
+    """Shuffle queued messages: those of different connections may be read in any order."""
 
     def connection(event: Event) -> tuple[bool, int]:
         if isinstance(event, ResponseReceived | ApiResponseReceived):

@@ -1,8 +1,8 @@
 """Quorum invariants that are watched while the world runs, one event at a time.
 
-The simulator sees more than any real harness: every message with the disk of its sender at
-that moment. So it checks here, at the instant they break, the invariants that need both;
-``checkers`` judges the finished run by the same evidence a real cluster leaves. The ids are
+The simulator sees more than a real harness: every message with the disk of its sender at
+that moment. So it checks the invariants that need both at the instant they break.
+``checkers`` judges the finished run by the evidence that a real cluster leaves too. The ids are
 those of the KRaft invariants (I1 election safety, I2 one vote, …, see docs/simulator.md).
 """
 
@@ -38,16 +38,18 @@ from simulation.world import World
 REFUSALS = ("contradiction", "defect")
 """Traces of messages that a node refused: nodes of one release never give cause for that."""
 SLACK = 400_000
-"""Microseconds a deposed leader may take beyond its check-quorum time to say so."""
+"""Traces of refused messages: nodes of one release never send such messages."""
+
+"""Microseconds beyond its check-quorum time after which a deposed leader must have resigned."""
 
 
 @dataclass(slots=True)
 class _Quorum:
-    """When each voter last fetched from the leader of ``epoch``; ``since`` is when a majority last
-    had, each of them no longer ago than a leader may wait for one.
+    """The last fetch of each voter from the leader of ``epoch``.
 
-    When the leader itself begins to count anew is its own affair: a fetch that diverges may count
-    or not, and what follows is then counted in other portions.
+    ``since`` is the last time at which a majority had fetched within the time that a leader waits
+    for them. The leader may count from another time: whether a fetch that diverges counts is not
+    specified, and shifts its later counts.
     """
 
     epoch: int
@@ -56,7 +58,7 @@ class _Quorum:
 
 
 class Invariants:
-    """Watches a world. ``failures`` is empty for as long as every invariant held.
+    """Watches a world. ``failures`` is empty as long as every invariant held.
 
     ``voters`` are the ids of the configured voters, None for all hosts.
     """
@@ -83,7 +85,7 @@ class Invariants:
         self._high: dict[str, int] = {}
         self._starts: dict[tuple[str, int], int] = {}
         self._fetches: dict[int, int] = {}
-        self._fetched: dict[int, int] = {}  # When last, by the node's own clock.
+        self._fetched: dict[int, int] = {}  # The last time, by the node's own clock.
         self._asked: dict[int, int] = {}
         self._older: dict[int, int] = {}
         """The last request that each process has sent, and its last one of an earlier state."""
@@ -100,18 +102,18 @@ class Invariants:
         self.failures.add(kind, self._world.now, explanation, *events)
 
     def _on_recovery(self, host: Host, findings: list[str]) -> None:
-        """F1: what a start reads is what was written, or at least what was flushed."""
+        """F1: a start reads what was written, or at least what was flushed."""
         for text in findings:
-            self._fail("F1", f"{host.name} started from a disk that was another before: {text}")
+            self._fail("F1", f"{host.name} started from a disk that lost or changed data: {text}")
 
     def _on_wipe(self, host: Host) -> None:
-        """With an empty disk the host is another replica: it has promised nothing."""
+        """Treat a host with an empty disk as another replica: it has promised nothing."""
         self._last.pop(host.name, None)
         self._high.pop(host.name, None)
         self.voters.wiped(host)
 
     def finish(self) -> None:
-        """The run is over and the cluster has recovered: judge what had to wait for that."""
+        """Judge the rules that must wait until the run is over and the cluster has recovered."""
         self.logs.finish()
         self.snapshots.finish()
         self.answers.finish()
@@ -154,7 +156,7 @@ class Invariants:
             self._check_leader(host, event)
         elif event.state == "prospective" and last is not None and event.epoch != last.epoch:
             self._fail(
-                "I16", f"{event.node} raised its epoch to ask for pre-votes only", last, event
+                "I16", f"{event.node} raised its epoch only to request pre-votes", last, event
             )
         if event.hw >= 0:
             self._check_high_watermark(event)
@@ -246,7 +248,7 @@ class Invariants:
         self.logs.elected(host, event)
 
     def _check_claim(self, event: TraceEvent) -> None:
-        """I25: the controller takes over only once the start of the epoch is applied."""
+        """I25: a controller becomes active only once the start of the epoch is applied."""
         start = self._starts.get((event.node, event.epoch))
         if event.state != "leader":
             self._fail("I25", f"the controller of {event.node} claimed as {event.state}", event)
@@ -282,14 +284,14 @@ class Invariants:
             now = self._world.now
             quorum.heard[asking] = now
             voters = self.voters.of(host.name)
-            # Its own vote counts, if it has one: it may be about to leave.
+            # Its own vote counts if it is a voter: it may be about to leave.
             needed = len(voters) // 2 + (host.id not in voters)
             if len(quorum.heard) >= needed and self._recent(host, quorum) >= needed:
                 quorum.since = now
 
     def _recent(self, host: Host, quorum: _Quorum) -> int:
         """Return how many voters have fetched within the time a leader waits for a majority. A
-        process that was stopped meanwhile has not noticed how long ago that was."""
+        paused process does not notice how long ago that was, so pauses do not count."""
         now, elapsed = self._world.now, host.clock.elapsed
         if elapsed(host.resumed_at, now) <= self._check_quorum + SLACK:
             return len(quorum.heard)
@@ -309,16 +311,16 @@ class Invariants:
             and event.correlation > self._older.get(host.id, -1)
         ):
             self._fetches[host.id] = self._fetches.get(host.id, 0) + 1
-            # What waited while the process was stopped may be given up as too late.
+            # The backlog of a paused process may be dropped as too late.
             if host.clock.elapsed(host.resumed_at, self._world.now) > SLACK:
                 self._fetched[host.id] = host.clock.mono(self._world.now)
 
     def _check_pre_vote(self, host: Host, request: VoteRequest) -> None:
-        """I17: a follower that has fetched from its leader of late lets nobody depose it.
+        """I17: a follower that has recently fetched from its leader grants no pre-vote.
 
-        Answers to requests of an earlier state are not taken; one may have been given up as too
-        late, two may not. An observer stays a follower when its fetch time-out is over, a voter
-        does not.
+        Answers to requests of an earlier state do not count. One answer may have been dropped as
+        too late, two may not. An observer stays a follower after its fetch timeout, a voter does
+        not.
         """
         last = host.last_trace
         if last is None or last.state != "follower" or self._fetches[host.id] < 2:
@@ -355,12 +357,12 @@ class Invariants:
                 self._fail(
                     "I3",
                     f"{host.name} granted its vote of epoch {epoch} to {candidate} but its disk"
-                    f" does not say so",
+                    f" does not have it",
                 )
         own = self.logs.end(host)
         vote = (host.name, host.disk.directory, epoch, candidate)
         if vote in self._granted:
-            return  # A request that came twice gets the same vote again.
+            return  # A repeated request gets the same vote again.
         self._granted.add(vote)
         if (request.last_epoch, request.last_offset) < own:
             self._fail(

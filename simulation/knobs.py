@@ -1,4 +1,4 @@
-"""Per-run settings drawn from the seed: how slow the world is and how the nodes are tuned.
+"""Per-run settings drawn from the seed: the speed of the world and the settings of the nodes.
 
 A run with a tiny fetch size or a slow disk reaches states that no fault reaches in a run
 with defaults (FoundationDB's BUGGIFY, by configuration). All times are microseconds unless
@@ -22,23 +22,22 @@ MOST_BROKERS = 3
 class Knobs(msgspec.Struct, kw_only=True, frozen=True):
     """The settings of one simulated world.
 
-    ``node`` holds the names and values to set on every node's ``NodeConfig``, ``hasty``
-    those that the nodes with ids ``hasty_nodes`` have instead: they give up on a leader
-    long before a leader of the others gives up itself. ``retransmit`` is the
-    chance, in percent, that a message which met a cut link is delivered after the heal, as
-    TCP may, instead of being lost; ``retransmit_max`` is how long after the heal at most.
-    ``power_loss`` is the chance, in percent, that a kill also loses what was not flushed.
-    With ``wire`` quorum RPCs pass through the bytes of the protocol; ``flip`` is the chance,
-    in per mille, that an answer with records arrives with a damaged byte.
-    ``defects`` is how many operations of the controller fail as if its code were wrong.
+    ``node`` holds the names and values to set on every node's ``NodeConfig``. The nodes with ids
+    ``hasty_nodes`` get those in ``hasty`` instead: they give up on a leader long before a leader
+    of the others gives up itself. ``retransmit`` is the chance, in percent, that a message on a cut
+    link is delivered after the heal, as TCP may, instead of being lost; ``retransmit_max`` is its
+    longest delay after the heal. ``power_loss`` is the chance, in percent, that a kill also loses
+    unflushed data. With ``wire`` quorum RPCs pass through the bytes of the protocol; ``flip`` is
+    the chance, in per mille, that an answer with records arrives with a damaged byte.
+    ``defects`` is the number of controller operations that fail as if their code were wrong.
     ``slow_disk`` is the id of a node whose fsync takes ``slow_factor`` times longer, 0 for
     none. ``segment_bytes`` is the size of the log's files.
 
-    The quorum is ``dynamic`` (KIP-853: the first ``first_voters`` controllers vote, the
-    others may be added, or with ``auto_join`` add themselves) or has all controllers as
-    configured voters; then the ``upgrade``-th controller that claims its role, and those after
-    it, are asked to raise kraft.version (0: nobody is). ``brokers`` are hosts beside the
-    controllers that only observe; with ``through_brokers`` it is they whom clients ask for writes.
+    With ``dynamic`` (KIP-853) the first ``first_voters`` controllers vote, and the others may be
+    added, or with ``auto_join`` add themselves. Otherwise all controllers are configured voters.
+    The ``upgrade``-th controller that claims its role, and later ones, then get a request to raise
+    kraft.version (0: none does). ``brokers`` are hosts beside the controllers that only observe;
+    with ``through_brokers`` clients send writes to them.
     """
 
     latency_min: int = 200
@@ -73,7 +72,7 @@ class Knobs(msgspec.Struct, kw_only=True, frozen=True):
 
 
 Quorum = Literal["static", "dynamic", "mixed"]
-"""Which kind of quorum to draw; ``mixed`` is either."""
+"""The kind of quorum to draw; ``mixed`` is either."""
 
 
 def _pick(options: Sequence[T], seed: int, name: str) -> T:
@@ -91,13 +90,13 @@ def draw_knobs(
     """Return the settings of the run with this ``seed`` and ``nodes`` controllers.
 
     Every setting has its default in about half of the runs. ``quorum`` and a number of
-    ``brokers`` take the choice away from the seed; without ``snapshots`` none are made.
+    ``brokers`` replace the choice by the seed; without ``snapshots`` none are made.
     """
     latency = _pick([(200, 5_000), (200, 5_000), (50, 500), (2_000, 40_000)], seed, "latency")
     fsync = _pick([(50, 500), (50, 500), (500, 20_000), (5_000, 60_000)], seed, "fsync")
     slow = _pick([0, 0, 0, draw_below(nodes, seed, "knob", "slow-node") + 1], seed, "slow")
-    # Election and fetch timeouts move together: a fetch timeout below the long poll plus a
-    # round trip would depose healthy leaders for ever, which is misconfiguration, no fault.
+    # Election and fetch timeouts are drawn together: a fetch timeout below the long poll plus a
+    # round trip deposes healthy leaders for ever, which is a misconfiguration, not a fault.
     election, fetch = _pick(
         [(1000, 2000), (1000, 2000), (500, 1500), (1500, 1500), (300, 1000)], seed, "timeouts"
     )
@@ -108,8 +107,8 @@ def draw_knobs(
         hasty_nodes = tuple(
             i for i in range(1, nodes + 1) if draw_below(4, seed, "knob", "hasty", i)
         )
-    # Who fetches batch by batch and flushes for half a second never catches up with a log that
-    # brokers make grow by their heartbeats, so that no vote can be given to it.
+    # A node that fetches batch by batch and flushes for half a second never catches up with a log
+    # that grows by brokers' heartbeats, so no node could vote for it.
     piece = _pick([1 << 20, 1 << 20, 1, 1, 200, 1_000], seed, "fetch-bytes")
     if slow and fsync[1] > 20_000:
         piece = max(piece, 1_000)
@@ -120,7 +119,7 @@ def draw_knobs(
     node: dict[str, Any] = {
         "session_timeout_ms": session,
         "heartbeat_interval_ms": heartbeat,
-        # By default nobody would see these tasks in a run of half a minute.
+        # With the defaults these tasks would not run within half a minute.
         "leader_imbalance_check_interval_seconds": _pick([300, 1, 1, 2], seed, "rebalance"),
         "unclean_leader_election_interval_ms": _pick([300_000, 1000, 1000, 3000], seed, "unclean"),
         "default_partitions": _pick([1, 1, 2, 3], seed, "default-partitions"),
@@ -144,8 +143,8 @@ def draw_knobs(
         fsync_max=fsync[1],
         slow_disk=slow,
         slow_factor=_pick([4, 10], seed, "slow-factor") if slow else 1,
-        # A host that has just started shows a monotonic clock near 0 (and wall clocks may differ
-        # by more than a day where nobody looks after them).
+        # A host that has just started shows a monotonic clock near 0, and wall clocks may differ
+        # by more than a day if they are not maintained.
         mono_spread=_pick([10_000_000_000, 10_000_000_000, 1_000], seed, "mono"),
         wall_spread=_pick([2_000_000, 2_000_000, 100_000_000_000], seed, "wall"),
         power_loss=_pick([0, 0, 50, 100], seed, "power-loss"),
@@ -168,10 +167,10 @@ def draw_knobs(
 
 
 def _draw_snapshots(seed: int) -> dict[str, int]:
-    """Draw how often snapshots are made, how many are kept, and in what pieces they travel.
+    """Draw how often snapshots are made, how many are kept, and the size of fetched pieces.
 
-    A record is some 50 to 150 bytes of log, so most runs snapshot every 10 to 80 records;
-    with all defaults no snapshot would ever be seen.
+    A record takes some 50 to 150 bytes of log, so most runs make a snapshot every 10 to 80
+    records; with all defaults no run would make one.
     """
     if draw_below(4, seed, "knob", "snapshots") == 0:
         return {}

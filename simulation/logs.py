@@ -1,9 +1,9 @@
-"""Watches all logs at once: what is committed must be everywhere the same, and stay.
+"""Watches all logs at once: committed batches must be equal everywhere, and stay.
 
-The committed log is one list of batches. Batches are replicated whole and a log begins at
-the end of a snapshot, which is the end of a batch, so every log is a run of that list that
-begins somewhere, and perhaps an uncommitted tail. Log matching is checked by induction: a
-batch (base offset, epoch) has one content and one predecessor in the whole world.
+The committed log is one list of batches. Batches are replicated whole, and a log begins at the end
+of a snapshot, which is the end of a batch. So every log is a part of that list, perhaps with an
+uncommitted tail. Log matching is checked by induction: a batch (base offset, epoch) has one content
+and one predecessor in the whole world.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from simulation.world import World
 class LogWatch:
     """The committed log of the world, and how far each node's log is known to agree.
 
-    Places count batches of the committed log from its beginning. ``_first`` is the place of
-    the first batch of a node's log, None where its log begins at no committed batch's end;
-    ``_verified`` the place up to which it was compared. ``_ahead`` are logs that begin above
-    all that is known to be committed: a node that is killed between the two has a snapshot on
-    its disk and has told nobody that it saw what is in it committed.
+    Places count batches of the committed log from its beginning. ``_first`` is the place of the
+    first batch of a node's log, None if its log begins at no committed batch's end. ``_verified``
+    is the place up to which it was compared. ``_ahead`` are logs that begin above all known
+    commits: a node may have been killed with a snapshot on its disk before it reported the
+    commits in it.
     """
 
     def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
@@ -59,7 +59,7 @@ class LogWatch:
         return None if place is None or place == 0 else batch_epoch(self.committed[place - 1])
 
     def _on_disk(self, host: Host, effect: Durable) -> None:
-        """Called before ``effect`` reaches the disk."""
+        """Compare ``effect`` with the other logs before it reaches the disk."""
         self._disks[host.id] = host.disk
         kind = type(effect)
         if kind is AppendLog:
@@ -79,7 +79,7 @@ class LogWatch:
             self._begins_at(host, effect.end_offset)
 
     def _begins_at(self, host: Host, start: int) -> None:
-        """The node's log is going to begin at ``start``, which must be a committed end."""
+        """Judge the new start of the node's log, which must be a committed end."""
         place = self._first[host.id] = self._places.get(start)
         self._ahead.pop(host.id, None)
         if place is not None:
@@ -92,18 +92,18 @@ class LogWatch:
             )
 
     def is_ahead(self, host: Host) -> bool:
-        """Whether the node's log begins above all that is known to be committed."""
+        """Whether the node's log begins above all known commits."""
         return host.id in self._ahead
 
     def _caught_up(self) -> None:
-        """Place the logs that began above all that was known to be committed."""
+        """Place the logs that began above all commits known then."""
         end = self.end_of_committed
         for host in self._world.hosts:
             if self._ahead.get(host.id, end + 1) <= end:
                 self._begins_at(host, self._ahead[host.id])
 
     def finish(self) -> None:
-        """The run is over, and all that ever was committed is known to be."""
+        """Judge the logs that are still ahead when the run is over and all commits are known."""
         for host in self._world.hosts:
             if host.id in self._ahead:
                 start = self._ahead[host.id]
@@ -145,7 +145,7 @@ class LogWatch:
         place = first + keep
         if place < len(self.committed) and keep < len(disk.log):
             lost = self.committed[place]
-            # Who follows an older leader may cut what a newer epoch has just committed without it.
+            # A follower of an older leader may cut what a newer epoch just committed without it.
             epoch = host.last_trace.epoch if host.last_trace is not None else -1
             if disk.log[keep] == lost and self._committed_in[place] <= epoch:
                 self._fail(
@@ -156,14 +156,14 @@ class LogWatch:
         self._verified[host.id] = min(self._verified[host.id], place)
 
     def _wiped(self, host: Host) -> None:
-        """A machine was replaced: its disk is gone, and what it told of it before is not."""
+        """Forget a replaced machine's disk, but keep what it reported before."""
         old = self._disks.get(host.id)
         if old is not None:
             self._lost.append((host, old))
         self.restarted(host)
 
     def restarted(self, host: Host) -> None:
-        """The node came back with what its disk kept."""
+        """Compare the disk of a node that has started again."""
         self._begins_at(host, host.disk.start)
         first = self._first[host.id]
         if first is not None:
@@ -171,7 +171,7 @@ class LogWatch:
             self._verified[host.id] = max(first, min(self._verified[host.id], end))
 
     def advanced(self, host: Host, event: TraceEvent) -> None:
-        """The node's high watermark is ``event.hw``: what is below it is committed (I10)."""
+        """Take all records below the node's high watermark ``event.hw`` as committed (I10)."""
         first = self._first[host.id]
         if first is None:
             return
@@ -202,8 +202,8 @@ class LogWatch:
         voters = self._voters.of(event.node)
         base = batch_range(batch)[0]
         disks = [(h, h.disk, self._first[h.id]) for h in self._world.hosts]
-        # A voter that fetched and then lost its machine counts: losses are what the others
-        # are for.
+        # A voter that fetched and then lost its machine counts: the other replicas exist for such
+        # losses.
         disks += [(h, disk, self._places.get(disk.start)) for h, disk in self._lost]
         holders = [
             h.name
@@ -222,8 +222,8 @@ class LogWatch:
     def elected(self, host: Host, event: TraceEvent) -> None:
         """A new leader must hold everything committed in older epochs (I9).
 
-        What newer epochs committed it need not hold: it may have been stopped between its
-        election and the moment it told of it.
+        It need not hold commits of newer epochs: it may have been paused between its election and
+        its report of it.
         """
         first = self._first[host.id]
         if first is None:

@@ -1,9 +1,9 @@
 """The network between nodes: latency by key, order per link, cuts, late retransmissions.
 
-Hosts are numbered: nodes by their ids from 1, clients below 0. The receiver drops what it
-holds a grudge against, so a cut may be one-way. Clients are never cut off: they run on the
-control host. What faults of the family ``network`` do to messages is in
-:mod:`simulation.disturbed`; a network that nothing disturbs never asks there.
+Hosts are numbered: nodes by their ids from 1, clients below 0. A receiver drops the messages of
+senders in its grudges, so a cut may be one-way. Clients are never cut off: they run on the
+control host. :mod:`simulation.disturbed` has the effects of faults of the family ``network``; an
+undisturbed network does not use it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NUMBERS = 8
 
 @dataclass(slots=True, eq=False)
 class ApiMessage:
-    """A request of one node to another that is none of the quorum's: API, version, body.
+    """A request of one node to another outside of the quorum protocol: API, version, body.
 
-    ``quorum`` is set where the sender's core has sent it as a quorum request nevertheless.
+    ``quorum`` is set if the sender's core has sent it as a quorum request nevertheless.
     """
 
     api: str
@@ -38,8 +38,8 @@ class ApiMessage:
 class Rpc:
     """A request between nodes on its way, being handled, or answered.
 
-    The lives are those of both ends when it was sent: a process that started later
-    shares no connection with it. ``named`` is what the sender called its destination.
+    The lives are those of both ends when it was sent: a process that started later has no part
+    in the connection. ``named`` is the sender's id of its destination.
     """
 
     source: int
@@ -51,16 +51,16 @@ class Rpc:
     message: Request | ApiMessage
     sent: int
     key: int = 0
-    """What the sender knows it by while it waits: see ``Wires``."""
+    """The sender's key of it while it waits: see ``Wires``."""
     answer: Response | dict[str, Any] | None = None
     arrived: int = 0
-    """When the destination was given it; long after ``sent`` if a cut had held it up."""
+    """When the destination got it; long after ``sent`` if a cut had delayed it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Link:
-    """One direction between two hosts: messages so far, when the last arrives, and random
-    numbers for the next ones."""
+    """One direction between two hosts: the number of messages, the last arrival, and random
+    numbers for the next messages."""
 
     count: int = 0
     last: int = 0
@@ -69,14 +69,14 @@ class _Link:
 
 @dataclass(slots=True)
 class Network:
-    """Who hears whom, and how long it takes. Times are microseconds of virtual time."""
+    """Connectivity and latencies between hosts. Times are microseconds of virtual time."""
 
     seed: int
     knobs: Knobs
     dropped: dict[int, int] = field(default_factory=dict)
     """Messages dropped on arrival, by receiver, since the last heal."""
     held: list[tuple[str, Rpc]] = field(default_factory=list)
-    """(event kind, message) waiting for a heal, in the order they met the cut."""
+    """(event kind, message) waiting for a heal, in the order in which they met the cut."""
     _grudges: dict[int, frozenset[int]] = field(default_factory=dict)
     _links: dict[tuple[int, int], _Link] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ class Network:
             self._grudges[receiver] = old | frozenset(grudges[receiver])
 
     def heal(self) -> list[tuple[str, Rpc]]:
-        """Forget all grudges; return the held messages, which are to be delivered late."""
+        """Forget all grudges; return the held messages, which must be delivered late."""
         self._grudges.clear()
         self.dropped.clear()
         held, self.held = self.held, []
@@ -116,9 +116,9 @@ class Network:
     def arrival(
         self, now: int, source: int, destination: int, extra: int = 0, *, ordered: bool = True
     ) -> int:
-        """Return when a message sent ``now`` arrives, which takes ``extra`` longer than usual.
+        """Return when a message sent at ``now`` arrives; it takes ``extra`` longer than usual.
 
-        Never before an earlier ``ordered`` one, unless it is not to be ordered itself.
+        An ``ordered`` message never arrives before an earlier ordered one.
         """
         link = self._links.get((source, destination))
         if link is None:
@@ -128,7 +128,7 @@ class Network:
             self._draw(link, source, destination)
         link.count += 1
         number = numbers.pop()
-        # Most messages are quick; one in eight takes anything up to the maximum.
+        # Most messages are quick; one in eight takes any time up to the maximum.
         most = self._slow if number & 7 == 0 else self._quick
         at = now + extra + self._least + (number >> 3) % most
         if ordered:
@@ -157,7 +157,7 @@ class Network:
                 self._links[pair].last = 0
 
     def lose(self, kind: str, rpc: Rpc, receiver: int) -> None:
-        """A message met a cut: hold it for a retransmission after the heal, or lose it."""
+        """Hold a message that met a cut, for a retransmission after the heal, or lose it."""
         count = self.dropped.get(receiver, 0)
         self.dropped[receiver] = count + 1
         number = draw(self.seed, "cut", rpc.source, rpc.destination, rpc.correlation, kind)

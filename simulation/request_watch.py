@@ -1,14 +1,16 @@
-"""Watches whom nodes ask (F5), that who was answered does not stand (F6), and who joins (F7).
+"""Checks followers' requests: fetching (F5), campaigns (F6), and voter changes (F7).
 
-A follower, voter or observer, asks its leader again once an answer came or failed: at the latest
-when its back-off, and a question to another node, are over. Where the leader does not answer it
-asks others, too, or it would never hear of the next one: to announce itself to observers is
-nobody's duty (KIP-595). Who knows no leader asks around, and who resigns tells the voters that
-its epoch is over. A follower stands for election when its leader has not answered for a
-fetch time-out, and not before, be the answers records or pieces of a snapshot (KIP-630). A node
-that is to vote asks for itself, with the disk it has, and that the voter with its id and another
-disk, if there is one, be removed, if it is set to; a voter that was refused as it told where it
-listens and what it supports tells it again (KIP-853).
+F5: a follower, voter or observer, sends its leader the next request after an answer or a failure,
+at the latest when its back-off and a request to another node are over. If the leader does not
+answer it also asks other nodes: leaders need not announce themselves to observers (KIP-595). A node
+without a leader asks around, and a leader that resigns ends its epoch at all voters.
+
+F6: a follower campaigns when its leader has not answered for a fetch timeout, and not before.
+Answers may be records or pieces of a snapshot (KIP-630).
+
+F7: a node that joins by itself adds only itself, with its present disk, and removes only a voter
+with its id and another disk. A voter whose update of listener and features was refused sends it
+again (KIP-853).
 """
 
 from __future__ import annotations
@@ -37,36 +39,36 @@ from simulation.voter_watch import VoterWatch
 from simulation.world import World
 
 BLUR = 1_000
-"""Microseconds by which a clock that drifts may be told wrongly: its changes are whole ones."""
+"""Error in microseconds of the times of a drifting clock: its changes are whole microseconds."""
 IN_VAIN = 4
-"""Requests to a leader in vain, one after the other, before somebody else must be asked."""
+"""Failed requests to a leader, one after the other, before another node must be asked."""
 LONG_MS = 3_000
-"""How long they must have taken: who is refused at once asks often."""
+"""The least duration of such failures: after immediate refusals a node may ask often."""
 
 
 @dataclass(slots=True)
 class _Asking:
-    """How a node has fared with its leader since it follows it. Times are virtual µs."""
+    """A node's requests to its leader since it follows it. Times are virtual µs."""
 
     sent: dict[int, tuple[Send, int]] = field(default_factory=dict)
-    """The request that is open and its time, by destination."""
+    """The open request and its time, by destination."""
     closed: int = -1
     """When the last request to the leader was answered or failed; -1 while one is open."""
     quiet: int = -1
-    """Since when nothing was asked, and nothing answered."""
+    """Since when no request was sent, and none answered."""
     untold: set[int] = field(default_factory=set)
-    """Voters whom it has not told that it resigned."""
+    """Voters to which it has not sent its resignation."""
     in_vain: int = 0
     vain_since: int = 0
     answered: int = -1
     refused: int = -1
-    """When the leader refused what the voter told of itself."""
+    """When the leader refused the voter's update of itself."""
     gone: tuple[int, int] | None = None
-    """The snapshot that the leader said it has not, until it is asked where to go on."""
+    """The snapshot that the leader no longer has, until the next Fetch to the leader."""
 
 
 class RequestWatch:
-    """Knows what each follower has asked, and what came of it."""
+    """Follows the requests of each follower and their outcomes."""
 
     def __init__(self, world: World, failures: Failures, voters: VoterWatch) -> None:
         self._world = world
@@ -80,7 +82,7 @@ class RequestWatch:
         world.on_trace.append(self._on_trace)
 
     def finish(self) -> None:
-        """The run is over: judge who is silent still."""
+        """Judge the nodes that are still silent after the run."""
         for host in self._world.hosts:
             if host.node is not None and not host.paused and not host.busy:
                 self._judge_silence(host)
@@ -88,7 +90,7 @@ class RequestWatch:
                 if host.last_trace is not None:
                     self._judge_quiet(host, host.last_trace.state, host.last_trace)
 
-    # --- what happens ---------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------
 
     def _on_trace(self, host: Host, event: TraceEvent) -> None:
         if event.kind == "resign":
@@ -123,13 +125,13 @@ class RequestWatch:
 
     def _on_request(self, host: Host, message: Request) -> None:
         if type(message) is EndQuorumEpochRequest:
-            self._asking[host.id].answered = -1  # Its leader lets it stand at once.
+            self._asking[host.id].answered = -1  # Its leader lets it campaign at once.
 
     def _on_response(self, host: Host, event: ResponseReceived) -> None:
         asking, last, now = self._asking[host.id], host.last_trace, self._world.now
         effect, sent = asking.sent.get(event.source, (None, 0))
         if effect is None or effect.correlation != event.correlation:
-            return  # It belongs to a state before.
+            return  # It belongs to an earlier state.
         del asking.sent[event.source]
         asking.quiet = now
         if last is None or last.state != "follower" or event.source != last.leader:
@@ -159,7 +161,7 @@ class RequestWatch:
                 assert isinstance(asked, FetchSnapshotRequest)
                 asking.gone = asked.snapshot_end, asked.snapshot_epoch
 
-    # --- what is right --------------------------------------------------------------------
+    # --- rules ----------------------------------------------------------------------------
 
     def _is_over(self, host: Host, since: int, most_ms: int) -> bool:
         return host.waited(since, self._world.now, SLACK) > 1000 * most_ms
@@ -174,13 +176,13 @@ class RequestWatch:
             self._failures.add(
                 "F5",
                 now,
-                f"{host.name} follows {last.leader} in epoch {last.epoch}, and has not asked it"
-                f" for {(now - asking.closed) / 1e6:.1f} s",
+                f"{host.name} follows {last.leader} in epoch {last.epoch}, but has sent it no"
+                f" request for {(now - asking.closed) / 1e6:.1f} s",
                 last,
             )
 
     def _judge_quiet(self, host: Host, state: str, event: TraceEvent) -> None:
-        """``event`` is the last of the state that is judged, or the first after it."""
+        """Judge a silence; ``event`` is the last of the judged state, or the first after it."""
         asking, now = self._asking[host.id], self._world.now
         if asking.quiet < 0 or state not in ("unattached", "resigned"):
             return
@@ -193,7 +195,7 @@ class RequestWatch:
             return
         others = set(self._voters.of(host.name)) - {host.id}
         if others and self._is_over(host, asking.quiet, most):
-            what = f"has not told {sorted(untold)} that it resigned" if untold else "asked nobody"
+            what = f"sent no resignation to {sorted(untold)}" if untold else "asked no node"
             self._failures.add(
                 "F5",
                 now,
@@ -212,8 +214,8 @@ class RequestWatch:
             self._failures.add(
                 "F5",
                 now,
-                f"{host.name} asks {last.leader}, whom it follows in epoch {last.epoch}, again and"
-                f" again in vain ({asking.in_vain} times), and nobody else who leads",
+                f"{host.name} sends requests to {last.leader}, its leader in epoch {last.epoch},"
+                f" without success ({asking.in_vain} times), and asks no other node",
                 last,
             )
 
@@ -227,13 +229,13 @@ class RequestWatch:
                 self._failures.add(
                     "F5",
                     self._world.now,
-                    f"{host.name} asks {last.leader} again for snapshot {wanted}, although it was"
-                    " told that it is gone, and not where to go on",
+                    f"{host.name} asks {last.leader} again for snapshot {wanted}, which that no"
+                    " longer has, without a Fetch in between",
                     last,
                 )
 
     def _judge_wish(self, host: Host, message: object) -> None:
-        """F7; the leader may still refuse what rests on an older set of voters."""
+        """F7; the leader may still refuse a request that rests on an older set of voters."""
         known = self._voters.of(host.name).get(host.id)
         own = host.disk.directory
         joins = self._world.knobs.auto_join
@@ -250,14 +252,14 @@ class RequestWatch:
             self._failures.add(
                 "F7",
                 self._world.now,
-                f"{host.name} asks for {what} of {message.voter_id} with disk"
+                f"{host.name} requests {what} of {message.voter_id} with disk"
                 f" {message.directory.hex()}; its own is {own.hex()}, that of the voter"
                 f" {'none' if known is None else known.hex()}, and it is"
                 f" {'' if joins else 'not '}set to join by itself",
             )
 
     def _judge_patience(self, host: Host) -> None:
-        """F7: what a voter of a static quorum tells is known before the quorum becomes dynamic."""
+        """F7: the leader of a static quorum gets each voter's update before kraft.version 1."""
         asking, now, settings = self._asking[host.id], self._world.now, self._settings[host.id]
         if asking.refused < 0 or host.stopping or self._voters.level(host.name):
             return
@@ -267,8 +269,8 @@ class RequestWatch:
             self._failures.add(
                 "F7",
                 now,
-                f"{host.name} was refused as it told its leader of itself, and has not told it"
-                f" again for {(now - asking.refused) / 1e6:.1f} s",
+                f"{host.name} was refused the update of its listeners and features, and has not"
+                f" sent it again for {(now - asking.refused) / 1e6:.1f} s",
             )
 
     def _judge_haste(self, host: Host, event: TraceEvent) -> None:
@@ -281,8 +283,8 @@ class RequestWatch:
             self._failures.add(
                 "F6",
                 now,
-                f"{host.name} stands for election in epoch {event.epoch} although the leader it"
-                f" followed answered it {waited / 1e6:.2f} s before; its time-out is"
+                f"{host.name} campaigns in epoch {event.epoch} although the leader it"
+                f" followed answered it {waited / 1e6:.2f} s before; its timeout is"
                 f" {limit / 1e6:.2f} s",
                 event,
             )

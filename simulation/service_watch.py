@@ -1,7 +1,7 @@
-"""Knows which brokers are in service, and says in the end who does not come back (F3).
+"""Watches which brokers serve, and reports those that do not return (F3).
 
-A broker that registers tells the epoch that its last process had when it ended in good order, so
-that what it holds counts as whole (KIP-966), and none otherwise (F8).
+When a broker registers it names the epoch of its last process if that shut down cleanly, so that
+its replicas count as complete (KIP-966), and none otherwise (F8).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BROKERS = "PLAINTEXT"
 
 
 class ServiceWatch:
-    """Takes in what brokers tell of their lives, and what controllers answer to them."""
+    """Follows the states that brokers report, and the controllers' answers."""
 
     def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
@@ -28,7 +28,7 @@ class ServiceWatch:
         self._states: dict[int, tuple[int, str]] = {}
         self._refused: dict[int, str] = {}
         self._left: dict[int, tuple[int, int]] = {}
-        """Of each process the epoch that the one before it has left."""
+        """By process: the epoch that the previous process left."""
         world.on_trace.append(self._on_trace)
         world.wires.on_api_reply.append(self._on_api_reply)
 
@@ -39,7 +39,7 @@ class ServiceWatch:
             self._states[host.id] = host.life, str(event.detail.get("state"))
 
     def _on_api_reply(self, host: Host, rpc: Rpc, body: dict[str, Any]) -> None:
-        """What a controller says to a broker's own heartbeat: other ones are clients'."""
+        """Note the answer to a broker's own heartbeat; other heartbeats are clients'."""
         message = rpc.message
         if not isinstance(message, ApiMessage):
             return
@@ -57,12 +57,12 @@ class ServiceWatch:
             self._failures.add(
                 "F8",
                 self._world.now,
-                f"Broker {rpc.source} registers with the epoch {told} of its last process; that has"
-                f" left {left} (-1: it did not end in good order)",
+                f"Broker {rpc.source} registers with the epoch {told} of its last process, which"
+                f" left {left} (-1: no clean shutdown)",
             )
 
     def missing(self) -> list[str]:
-        """Return the brokers that are not in service, each with the state it last told."""
+        """Return the brokers that do not serve, each with its last reported state."""
         found = []
         for host in self._world.hosts:
             if host.listener == BROKERS:
@@ -76,12 +76,12 @@ class ServiceWatch:
         return found
 
     def judge(self, seconds: int) -> None:
-        """So many ``seconds`` after the cluster has recovered all should be there."""
+        """Judge, ``seconds`` after the recovery of the cluster, whether all brokers serve."""
         missing = self.missing()
         if missing:
             self._failures.add(
                 "F3",
                 self._world.now,
-                f"{', '.join(missing)} did not come into service within {seconds} s after the"
-                " cluster had recovered",
+                f"{', '.join(missing)} did not serve within {seconds} s after the"
+                " recovery of the cluster",
             )

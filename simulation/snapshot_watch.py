@@ -1,9 +1,9 @@
-"""Watches snapshots: what they are named, what they hold, and that nothing is missing beside them.
+"""Watches snapshots: their names, their contents, and the logs beside them.
 
-I19: one name is one state on all nodes, and what is fetched is what somebody made, piece by
-piece from one leader of one epoch. I20: a
-name is the end of a committed batch and its epoch, and the file is whole. I21: a log that
-does not begin at 0 begins at or below the end of a snapshot. I22: a leader loads none.
+I19: one name is one state on all nodes. A fetched snapshot was made by some node, and is fetched
+piece by piece from one leader of one epoch. I20: a name is the end of a committed batch and its
+epoch, and the file is whole. I21: a log that does not begin at 0 begins at or below the end of a
+snapshot. I22: a leader loads none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SnapshotWatch:
     # --- files ------------------------------------------------------------------------
 
     def _on_disk(self, host: Host, effect: Durable) -> None:
-        """Called before ``effect`` reaches the disk."""
+        """Compare ``effect`` with the log and with other snapshots before it reaches the disk."""
         kind = type(effect)
         if kind is FinishSnapshot:
             assert isinstance(effect, FinishSnapshot)
@@ -62,7 +62,7 @@ class SnapshotWatch:
                 )
 
     def _settle(self, host: Host) -> None:
-        """The snapshot that the node finished last was not fetched: the node made it."""
+        """Treat the snapshot that the node finished last as made by it, not fetched."""
         new = self._new.pop(host.id, None)
         if new is not None:
             name, content = new
@@ -73,10 +73,10 @@ class SnapshotWatch:
         try:
             verify(content, snapshot_name(*name))
         except SnapshotCorruptError as error:
-            self._fail("I20", f"{host.name} has a snapshot that is none: {error}")
+            self._fail("I20", f"{host.name} has a snapshot that cannot be read: {error}")
 
     def _found(self, name: SnapshotId, content: bytes) -> None:
-        """A disk that failed may have carried out what it refused: a whole snapshot is there."""
+        """Note a whole snapshot that a start found: a failed disk may have completed it."""
         known = self._contents.setdefault(name, set())
         if _digest(content) not in known:
             with contextlib.suppress(SnapshotCorruptError):
@@ -96,7 +96,7 @@ class SnapshotWatch:
     # --- messages ---------------------------------------------------------------------
 
     def asked(self, host: Host, request: FetchSnapshotRequest) -> None:
-        """``host`` was asked for a piece: whoever wants a later one asked it for the first."""
+        """Judge a request for a piece: a node that asks for a later one asked for the first."""
         name = request.snapshot_end, request.snapshot_epoch
         epoch = request.current_leader_epoch
         download = host.id, request.replica_id, request.directory, epoch, name
@@ -106,13 +106,13 @@ class SnapshotWatch:
             self._fail(
                 "I19",
                 f"replica {request.replica_id} asked {host.name} in epoch {epoch} for snapshot"
-                f" {name} from byte {request.position} on: what is before is not from there",
+                f" {name} from byte {request.position} on, without the bytes before",
             )
 
     # --- traces -----------------------------------------------------------------------
 
     def restarted(self, host: Host) -> None:
-        """The node came back with what its disk kept."""
+        """Judge the log and snapshots of a node that has started again."""
         self._settle(host)
         disk = host.disk
         for name, content in disk.snapshots.items():
@@ -121,12 +121,12 @@ class SnapshotWatch:
         if disk.start > 0 and (latest is None or not disk.start <= latest[0] <= disk.end_offset):
             self._fail(
                 "I21",
-                f"the log of {host.name} holds offsets {disk.start} to {disk.end_offset}, its"
+                f"the log of {host.name} holds offsets {disk.start} to {disk.end_offset}, but its"
                 f" latest snapshot is {latest}",
             )
 
     def told(self, host: Host, event: TraceEvent, high: int) -> None:
-        """A node told of a snapshot made (``snapshot``), installed, or loaded, or of its image.
+        """Judge a report of a snapshot (made, installed or loaded) or of an image.
 
         ``high`` is the highest high watermark its process has known: a leader knows none at first.
         """
@@ -153,7 +153,7 @@ class SnapshotWatch:
     def _check_made(self, host: Host, event: TraceEvent, name: SnapshotId, high: int) -> None:
         end = name[0]
         if name not in host.disk.snapshots:
-            self._fail("I20", f"{event.node} told of snapshot {name}, which is not there", event)
+            self._fail("I20", f"{event.node} reported the missing snapshot {name}", event)
         if end > high:
             self._fail(
                 "I20",
@@ -176,12 +176,12 @@ class SnapshotWatch:
             )
 
     def finish(self) -> None:
-        """The run is over, and all that ever was committed is known to be."""
+        """Judge what had to wait until the run is over and all commits are known."""
         for event, name in self._early:
             self._check_name(event, name)
 
     def _check_state(self, event: TraceEvent, kind: str, offset: int, epoch: int) -> None:
-        """I19, I23: what was applied up to one offset is one state."""
+        """I19, I23: all nodes that applied up to one offset have one state."""
         digest = event.detail.get("digest")
         if digest is None:
             return

@@ -1,10 +1,10 @@
-"""Watches who asks in vain and does not wait, or asks again what it was told (L8).
+"""Detects request storms (L8): retries without back-off, and repeats of a successful request.
 
-A node whose request was refused, or reached nobody, waits for its back-off before it asks the
-same node again; without it, two nodes that disagree keep each other busy for as long as they do.
-Who was answered does not ask the same again: a vote, or that a lead is over, is asked once of each
-node for as long as the asker stands where it stood; a leader announces itself, and a voter itself,
-a few times in a second at most.
+A node whose request was refused, or did not arrive, waits for its back-off before it asks the same
+node again. Without back-off two nodes that disagree keep each other busy. An answered request is
+not repeated: a candidate requests a vote, and a resigning leader ends its epoch, once at each node
+while its own position stays the same. A leader announces itself, and a voter updates itself, a few
+times in a second at most.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from simulation.network import Rpc
 from simulation.world import World
 
 MOST_IN_VAIN = 200
-"""Requests in vain of one node to another in a second; a back-off of 20 ms allows 50."""
+"""Failed requests of one node to another in a second; a back-off of 20 ms allows 50."""
 _SECOND = 1_000_000
 
 MOST_AGAIN = 5
-"""Answers without error to one question, asked where the asker stands now. One should do, but an
-answer may come twice."""
+"""Answers without error to one request in the asker's present position. One should be enough, but
+an answer may be duplicated."""
 _ONCE = frozenset((VoteResponse, EndQuorumEpochResponse))
 _SELDOM = frozenset((BeginQuorumEpochResponse, VoterChangeResponse))
-"""What is asked again after half a fetch time-out at the earliest."""
+"""Answers to requests that are repeated after half a fetch timeout at the earliest."""
 _MOVES = frozenset(("start", "state", "grant", "elected", "resign", "voters"))
 
 
 class StormWatch:
-    """Counts answers that are errors, or missing, by link and second."""
+    """Counts error answers and missing answers, by link and second."""
 
     def __init__(self, world: World, failures: Failures) -> None:
         self._world = world
@@ -63,7 +63,7 @@ class StormWatch:
         if message is not None and not (message.error or getattr(message, "partition_error", 0)):
             kind = type(message)
             if kind in _ONCE:
-                # Who was slow may answer at once what it was asked in many elections.
+                # A slow node may answer the requests of many elections at once.
                 asked = self._asked.pop((host.id, event.source, event.correlation), -1)
                 if asked >= self._since.get(host.id, 0):
                     self._answered(host, event.source, kind, 0)
@@ -78,17 +78,17 @@ class StormWatch:
             self._failures.add(
                 "L8",
                 self._world.now,
-                f"{host.name} has asked node {event.source} {count} times in vain within a second",
+                f"{host.name} sent node {event.source} {count} failing requests within a second",
             )
 
     def _answered(self, host: Host, source: int, kind: type, second: int) -> None:
-        """``second`` tells questions apart that may be asked again then."""
+        """Count an answer; the request may be repeated in the next ``second``."""
         known = self._again.setdefault(host.id, {})
         count = known[source, kind, second] = known.get((source, kind, second), 0) + 1
         if count == MOST_AGAIN:
             self._failures.add(
                 "L8",
                 self._world.now,
-                f"{host.name} asks node {source} again and again although it was answered"
+                f"{host.name} repeats a request to node {source} although it was answered"
                 f" ({count} times {kind.__name__.removesuffix('Response')} without an error)",
             )

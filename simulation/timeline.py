@@ -23,7 +23,7 @@ class WorldError(Exception):
 
 
 class Timeline:
-    """What is going to happen, and a digest of what has.
+    """Future events, and a digest of the past ones.
 
     ``now`` is the virtual time in microseconds, ``processed`` counts events.
     """
@@ -40,13 +40,13 @@ class Timeline:
         self.register("fault", FAULT, self._act)
 
     def register(self, kind: str, order: int, handler: Handler) -> None:
-        """Events of ``kind`` belong to class ``order`` and are given to ``handler``."""
+        """Register ``handler`` for events of ``kind``, which belong to class ``order``."""
         if kind in self._handlers:
             raise WorldError(f"event kind {kind!r} is registered twice")
         self._handlers[kind] = (order, handler)
 
     def schedule(self, time: int, kind: str, a: Any = None, b: Any = None, c: Any = None) -> None:
-        """Let an event of ``kind`` happen at ``time``; raises for an unknown kind."""
+        """Schedule an event of ``kind`` at ``time``; raises for an unknown kind."""
         try:
             order, handler = self._handlers[kind]
         except KeyError:
@@ -65,7 +65,7 @@ class Timeline:
         action()
 
     def run(self, until: int, stop: Callable[[], bool] | None = None) -> None:
-        """Let everything happen that is due by ``until``, or until ``stop`` says so."""
+        """Process all events up to ``until``, or until ``stop`` returns True."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, _, handler, a, b, c = heappop(heap)
@@ -86,7 +86,7 @@ class Timeline:
 
     @property
     def digest(self) -> str:
-        """Hex text that stands for everything that happened so far."""
+        """Hex text that identifies all events so far."""
         whole = self._digest.copy()
         whole.update("\n".join(self._facts).encode())
         return whole.hexdigest()

@@ -1,4 +1,4 @@
-"""Watches who votes: changes one at a time, as asked for (I26), and nobody else ever counts (I27).
+"""Watches the voters: they change one at a time, as requested (I26), and only they count (I27).
 
 The voter set in force on a node is the one of its last ``voters`` trace. A voter is an id
 and the directory id of a disk: the same id on a disk that was wiped is another replica.
@@ -21,7 +21,7 @@ from simulation.host import Host
 from simulation.world import World
 
 ANY = bytes(16)
-"""The directory of a voter whose disk nobody has told: it matches every disk."""
+"""The directory of a voter whose disk is unknown: it matches every disk."""
 
 Voters = Mapping[int, bytes]
 """Directory ids by node id."""
@@ -35,7 +35,7 @@ def is_voter(voters: Voters, replica_id: int, directory: bytes) -> bool:
 
 @dataclass(slots=True)
 class _InForce:
-    """A voter set and the offset of the record that made it, -1 if none in the log did."""
+    """A voter set and the offset of its record, -1 if it is not from the log."""
 
     voters: Voters
     offset: int
@@ -43,8 +43,8 @@ class _InForce:
 
 
 class VoterWatch:
-    """Knows the voters in force on every node. ``initial`` are those of a node that has not
-    told yet: the configured ones."""
+    """Knows the voters in force on every node. ``initial`` are those of a node before its first
+    report: the configured ones."""
 
     def __init__(self, world: World, failures: Failures, initial: Iterable[int]) -> None:
         self._world = world
@@ -53,7 +53,7 @@ class VoterWatch:
         self._known: dict[str, _InForce] = {}
         self._granted: dict[tuple[int, bytes, int], tuple[int, bytes]] = {}
         self._asked: set[tuple[str, int, bytes, bool]] = set()
-        """Who was asked to add (or else to remove) which replica."""
+        """Requests to add (or else to remove) a replica, by node."""
         world.on_request.append(self._on_request)
 
     def _on_request(self, host: Host, message: Request) -> None:
@@ -74,11 +74,11 @@ class VoterWatch:
         return is_voter(self.of(leader), replica_id, directory)
 
     def wiped(self, host: Host) -> None:
-        """What the node knew is gone with its disk."""
+        """Forget the voters of a node whose disk was wiped."""
         self._known.pop(host.name, None)
 
     def changed(self, event: TraceEvent, epoch_start: int | None) -> None:
-        """A node told of another voter set. ``epoch_start`` is where the epoch it leads began."""
+        """Judge a reported change of voters. ``epoch_start`` is where the led epoch began."""
         detail = event.detail
         voters = {int(i): bytes.fromhex(text) for i, text in detail["voters"]}
         now = _InForce(voters, detail["offset"], detail["kraft_version"])
@@ -88,7 +88,7 @@ class VoterWatch:
             return
         change = set(before.voters.items()) ^ set(now.voters.items())
         if before.level < 1:
-            # The upgrade to kraft.version 1 makes the disks known, and changes nobody.
+            # The upgrade to kraft.version 1 adds the directories, and changes no voter.
             change = {(voter, ANY) for voter in set(before.voters) ^ set(now.voters)}
         if not change:
             return
@@ -99,8 +99,8 @@ class VoterWatch:
         ]
         if unasked and before.level >= 1:
             self._fail(
-                f"{event.node} changed voter {unasked[0]} at offset {now.offset}, which nobody had"
-                f" asked it for: from {sorted(before.voters)} to {sorted(voters)}",
+                f"{event.node} changed voter {unasked[0]} at offset {now.offset} without a"
+                f" request: from {sorted(before.voters)} to {sorted(voters)}",
                 event,
             )
         if not voters:
@@ -130,7 +130,7 @@ class VoterWatch:
     # --- votes ------------------------------------------------------------------------
 
     def granted(self, host: Host, request: VoteRequest) -> None:
-        """The node granted its vote: to one candidate in an epoch only (I2)."""
+        """Judge a granted vote: it goes to one candidate in an epoch only (I2)."""
         key = host.id, host.disk.directory, request.epoch
         candidate = request.candidate_id, request.candidate_directory
         before = self._granted.setdefault(key, candidate)
@@ -143,7 +143,7 @@ class VoterWatch:
             )
 
     def elected(self, host: Host, event: TraceEvent, granting: Iterable[int]) -> None:
-        """A node won: it must have the votes of a majority (I5) of the voters (I27)."""
+        """Judge a won election: it needs the votes of a majority (I5) of the voters (I27)."""
         voters = self.of(event.node)
         votes = set(granting)
         if len(votes) <= len(voters) // 2:

@@ -1,8 +1,8 @@
-"""Connections between nodes: the RPCs of the quorum, and what brokers ask controllers.
+"""Connections between nodes: the RPCs of the quorum, and brokers' requests to controllers.
 
 A request to a dead process fails fast (connection refused, or reset when it died with the
-request open); one to a process that is cut off or stopped hangs until the request time-out.
-Nodes find each other by the host name of an endpoint; where none is given, by node id.
+request open). A request to a process that is cut off or stopped hangs until the request timeout.
+Nodes find each other by the host name of an endpoint; without an endpoint, by node id.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ KRAFT_FEATURE = "kraft.version"
 class Wires:
     """Carries messages between ``hosts``; ``deliver`` hands an event to a node.
 
-    ``calls`` are those of clients. ``on_send`` is told of each quorum request of a node,
-    ``on_reply`` of each answer it gives to one of another, ``on_api_reply`` of each to another
-    request of a node, ``on_client_reply`` of each to a client's. A host's open requests are
-    known by correlation id, those that are none of the quorum by its complement. ``flips`` is
-    the chance, in per mille, that an answer with records arrives with a damaged byte.
+    ``calls`` are those of clients. ``on_send`` is called with each quorum request of a node, and
+    ``on_reply`` with each answer to a quorum request of another node. ``on_api_reply`` is called
+    with each answer to another request of a node, ``on_client_reply`` with each to a client's. A
+    host's open requests are known by correlation id, requests outside of the quorum protocol by its
+    complement. ``flips`` is the chance, in per mille, that an answer with records arrives with a
+    damaged byte.
     """
 
     def __init__(
@@ -213,7 +214,7 @@ class Wires:
             self._time.schedule(arrival, "response", target)
 
     def abandon(self, host: Host, effect: Abandon) -> None:
-        """Hang up on the sender of a request whose handler failed."""
+        """Close the connection to the sender of a request whose handler failed."""
         target = host.tokens.pop(effect.token)
         if isinstance(target, ClientCall):
             self.calls.abandon(target)
@@ -240,7 +241,7 @@ class Wires:
         self.calls.answer(call, body)
 
     def _carry_answer(self, host: Host, rpc: Rpc, message: QuorumResponse) -> None:
-        """Put an answer into ``rpc`` as it comes out at the other end."""
+        """Put an answer into ``rpc`` as the other end decodes it."""
         answer: Response = message
         if self.flips and carries(answer):
             number = draw(self.network.seed, "flip", host.id, rpc.source, rpc.correlation)
@@ -267,7 +268,7 @@ class Wires:
             self._deliver(self._hosts[rpc.source], _heard(rpc, None))
 
     def _close(self, rpc: Rpc) -> bool:
-        """Whether the sender still waits for the answer to ``rpc``; it does no longer."""
+        """End the sender's wait for the answer to ``rpc``; return whether it still waited."""
         host = self._hosts[rpc.source]
         if host.life != rpc.source_life:
             return False
@@ -279,7 +280,7 @@ class Wires:
     def _on_sweep(self, host: Host, life: int, _c: Any) -> None:
         """Fail the requests that have waited for the request time-out.
 
-        One event stands for all requests of a host: the time-out is the same for all, so
+        One event stands for all requests of a host: the timeout is the same for all, so
         the oldest is always the first to expire.
         """
         if host.life != life:
@@ -300,14 +301,14 @@ class Wires:
     # --- faults -----------------------------------------------------------------------
 
     def origin(self, host: Host, token: int) -> tuple[bool, int]:
-        """Return who asked with ``token``: (whether a client, number of client or node)."""
+        """Return the sender of the request ``token``: (whether a client, number of it)."""
         asked = host.tokens[token]
         if isinstance(asked, Rpc):
             return False, asked.source
         return True, asked.client
 
     def stop_damaging(self) -> None:
-        """From now on every byte arrives as it was sent."""
+        """Deliver every byte unchanged from now on."""
         self.flips = 0
 
     def heal(self) -> dict[int, int]:
@@ -319,7 +320,7 @@ class Wires:
         return dropped
 
     def reset(self, host: Host) -> None:
-        """The process of ``host`` is gone: whoever waits for it and hears it is told."""
+        """Fail the requests to ``host``, whose process is gone, at the senders that hear it."""
         time = self._time
         for peer in self._hosts.values():
             if peer is host or not self.network.hears(peer.id, host.id):
@@ -332,7 +333,7 @@ class Wires:
 
 
 def _heard(rpc: Rpc, answer: Any) -> Event:
-    """Return the event by which a sender learns what came of ``rpc``; None: nothing."""
+    """Return the event by which a sender learns the outcome of ``rpc``; None: no answer."""
     message = rpc.message
     if type(message) is not ApiMessage:
         return ResponseReceived(rpc.named, rpc.correlation, answer)
@@ -352,7 +353,7 @@ def _versions(body: dict[str, Any]) -> Response:
 
 
 def _file_of(host: Host, message: QuorumResponse) -> bytes:
-    """Return the snapshot that an answer to FetchSnapshot is a piece of."""
+    """Return the snapshot that an answer to FetchSnapshot has a piece of."""
     if not isinstance(message, FetchSnapshotResponse) or not message.data:
         return b""
     name = message.snapshot_end, message.snapshot_epoch
@@ -360,7 +361,7 @@ def _file_of(host: Host, message: QuorumResponse) -> bytes:
 
 
 def _with_piece(host: Host, effect: SnapshotReply) -> Reply:
-    """Put the bytes asked for into the answer to a FetchSnapshot, read from the disk now."""
+    """Put the requested bytes into the answer to a FetchSnapshot, read from the disk now."""
     message = effect.message
     name = message.snapshot_end, message.snapshot_epoch
     piece = host.disk.read_snapshot(name, message.position, effect.max_bytes)
@@ -372,9 +373,9 @@ def _with_piece(host: Host, effect: SnapshotReply) -> Reply:
 
 
 def _api_message(api: str, body: dict[str, Any], *, quorum: bool = False) -> ApiMessage:
-    """Return a request as it comes out of the socket at the other end.
+    """Return a request as the other end decodes it.
 
-    It goes out at the highest version, which all nodes here know.
+    It is sent at the highest version, which all nodes here know.
     """
     try:
         version = SUPPORTED[api][1]

@@ -1,10 +1,10 @@
 """The deterministic world: nodes, their disks and clocks, the network, and the faults.
 
 Every processed event feeds a digest, so two runs are the same run exactly when their
-digests agree. Nothing here asks the real world for anything (see ``simulation.fence``).
-**Persist before you speak** is enforced here: the durable effects of a step take virtual
-time, one after the other; its messages and traces leave after them, and a kill in between
-loses the rest. The node is busy meanwhile and its messages wait.
+digests agree. Nothing here depends on the real world (see ``simulation.fence``).
+**Persist before you speak** is enforced here. The durable effects of a step take virtual time,
+one after the other. Its messages and traces leave after them, and a kill in between loses the
+rest. The node is busy meanwhile and its messages wait.
 """
 
 from __future__ import annotations
@@ -46,24 +46,23 @@ from simulation.timeline import DISK, TIMER, Timeline, WorldError
 from simulation.wires import Wires
 
 _BUSY_LOOP = 5000
-"""Ticks in a row that want the next at once; a large snapshot in small pieces takes a thousand."""
+"""Ticks in a row that request the next at once; a large snapshot in pieces takes a thousand."""
 
 _AT_ONCE = 1_000
-"""Microseconds from a Tick to the next at the earliest: what a process does takes time."""
+"""The shortest time in microseconds from a Tick to the next: a step takes time."""
 
 _STALL = 200_000
-"""Microseconds of disk work after which a process is as if it had been stopped meanwhile."""
+"""Microseconds of disk work after which a process counts as stopped meanwhile."""
 
 
 class World(Timeline):
     """Machines in virtual time.
 
-    ``names`` are the hosts in order; the id of a node is its position + 1. ``events``
-    collects the traces, in order of time. ``on_trace`` is told of each trace event and
-    ``on_disk`` of each durable operation just before it reaches the disk and ``on_request``
-    and ``on_response`` of each quorum RPC as its node begins to handle it, ``on_wipe`` of
-    each disk that was replaced by an empty one, ``on_recovery`` of what a start found to be
-    wrong on its disk.
+    ``names`` are the hosts in order; the id of a node is its position + 1. ``events`` collects the
+    traces, in order of time. Callbacks: ``on_trace`` gets each trace event, ``on_disk`` each
+    durable operation just before it reaches the disk. ``on_request`` and ``on_response`` get each
+    quorum RPC as its node begins to handle it. ``on_wipe`` gets each disk that was replaced by an
+    empty one, ``on_recovery`` the faults that a start found on its disk.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class World(Timeline):
 
     @property
     def on_disk(self) -> list[Callable[[Host, Durable], None]]:
-        """Who is told of each durable operation just before it reaches the disk."""
+        """Callbacks for each durable operation, called just before it reaches the disk."""
         return self._disks.on_disk
 
     def host(self, name: str) -> Host:
@@ -120,7 +119,7 @@ class World(Timeline):
         return self._hosts[self._ids[name]]
 
     def content(self, name: str) -> DiskContent:
-        """Return what the node's disk holds now."""
+        """Return the present contents of the node's disk."""
         return self.host(name).disk.content()
 
     def call(
@@ -134,16 +133,16 @@ class World(Timeline):
         done: Done,
         listener: str | None = None,
     ) -> None:
-        """Send a client's request; ``done`` is told the outcome once.
+        """Send a client's request; ``done`` is called once with the outcome.
 
-        ``client`` numbers the connection. Bodies are not copied: neither side may change
-        one that it has handed over. ``timeout`` is in microseconds, ``listener`` the name of
-        the listener to connect to, None for the host's own.
+        ``client`` numbers the connection. Bodies are not copied: neither side may change one after
+        the call. ``timeout`` is in microseconds, ``listener`` the name of the listener to connect
+        to, None for the host's own.
         """
         host = self.host(node)
         self.wires.calls.call(client, host, api, version, body, timeout, done, listener)
 
-    # --- what faults do ---------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------
 
     def start(self, name: str) -> bool:
         """Start the node's process from its disk; False if one runs already, or if the disk
@@ -196,8 +195,8 @@ class World(Timeline):
         return True
 
     def stop(self, name: str, limit: int) -> bool:
-        """Ask the node's process to end in good order (SIGTERM); False if none runs, or it was
-        asked before. After ``limit`` microseconds it ends in any case."""
+        """Ask the node's process to shut down (SIGTERM); False if none runs, or it was asked
+        before. After ``limit`` microseconds it ends in any case."""
         host = self.host(name)
         if host.node is None or host.stopping:
             return False
@@ -218,7 +217,7 @@ class World(Timeline):
             told(host)
 
     def pause(self, name: str) -> bool:
-        """Stop the process (SIGSTOP); messages to it queue up. False if it cannot be."""
+        """Stop the process (SIGSTOP); messages to it queue up. False if it is impossible."""
         host = self.host(name)
         if host.node is None or host.paused:
             return False
@@ -227,7 +226,7 @@ class World(Timeline):
         return True
 
     def resume(self, name: str) -> bool:
-        """Let a stopped process go on: it finds everything that queued, and a later clock."""
+        """Resume a stopped process: it finds all queued messages, and a later clock."""
         host = self.host(name)
         if host.node is None or not host.paused:
             return False
@@ -248,7 +247,7 @@ class World(Timeline):
         return True
 
     def cut(self, grudges: Mapping[str, Set[str]]) -> None:
-        """Make each named receiver drop what the named senders send, from now on."""
+        """Make each named receiver drop the messages of the named senders from now on."""
         ids = {self._ids[n]: {self._ids[s] for s in grudges[n]} for n in sorted(grudges)}
         self.fact("cut " + ";".join(f"{r}<{sorted(ids[r])}" for r in sorted(ids)))
         self.wires.network.cut(ids)
@@ -260,9 +259,9 @@ class World(Timeline):
         return {host.name: dropped.get(host.id, 0) for host in self.hosts}
 
     def disturb(self, wanted: Sequence[Disturbance]) -> dict[str, int]:
-        """Let messages suffer what is ``wanted``, and nothing else, from now on.
+        """Put the disturbances ``wanted``, and no others, in force from now on.
 
-        Returns how many messages suffered what since this was last set.
+        Returns the number of disturbed messages by effect since the last call.
         """
         self.fact(f"disturb {wanted}")
         return self.wires.disturbances.set(wanted, self._ids)
@@ -301,13 +300,13 @@ class World(Timeline):
             self._execute(host, effects)
 
     def _drain(self, host: Host) -> None:
-        """Handle what queued up while the process could not."""
+        """Handle the events that queued up while the process could not run."""
         while host.inbox and host.busy is None and host.node is not None and not host.paused:
             self._step(host, host.inbox.popleft())
         self._arm(host)
 
     def _arm(self, host: Host, soonest: int = 0) -> None:
-        """Make sure a Tick comes at the node's deadline (or earlier), ``soonest`` µs from now."""
+        """Schedule a Tick at the node's deadline (or earlier), ``soonest`` µs from now."""
         if host.node is None or host.paused or host.busy is not None:
             return
         clock, deadline = host.clock, host.node.deadline
@@ -319,7 +318,7 @@ class World(Timeline):
 
     def _on_timer(self, host: Host, life: int, _c: Any) -> None:
         if host.life != life or host.timer != self.now:
-            return  # A process that is gone, or an earlier Tick took its place.
+            return  # The process is gone, or an earlier Tick replaced this one.
         host.timer = -1
         if host.node is None or host.paused or host.busy is not None:
             return
@@ -344,7 +343,7 @@ class World(Timeline):
         self._emit(host, effects)
 
     def _emit(self, host: Host, effects: list[Effect]) -> None:
-        """Let the world see what a step did, once it is durable."""
+        """Publish the effects of a step once they are durable."""
         try:
             for effect in effects:
                 outlet = self._outlets.get(type(effect))
@@ -401,14 +400,14 @@ class World(Timeline):
             if not failed(host, trouble):
                 self._die(host, trouble)
                 return
-            # What was to be promised is not on disk: the process says so and stops.
+            # The promise is not on disk: the process says so and stops.
             reason = {"reason": f"the disk failed: {trouble}"}
             if host.trace_seq:
                 self._trace(host, last_words(host, "stop", reason))
             self._end(host)
             return
         if self.now - work.begun > _STALL:
-            # What a process does after a long fsync is what it does after a pause.
+            # After a long fsync a process behaves as after a pause.
             host.resumed_at = self.now
         if host.paused:
             host.frozen = True
@@ -420,7 +419,7 @@ class World(Timeline):
     # --- ends of processes ------------------------------------------------------------
 
     def _die(self, host: Host, error: Exception) -> None:
-        """The node's process ended by its own error: say so in the trace, as a real one."""
+        """End the node's process by its own error, with a trace as a real one writes."""
         fatal = isinstance(error, FatalError)
         reason = str(error) if fatal else f"{type(error).__name__}: {error}"
         effect = last_words(host, "fatal", {"reason": reason, "illegal_state": fatal})
@@ -428,7 +427,7 @@ class World(Timeline):
         self._end(host)
 
     def _on_give_up(self, host: Host, life: int, _c: Any) -> None:
-        """A process that could not end in good order ends as it is, once it runs."""
+        """End a process that could not shut down in time, once it runs."""
         if host.life != life or host.node is None:
             return
         if host.paused or host.busy is not None:
@@ -438,13 +437,13 @@ class World(Timeline):
         self._end(host)
 
     def crash(self, name: str, reason: str) -> None:
-        """Let the node's process die of something it did, if it still runs."""
+        """Let the node's process die of its own action, if it still runs."""
         host = self.host(name)
         if host.node is not None:
             self._die(host, FatalError(reason))
 
     def _end(self, host: Host) -> None:
-        """The process is gone: everything in memory with it, and its connections reset."""
+        """End the process: its memory is gone, and its connections are reset."""
         host.process_ended()
         host.clean_epoch = -1
         self.wires.reset(host)
