@@ -77,13 +77,13 @@ def test_independent_keys(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["{good}"], "good.jsonl: is a history: say what it must obey with --model"),
-        (["{good}", "--model", "nonsense"], "model 'nonsense' is not there; models: bank, "),
-        (["{good}", "--model", "set", "--option", "x=1"], "model set takes no option 'x'"),
+        (["{good}", "--model", "nonsense"], "no model 'nonsense'; models: bank, "),
+        (["{good}", "--model", "set", "--option", "x=1"], "model set has no option 'x'"),
         (["{good}", "--model", "set-full", "--option", "linearizable"], "is not NAME=JSON"),
         (["{good}", "--option", "x=1"], "options of a model need --model"),
         (
             ["{good}", "--model", "set", "-c", "serializable"],
-            "takes no option 'consistency-models'",
+            "has no option 'consistency-models'",
         ),
         (["{good}", "--model", "set-presence"], "model set-presence has no operation 'write'"),
         (["{tmp}/none.jsonl", "--model", "register"], "none.jsonl: No such file or directory"),
@@ -121,7 +121,7 @@ def test_jepsens_models_tell_their_result_map(
     options = ["--model", "set-full", "--option", "linearizable=true"]
     assert status(["check", str(path), *options]) == 1
     error = capsys.readouterr().out
-    assert "lost: Element 1 was there and is in no read that began later." in error
+    assert "lost: Element 1 was known, but no later read has it." in error
 
 
 def test_a_valid_history_tells_the_order_that_proves_it(good: Path, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_torn_last_line_is_part_of_the_verdict(
     assert status(["check", str(path), "--model", "set", "--json"]) == 2
     report = json.loads(capsys.readouterr().out)
     assert report["torn_line"] == 6
-    assert report["error"] == "line 6 is torn, and may hold what is missing"
+    assert report["error"] == "line 6 is torn, and may hold the missing elements"
     path.write_text(path.read_text().replace("add", "write").replace("[]", "1"))
     assert status(["check", str(path), "--model", "register"]) == 0
     said = f"{path}: valid without its last line, 6, which is torn\n"

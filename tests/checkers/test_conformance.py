@@ -133,7 +133,7 @@ ILLEGAL: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a candidate without pre-votes": (
         (2, "state", {"from": "follower"}, {"state": "candidate", "epoch": 2, "voted": 2}),
-        "won the pre-votes",
+        "a winner of pre-votes",
     ),
     "unattached in the epoch of its leader": (
         (2, "state", {"from": "follower"}, {"state": "unattached", "leader": -1}),
@@ -154,12 +154,12 @@ ILLEGAL: dict[str, tuple[tuple[Any, ...], str]] = {
         "no such transition",
     ),
     "its own follower": (
-        (3, "state", {"from": "follower"}, {"epoch": 2, "leader": 3}), "takes itself"
+        (3, "state", {"from": "follower"}, {"epoch": 2, "leader": 3}), "its own leader"
     ),
     "an append that changes the high watermark": (
         (1, "append", APPEND, {"leo": 2, "hw": 2}), "changes its hw"
     ),
-    "an append that leaves a gap": ((1, "append", APPEND, {"leo": 3}), "goes from 1 to 3"),
+    "an append that leaves a gap": ((1, "append", APPEND, {"leo": 3}), "moves from 1 to 3"),
     "a follower that appends as leader": (
         (2, "append", APPEND, {"leo": 2}), "appends as leader"
     ),
@@ -169,7 +169,7 @@ ILLEGAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "a leader that cuts its log": (
         (1, "truncate", {"from": 1, "to": 0}, {"leo": 0, "hw": 0}), "changes its hw"
     ),
-    "a high watermark that goes back": ((2, "hw", {}, {"hw": 0}), "goes from 1 to 0"),
+    "a high watermark that goes back": ((2, "hw", {}, {"hw": 0}), "moves from 1 to 0"),
     "a record delivered twice": (
         (2, "commit", {"base": 0, "last": 0, "epoch": 1, "crc": 7}, {}), "1 is next"
     ),
@@ -185,8 +185,8 @@ ILLEGAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "a leader that installs a snapshot": (
         (1, "install", {"end": 5, "epoch": 1}, {"leo": 5}), "installs a snapshot as leader"
     ),
-    "what it tells of its past": (
-        (2, "state", {"from": "candidate"}, {"state": "prospective"}), "says that it was"
+    "a report of another past": (
+        (2, "state", {"from": "candidate"}, {"state": "prospective"}), "reports that it was"
     ),
 }  # fmt: skip
 
@@ -257,7 +257,7 @@ def test_a_new_disk_remembers_nothing(life: Life) -> None:
 @pytest.mark.parametrize(
     ("pre", "now", "why"),
     [
-        (True, {}, "whose leader lives"),
+        (True, {}, "whose leader is alive"),
         (False, {"voted": 3}, "a vote for 3 in epoch 1 as follower"),
     ],
 )
@@ -275,7 +275,7 @@ def test_an_observer_may_let_others_depose_a_silent_leader(life: Life, disk: str
     life.tell(3, "voters", {"voters": told, "kraft_version": 1, "offset": 0})
     life.grant(3, 2, pre=True)
     assert life.refused == [] or disk == DISK[3]
-    assert any("whose leader lives" in text for text in life.refused) is (disk == DISK[3])
+    assert any("whose leader is alive" in text for text in life.refused) is (disk == DISK[3])
 
 
 def test_a_vote_for_an_older_log_is_refused(life: Life) -> None:
@@ -364,7 +364,7 @@ def test_a_counted_vote_must_have_been_given(life: Life) -> None:
     for event in events:
         event.seq = seqs[event.node] = seqs.get(event.node, -1) + 1
     result = check_events(["n1", "n2", "n3"], events)
-    assert any("which that never gave" in a.explanation for a in result.anomalies)
+    assert any("which that node never gave" in a.explanation for a in result.anomalies)
 
 
 def test_what_the_leader_holds_is_not_cut_off(life: Life) -> None:

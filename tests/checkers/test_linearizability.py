@@ -64,7 +64,7 @@ def test_a_failed_write_must_not_be_seen(history: Any) -> None:
     history.did(1, "read", saw=1)
     result = check_calls(CAS, pair(history.ops))
     assert result.valid is False
-    assert "nobody ever wrote" in result.anomalies[0].explanation
+    assert "no call ever wrote" in result.anomalies[0].explanation
 
 
 @pytest.mark.parametrize("seen", [None, 1])

@@ -115,4 +115,4 @@ def test_a_broker_that_starts_serves_once_it_has_caught_up(
     capture.api(now, -1, 3, "DescribeTopicPartitions", body, answer, now - 1_000_000)
     run = make_run(None, cluster, capture=capture, controllers=["n1", "n2"])
     found = [a.explanation for a in check(run).anomalies if a.type == "C20"]
-    assert found == [] if caught_up else "serves once it has caught up" in found[0]
+    assert found == [] if caught_up else "serves only once it has caught up" in found[0]

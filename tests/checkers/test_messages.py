@@ -376,7 +376,7 @@ def test_messages_that_were_not_kept_make_the_verdict_unknown(
     capture = Capture(limit=0)
     capture.request(1, 1, fetch(2, 1, 2, 1))
     result = check(make_run(None, quorum, capture=capture))
-    assert (result.valid, result.error) == ("unknown", "1 messages were captured and not kept")
+    assert (result.valid, result.error) == ("unknown", "1 captured messages were dropped")
 
 
 def write_log(path: Path, *lines: Any) -> None:

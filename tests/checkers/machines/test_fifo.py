@@ -28,12 +28,12 @@ def take(process: int, value: Any) -> list[Row]:
 
 
 PROCESSES: list[tuple[list[Row], str]] = [
-    (take(0, 1), "1 was taken, though nobody put it in"),
-    ([*take(0, 1), *put(0, 1)], "1 was taken before anybody put it in"),
-    ([*put(0, 1), *take(0, 1), *take(0, 1)], "1 was taken twice, though put in once"),
-    ([*put(0, 1), *put(0, 2), *take(0, 2), *take(0, 1)], "1 was put in before 2, but was taken"),
-    ([*put(0, 1), *put(0, 2), *take(0, 2)], "nobody can have taken it by then"),
-    ([*put(0, 1), *take(0, None)], "a dequeue saw an empty queue, though at every moment of it 1"),
+    (take(0, 1), "1 was dequeued, but never enqueued"),
+    ([*take(0, 1), *put(0, 1)], "1 was dequeued before it was enqueued"),
+    ([*put(0, 1), *take(0, 1), *take(0, 1)], "1 was dequeued twice, but enqueued once"),
+    ([*put(0, 1), *put(0, 2), *take(0, 2), *take(0, 1)], "1 was enqueued before 2, but was dequeued"),
+    ([*put(0, 1), *put(0, 2), *take(0, 2)], "no call can have dequeued it by then"),
+    ([*put(0, 1), *take(0, None)], "a dequeue saw an empty queue, although 1 was in it"),
     (
         [
             *put(0, 1),
@@ -42,16 +42,16 @@ PROCESSES: list[tuple[list[Row], str]] = [
             (3, "ok", "dequeue", None),
             *take(0, 3),
         ],
-        "at every moment of it 1, 2, 3 was in it",
+        "although 1, 2, 3 was in it at each of its moments",
     ),
     (
         [*put(0, 1), *put(0, 2), *take(0, 2), (9, "invoke", "dequeue", None)],
-        "nobody can have taken it by then",
+        "no call can have dequeued it by then",
     ),
     (
         # One dequeue of unknown answer cannot have taken both.
         [(9, "invoke", "dequeue", None), *put(0, 1), *put(0, 2), *put(0, 3), *take(0, 3)],
-        "nobody can have taken it by then",
+        "no call can have dequeued it by then",
     ),
 ]  # fmt: skip
 
@@ -111,7 +111,7 @@ def test_it_agrees_with_the_search() -> None:
     ("order", "why"),
     [
         ([0, 1, 2, 3], None),
-        ([0, 1, 3, 2], "took another value than 1"),
+        ([0, 1, 3, 2], "dequeued another value than the first, 1"),
         ([0, 1, 2], "are missing"),
         ([1, 0, 3, 2], "ended before"),
     ],

@@ -89,10 +89,13 @@ def test_a_store(rows: list[Row], valid: bool) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([*put("a"), *get("b")], 'get → "b" (process 1, operation 2–3) saw what no put and append'),
+        (
+            [*put("a"), *get("b")],
+            'get → "b" (process 1, operation 2–3) saw a string that no put and append',
+        ),
         ([*put("x"), *append("a"), *get("xa"), *put("y"), *get("ya")], "happened once, but get"),
         ([*put("a"), *append("b"), *get("a")], "The register cannot hold"),
-        ([*append("a"), *append("b"), *get("ba")], "behind it in the chain"),
+        ([*append("a"), *append("b"), *get("ba")], "comes after it in the chain"),
     ],
 )
 def test_why_is_said(rows: list[Row], said: str) -> None:

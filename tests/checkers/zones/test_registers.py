@@ -192,13 +192,13 @@ def test_keys_are_decided_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (did(0, "read", 7), "read → 7 (process 0, operation 0–1) cannot be explained: nobody"),
-        ([*did(0, "read", 7), *did(1, "write", 7)], "nobody ever wrote what it needs"),
+        (did(0, "read", 7), "read → 7 (process 0, operation 0–1) cannot be explained: no call"),
+        ([*did(0, "read", 7), *did(1, "write", 7)], "no call ever wrote the value it needs"),
         (
             [*did(0, "write", 1), *did(0, "cas", [1, 2]), *did(0, "cas", [1, 3])],
             "both replaced the same value",
         ),
-        ([*did(0, "cas", [1, 2]), *did(0, "cas", [2, 1])], "nobody ever wrote what it needs"),
+        ([*did(0, "cas", [1, 2]), *did(0, "cas", [2, 1])], "no call ever wrote the value it needs"),
         (
             [*did(0, "write", 1), *did(0, "write", 2), *did(1, "read", 1)],
             "write 1 (process 0, operation 0–1) ended before write 2 (process 0, operation 2–3) "
@@ -207,7 +207,7 @@ def test_keys_are_decided_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             [*did(0, "write", 1), (1, "invoke", "cas", [1, 2]), *did(0, "read", 2),
              *did(0, "read", 1), (1, "ok", "cas", [1, 2])],
-            "but comes behind it in the chain of compare-and-sets",
+            "but comes after it in the chain of compare-and-sets",
         ),
     ],
 )  # fmt: skip

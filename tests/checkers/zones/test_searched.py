@@ -99,8 +99,8 @@ def test_more_open_calls_than_bits_are_left_to_the_plain_search() -> None:
         ([0, 1, 2], None),
         ([0, 1, 1], "an operation is named twice"),
         ([0, 1], "an operation that happened is missing"),
-        ([1, 0, 2], "an operation ended before one that stands before it began"),
-        ([0, 2, 1], "an operation found another value than stands there"),
+        ([1, 0, 2], "an operation ended before one that precedes it began"),
+        ([0, 2, 1], "an operation found another value than the register has there"),
     ],
 )
 def test_an_order_that_proves_nothing_is_refused(order: list[int], why: str | None) -> None:
