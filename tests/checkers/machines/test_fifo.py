@@ -31,7 +31,7 @@ PROCESSES: list[tuple[list[Row], str]] = [
     (take(0, 1), "1 was dequeued, but never enqueued"),
     ([*take(0, 1), *put(0, 1)], "1 was dequeued before it was enqueued"),
     ([*put(0, 1), *take(0, 1), *take(0, 1)], "1 was dequeued twice, but enqueued once"),
-    ([*put(0, 1), *put(0, 2), *take(0, 2), *take(0, 1)], "1 was enqueued before 2, but was dequeued"),
+    ([*put(0, 1), *put(0, 2), *take(0, 2), *take(0, 1)], "1 was enqueued before 2, but"),
     ([*put(0, 1), *put(0, 2), *take(0, 2)], "no call can have dequeued it by then"),
     ([*put(0, 1), *take(0, None)], "a dequeue saw an empty queue, although 1 was in it"),
     (
