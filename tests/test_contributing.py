@@ -1,0 +1,66 @@
+"""The package in CONTRIBUTING.md is complete, and does what the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text()
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    """Return a folder with the package as if it was installed there."""
+    for name, code in re.findall(r"```python\n# (my_plugin/\w+\.py)\n(.*?)```", PAGE, re.S):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(code)
+    (configuration,) = re.findall(r"```toml\n# pyproject.toml\n(.*?)```", PAGE, re.S)
+    project = tomllib.loads(configuration)["project"]
+    facts = tmp_path / "my_plugin-1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1\n")
+    lines = []
+    for group, points in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {place}" for name, place in points.items())]
+    (facts / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def run(plugin: Path, *arguments: str) -> dict[str, Any]:
+    """Run ``kraftwreck run`` with the package; return what ``--json`` prints."""
+    path = os.pathsep.join(filter(None, [str(plugin), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "kraftwreck", "run", *arguments, "--json", "--no-tables"]
+    done = subprocess.run(
+        [*command, "--store", str(plugin / "store")],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
+
+def test_workload_checker_and_faults_work_in_the_simulator(plugin: Path) -> None:
+    said = run(plugin, "-c", "sim", "-w", "ping", "-n", "kill-first", "-t", "20", "--seed", "1")
+    assert (said["valid"], said["checkers"]["slow-operations"]) == (True, True)
+    assert said["strength"]["faults"]["kill-first"] > 0
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("netns_possible")
+def test_system_runs_on_hosts_and_its_lost_value_is_found(plugin: Path) -> None:
+    said = run(plugin, "memory", "-n", "kill-first", "--nodes", "3", "-t", "25", "--rate", "60",
+               "--seed", "5", "-c", "netns")  # fmt: skip
+    assert said["checkers"]["linearizable"] is False
+    assert said["errors"] == []
