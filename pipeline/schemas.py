@@ -40,7 +40,7 @@ _RUN = {"run": ("text", "the run: <test>/<UTC time>-<seed>, its folder in the st
 _WINDOW = {
     "fault_window": (
         "text",
-        'kinds of faults in force at the invocation, sorted: "kill+pause"; "none"',
+        'families of active faults at the invocation, sorted: "kill+pause"; "none"',
     )
 }
 _QUANTILES = {
