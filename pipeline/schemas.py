@@ -1,9 +1,9 @@
-"""The tables of an analyzed store: their columns, types and meaning are a promise to readers.
+"""The tables of an analyzed store. Their columns, types and meanings are stable for readers.
 
-Silver holds what was recorded, typed, one row per thing; gold what follows from it. Tables of
-:data:`PER_RUN` hold rows of single runs, which come and go with their run; those of
-:data:`FLEET` are made anew from them, and from the nights' lists, by every analysis.
-docs/tables.md says how to read them. Times ``*_ns`` are nanoseconds since the start of the
+Silver holds the recorded data, typed, one row per item; gold holds the results computed from it.
+Tables of :data:`PER_RUN` have rows of single runs, which are added and removed with their run.
+Every analysis computes the tables of :data:`FLEET` again, from :data:`PER_RUN` and the nights.
+docs/tables.md explains how to read them. Times ``*_ns`` are nanoseconds since the start of the
 run's test; verdicts are the words ``true``, ``false`` and ``unknown``.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 VERSION = 1
-"""Raised when a column changes its meaning or goes; then a store is analyzed anew as a whole."""
+"""Increased when a column changes its meaning or is removed; then every run is analyzed again."""
 
 _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -53,7 +53,7 @@ _QUANTILES = {
 _COUNTS = {
     "ok": ("long", "of them ended ok"),
     "fail": ("long", "certainly did not happen"),
-    "info": ("long", "nobody knows"),
+    "info": ("long", "may have happened"),
 }
 _VERDICTS = {
     "runs": ("long", "how many runs"),
@@ -70,12 +70,12 @@ SILVER: dict[str, pa.Schema] = {
             "start": ("long", "index of the invocation in the history"),
             "completion": ("long", "index of the completion; null: none was recorded"),
             "process": ("long", "logical client"),
-            "f": ("text", "what was done: read, write, create, ..."),
-            "key": ("text", "what it was done to, JSON text; null: to everything"),
+            "f": ("text", "the operation: read, write, create, ..."),
+            "key": ("text", "the object of the operation, JSON text; null: everything"),
             "argument": ("text", "value of the invocation, JSON text"),
             "value": ("text", "value of the completion, JSON text"),
             "type": ("text", "how it ended: ok, fail, info (also when it never did)"),
-            "node": ("text", "the node that was asked"),
+            "node": ("text", "the node that received the request"),
             "error": ("text", "why it did not end ok"),
             "final": ("flag", "made after the last heal"),
             "invoked_ns": ("long", "when it began"),
@@ -86,7 +86,7 @@ SILVER: dict[str, pa.Schema] = {
         },
     ),
     "trace": _table(
-        "One row per transition a node told of (docs/trace.md).",
+        "One row per transition in a node's trace (docs/trace.md).",
         {
             **_RUN,
             "node": ("text", "which node"),
@@ -94,55 +94,55 @@ SILVER: dict[str, pa.Schema] = {
             "seq": ("long", "number of the event within the incarnation, from 0"),
             "mono": ("long", "its monotonic clock, us"),
             "wall": ("long", "its wall clock, us"),
-            "time_ns": ("long", "mono on the test's clock; null: how they relate is not known"),
+            "time_ns": ("long", "mono on the test's clock; null: the conversion is unknown"),
             "kind": ("text", "which transition"),
             "state": ("text", "leader, follower, ... after it"),
             "epoch": ("long", "its epoch after it"),
             "leader": ("long", "the leader it knew after it; -1: none"),
-            "voted": ("long", "whom it had voted for; -1: nobody"),
+            "voted": ("long", "the candidate that it had voted for; -1: none"),
             "leo": ("long", "its log end offset"),
             "hw": ("long", "its high watermark; -1: not known"),
-            "detail": ("text", "what is special to the kind, JSON text"),
+            "detail": ("text", "fields of this kind, JSON text"),
         },
     ),
     "faults": _table(
         "One row per fault: its start joined with its end.",
         {
             **_RUN,
-            "id": ("long", "number of the fault in the run; -1: undid what another could not"),
+            "id": ("long", "number of the fault in the run; -1: a repeated undo"),
             "kind": ("text", "family: partition, kill, pause, ..."),
             "shape": ("text", "variant: one, leader, halves, ..."),
             "targets": ("texts", "the nodes it hit"),
             "started_ns": ("long", "when it was begun"),
-            "struck_ns": ("long", "when it was in force"),
+            "struck_ns": ("long", "when it had taken effect"),
             "ended_ns": ("long", "when undoing it began; null: it never ended"),
             "healed_ns": ("long", "when it was undone; null: never"),
-            "detail": ("text", "what was decided when it started, JSON text"),
-            "evidence": ("text", "what proves that it was in force, JSON text"),
-            "end_detail": ("text", "the same of its end, JSON text"),
-            "end_evidence": ("text", "the same of its end, JSON text"),
-            "error": ("text", "what could not be done, of the start or else of the end"),
+            "detail": ("text", "decisions at its start, JSON text"),
+            "evidence": ("text", "proof of effect, JSON text"),
+            "end_detail": ("text", "the same for its end, JSON text"),
+            "end_evidence": ("text", "the same for its end, JSON text"),
+            "error": ("text", "failed actions of the start, or else of the end"),
         },
     ),
 }
 
 PER_RUN: dict[str, pa.Schema] = {
     "runs": _table(
-        "One row per run: what was asked for and what came of it.",
+        "One row per run: its options and its results.",
         {
             **_RUN,
             "test": ("text", "name of the test: <system>-<workload>"),
-            "system": ("text", "what was tested"),
-            "workload": ("text", "what clients did"),
+            "system": ("text", "the tested system"),
+            "workload": ("text", "the workload of the clients"),
             "faults": ("texts", "families of faults, sorted"),
             "cluster": ("text", "where it ran: netns, sim, vagrant, hosts:..."),
             "simulated": ("flag", "whether in virtual time"),
             "nodes": ("long", "how many"),
             "quorum": ("text", "static or dynamic"),
             "seed": ("long", "of all random choices"),
-            "rate": ("real", "operations asked for per second"),
+            "rate": ("real", "requested operations per second"),
             "concurrency": ("long", "clients"),
-            "time_limit_s": ("real", "length asked for"),
+            "time_limit_s": ("real", "requested length"),
             "mutant": ("text", "planted bug; null: none"),
             "patch": ("text", "patch of the nodes' code; null: none"),
             "tree": ("text", "build: clean, mutant:ID, patch:FILE"),
@@ -152,8 +152,8 @@ PER_RUN: dict[str, pa.Schema] = {
             "day": ("text", "date of that, UTC: 2026-01-31"),
             "repeat": ("text", "command that runs the same test again"),
             "valid": ("text", "verdict of all checkers together"),
-            "class": ("text", "of what is red: system (invalid), harness (it failed); else null"),
-            "anomalies": ("long", "how many all checkers found"),
+            "class": ("text", "of a red run: system (invalid), harness (it failed); else null"),
+            "anomalies": ("long", "anomalies of all checkers"),
             "first_anomaly": ("text", "type of the first one"),
             "operations": ("long", "how many were invoked"),
             **_COUNTS,
@@ -166,11 +166,11 @@ PER_RUN: dict[str, pa.Schema] = {
             "recovered_s": ("real", "how long the healed cluster took to agree on a leader"),
             "coverage": (
                 "text",
-                "how it is known what it reached: recorded (coverage.json) or counted (by this "
-                "analysis); else why it is not",
+                "source of its coverage: recorded (coverage.json) or counted (by this analysis); "
+                "else why there is none",
             ),
             "interrupted": ("flag", "Ctrl-C or SIGTERM ended it early"),
-            "harness_errors": ("texts", "what went wrong in the harness"),
+            "harness_errors": ("texts", "errors of the harness"),
         },
     ),
     "verdicts": _table(
@@ -179,7 +179,7 @@ PER_RUN: dict[str, pa.Schema] = {
             **_RUN,
             "checker": ("text", "which"),
             "valid": ("text", "its verdict"),
-            "anomalies": ("long", "how many it found"),
+            "anomalies": ("long", "how many it reported"),
             "error": ("text", "why it is unknown"),
             "source": ("text", "computed: by this analysis; recorded: taken from results.json"),
         },
@@ -188,7 +188,7 @@ PER_RUN: dict[str, pa.Schema] = {
         "One row per anomaly.",
         {
             **_RUN,
-            "checker": ("text", "who found it"),
+            "checker": ("text", "the checker that reported it"),
             "number": ("long", "position among those of the checker, from 0"),
             "type": ("text", "standard name, or id of the invariant"),
             "explanation": ("text", "in plain words"),
@@ -197,8 +197,8 @@ PER_RUN: dict[str, pa.Schema] = {
         },
     ),
     "lost_commits": _table(
-        "Acknowledged metadata that was lost, or an offset that held two values below a high "
-        "watermark: what the checker committed found.",
+        "Anomalies of the checker committed: acknowledged metadata that was lost, or an offset with "
+        "two values below a high watermark.",
         {
             **_RUN,
             "anomaly": ("text", "type of the anomaly"),
@@ -211,14 +211,14 @@ PER_RUN: dict[str, pa.Schema] = {
         {
             **_RUN,
             "key": ("text", "JSON text"),
-            "model": ("text", "what it must obey"),
+            "model": ("text", "the model that it must satisfy"),
             "valid": ("text", "its verdict"),
             "operations": ("long", "how many"),
             "explanation": ("text", "why it is not valid"),
         },
     ),
     "leaders": _table(
-        "One row per run and epoch: who led it, by the traces. More than one is a violation.",
+        "One row per run and epoch: its leaders, by the traces. More than one is a violation.",
         {
             **_RUN,
             "epoch": ("long", "the epoch"),
@@ -233,7 +233,7 @@ PER_RUN: dict[str, pa.Schema] = {
         {
             **_RUN,
             "second": ("long", "second of the invocation"),
-            "f": ("text", "what was done"),
+            "f": ("text", "the operation"),
             "invoked": ("long", "how many"),
             **_COUNTS,
         },
@@ -243,47 +243,47 @@ PER_RUN: dict[str, pa.Schema] = {
         {
             **_RUN,
             "second": ("long", "second of the invocation"),
-            "f": ("text", "what was done"),
+            "f": ("text", "the operation"),
             **_QUANTILES,
         },
     ),
     "latency_by_fault": _table(
-        "Latency of operations that ended ok, per kinds of faults in force.",
-        {**_RUN, **_WINDOW, "f": ("text", "what was done"), **_QUANTILES},
+        "Latency of operations that ended ok, per set of active fault families.",
+        {**_RUN, **_WINDOW, "f": ("text", "the operation"), **_QUANTILES},
     ),
     "availability": _table(
-        "Seconds in which something succeeded, per kinds of faults in force. Seconds in which "
-        "nothing was invoked do not count.",
+        "Seconds in which an operation succeeded, per set of active fault families. Seconds "
+        "without an invocation do not count.",
         {
             **_RUN,
             **_WINDOW,
             "seconds": ("long", "seconds in which an operation was invoked"),
-            "available_s": ("long", "of them those of which one ended ok"),
+            "available_s": ("long", "of them those in which an operation ended ok"),
             "availability": ("real", "available_s / seconds"),
             "invoked": ("long", "operations"),
             "ok": ("long", "of them ended ok"),
         },
     ),
     "recoveries": _table(
-        "One row per fault: how long until clients were served. An answer counts that only a "
-        "leader can give, to an operation invoked after the moment in question.",
+        "One row per fault: how long until clients had service again. Only answers that need a "
+        "leader count, to operations invoked after the moment in question.",
         {
             **_RUN,
             "id": ("long", "number of the fault in the run"),
             "kind": ("text", "family"),
             "shape": ("text", "variant"),
-            "started_ns": ("long", "when it was in force"),
+            "started_ns": ("long", "when it had taken effect"),
             "healed_ns": ("long", "when it was undone; null: never"),
             "failover_s": ("real", "from struck to the first such answer; null: none came"),
             "recovery_s": ("real", "from healed to the first such answer; null: none came"),
         },
     ),
     "coverage": _table(
-        "What a run reached, by the names of docs/simulator.md.",
+        "Coverage of a run, by the counters of docs/simulator.md.",
         {
             **_RUN,
             "counter": ("text", "follows, overlaps, struck, cuts, directed, steps, marks"),
-            "item": ("text", "what: for follows and overlaps 'first > second'"),
+            "item": ("text", "the counted item; for follows and overlaps 'first > second'"),
         },
     ),
 }
@@ -292,13 +292,13 @@ FLEET: dict[str, pa.Schema] = {
     "recovery_by_fault": _table(
         "Time to recover per kind of fault, over all runs.",
         {
-            "system": ("text", "what was tested"),
+            "system": ("text", "the tested system"),
             "kind": ("text", "family of the fault"),
             "shape": ("text", "variant"),
             "simulated": ("flag", "whether in virtual time"),
             "faults": ("long", "how many struck"),
-            "healed": ("long", "of them were undone"),
-            "recovered": ("long", "of those clients were served again"),
+            "healed": ("long", "of them undone"),
+            "recovered": ("long", "of those with service again"),
             "failover_p50_s": ("real", "median of failover_s"),
             "failover_p95_s": ("real", "its 95th percentile"),
             "recovery_p50_s": ("real", "median of recovery_s"),
@@ -307,32 +307,32 @@ FLEET: dict[str, pa.Schema] = {
         },
     ),
     "fault_pairs": _table(
-        "Ordered pairs of faults that met in a run.",
+        "Ordered pairs of faults in the same run.",
         {
-            "system": ("text", "what was tested"),
+            "system": ("text", "the tested system"),
             "first": ("text", "kind/shape"),
             "second": ("text", "kind/shape, started later"),
             "runs": ("long", "runs in which it came after the first"),
-            "overlapping": ("long", "of them those where the first was still in force"),
+            "overlapping": ("long", "of them those where the first was still active"),
         },
     ),
     "states_struck": _table(
-        "States of nodes x faults that hit them.",
+        "States of nodes and the faults that hit them.",
         {
-            "system": ("text", "what was tested"),
+            "system": ("text", "the tested system"),
             "state": ("text", "of the target: leader, follower, ..., down, paused"),
             "fault": ("text", "kind/shape"),
             "runs": ("long", "in how many runs"),
         },
     ),
     "flakes": _table(
-        "Tests that ran at least twice on the same code. Flaky: with differing verdicts.",
+        "Tests that ran at least twice on the same code. A flaky test has differing verdicts.",
         {
             "test_key": ("text", "as in runs; of runs without a folder a digest of their command"),
             "tree": ("text", "build, as in runs"),
             "code": ("text", "digest of it, as in runs; of runs without a folder null"),
-            "system": ("text", "what was tested"),
-            "workload": ("text", "what clients did"),
+            "system": ("text", "the tested system"),
+            "workload": ("text", "the workload of the clients"),
             "cluster": ("text", "where"),
             "seed": ("long", "of all random choices"),
             **_VERDICTS,
@@ -348,15 +348,15 @@ FLEET: dict[str, pa.Schema] = {
         {
             "day": ("text", "UTC date; null: not known"),
             "tree": ("text", "build, as in runs"),
-            "system": ("text", "what was tested"),
-            "workload": ("text", "what clients did"),
+            "system": ("text", "the tested system"),
+            "workload": ("text", "the workload of the clients"),
             "cluster": ("text", "where"),
             "fault": ("text", "family of faults; 'none': without faults; '*': all runs"),
             **_VERDICTS,
             "operations": ("long", "invoked; of runs with a folder"),
             "ok": ("long", "of them ended ok"),
-            "availability": ("real", "mean of the runs'; null: of none it is known"),
-            "p99_ms": ("real", "median of the runs'; null: of none it is known"),
+            "availability": ("real", "mean over the runs; null: unknown for all of them"),
+            "p99_ms": ("real", "median over the runs; null: unknown for all of them"),
             "recovery_p50_s": ("real", "median of the recovery_s of this family; or null"),
         },
     ),
@@ -368,16 +368,16 @@ FLEET: dict[str, pa.Schema] = {
             "n": ("long", "position in the night's order, from 0"),
             "run": ("text", "its folder, as in runs; null: none was kept"),
             "kind": ("text", "corpus, again, cell"),
-            "cell": ("text", "what it stood for in the configuration"),
-            "system": ("text", "what was tested"),
-            "workload": ("text", "what clients did"),
+            "cell": ("text", "its cell in the configuration"),
+            "system": ("text", "the tested system"),
+            "workload": ("text", "the workload of the clients"),
             "faults": ("texts", "families of faults, sorted"),
             "cluster": ("text", "where"),
             "tree": ("text", "build: clean, mutant:ID, patch:FILE, tree:FOLDER"),
             "planted": ("flag", "whether the build is not the clean one"),
             "seed": ("long", "of all random choices"),
             "valid": ("text", "verdict"),
-            "class": ("text", "of what is red: system, harness, environment, flake; else null"),
+            "class": ("text", "of a red run: system, harness, environment, flake; else null"),
             "why": ("text", "the first failure, one line"),
             "started": ("time", "when it began"),
             "day": ("text", "date of that, UTC"),
@@ -396,7 +396,7 @@ FLEET: dict[str, pa.Schema] = {
             "name": ("text", "its name"),
             "state": ("text", "running, interrupted, complete; null: there is no night.json"),
             "began": ("time", "when it began"),
-            "ended": ("time", "when it ended; null: it has not"),
+            "ended": ("time", "when it ended; null: not yet"),
             "day": ("text", "date of its beginning, UTC"),
             **_VERDICTS,
             "seconds": ("real", "of all its runs"),
@@ -406,10 +406,10 @@ FLEET: dict[str, pa.Schema] = {
         },
     ),
     "quarantine": _table(
-        "Runs and lines of nights that cannot be read. Looked at again when they change.",
+        "Unreadable runs and lines of nights. They are read again when they change.",
         {
             "run": ("text", "the run, or nights/<id> of a list"),
-            "reason": ("text", "one line: which file, where, what"),
+            "reason": ("text", "one line: the file, the place, the error"),
         },
     ),
 }
