@@ -197,8 +197,8 @@ PER_RUN: dict[str, pa.Schema] = {
         },
     ),
     "lost_commits": _table(
-        "Anomalies of the checker committed: acknowledged metadata that was lost, or an offset with "
-        "two values below a high watermark.",
+        "Anomalies of the checker committed: lost acknowledged metadata, or an offset with two "
+        "values below a high watermark.",
         {
             **_RUN,
             "anomaly": ("text", "type of the anomaly"),
