@@ -1,4 +1,4 @@
-"""What holds for all tests: which need namespaces, and which must not run side by side."""
+"""Rules for all tests: which need namespaces, and which must not run side by side."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def netns_possible() -> None:
-    """Skip where root's namespaces are refused, with the reason; what a plain user's can do is
-    tested by ``tests/clusters/test_rootless.py``, as whoever the tests run."""
+    """Skip where root's namespaces are refused, with the reason. The namespaces of a plain user
+    are tested by ``tests/clusters/test_rootless.py``, under the user of the tests."""
     if os.geteuid() != 0:
         pytest.skip("this test is of hosts that only root can have")
     try:
@@ -67,9 +67,9 @@ def kraftwreck(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give every test with one of the markers the xdist group of that name.
 
-    A test that uses the shared hosts belongs to them even where its marker was forgotten. What
-    depends on how long other programs take is tried once more before it counts as failed, and
-    pytest's summary names what was.
+    A test that uses the shared hosts belongs to them even without its marker. A test that
+    depends on the speed of other programs is tried once more before it counts as failed, and
+    pytest's summary names it.
     """
     for item in items:
         if HOSTS & set(getattr(item, "fixturenames", ())):

@@ -1,4 +1,4 @@
-"""How the tree should read, as far as a machine can tell."""
+"""Rules of the tree's style that a machine can check."""
 
 from __future__ import annotations
 

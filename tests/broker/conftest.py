@@ -19,7 +19,7 @@ MS = 1000
 
 
 class FakeQuorum:
-    """Who leads is what the test says."""
+    """A quorum whose leader the test chooses."""
 
     def __init__(self) -> None:
         self.cluster_id = "cluster"

@@ -1,4 +1,4 @@
-"""What a broker tells clients by itself: its own image, and only once that means something."""
+"""Brokers answer clients from their own image, and only once they have caught up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker forwards: once if it may have been done, as often as it takes if not."""
+"""Forwarding by brokers: one attempt if the request may have been carried out, else retries."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_c19_what_was_acknowledged_is_another_topic(
 def test_c19_what_one_tells_late_was_committed_with_what_comes_after_it(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
-    """n1 dies between its disk and its trace; the batch is told of by others, much later."""
+    """n1 dies between its disk and its trace; other nodes report the batch much later."""
     since = cluster.time
     cluster.write(records.record("NoOpRecord"))
     silent = cluster.events[-1].detail["base"]
@@ -287,7 +287,7 @@ def test_c18_without_brokers_voters_stand_in_and_may_be_too_few(
 def test_c18_without_brokers_replicas_may_be_put_on_voters(
     quorum: Any, records: Any, capture: Capture, make_run: Callable[..., Any], registered: bool
 ) -> None:
-    """Seed 303057: whoever asked had been told of the voters as brokers."""
+    """Seed 303057: the client had got the voters in place of brokers."""
     quorum.one_epoch()
     quorum.event("n1", "claim", {"epoch_start": 0})
     if registered:

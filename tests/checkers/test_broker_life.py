@@ -1,4 +1,4 @@
-"""What brokers tell of themselves: C23, and I24 by what they have applied; C18 by who leads."""
+"""Brokers' reports of themselves: C23, I24 by applied metadata, and C18 by leadership."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_c23_a_broker_that_hands_over_waits_until_it_is_let_go(
 
 
 def beats(cluster: Any, capture: Capture, epoch: int, offset: int) -> None:
-    """Broker 3 sends n1 a heartbeat of ``epoch`` that tells ``offset``."""
+    """Broker 3 sends n1 a heartbeat of ``epoch`` that reports ``offset``."""
     body = {"broker_id": 3, "broker_epoch": epoch, "current_metadata_offset": offset,
             "want_fence": True, "want_shut_down": False}  # fmt: skip
     now = int(cluster.time * SECOND)

@@ -1,4 +1,4 @@
-"""What brokers were answered, held against the records: C2, C8, C11 and C16."""
+"""Answers to brokers compared with the records: C2, C8, C11 and C16."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_c16_a_broker_whose_fencing_is_committed_late(
 def test_c16_a_controller_whose_fencing_may_have_been_lost(
     brokers: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
-    """What it committed long after is from before the silence: followers hear of it late."""
+    """A record committed long after is from before the silence: followers learn of it late."""
     for second in range(60):
         beat(capture, 1 + second, 1, brokers.epochs[1])
     beat(capture, 1, 2, brokers.epochs[2])

@@ -1,4 +1,4 @@
-"""What must happen in time: L11 old snapshots go, L12 the controller's own elections."""
+"""Deadlines: L11 old snapshots are deleted, L12 the controller holds its own elections."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_l11_while_one_is_fetched_the_newer_ones_stay_too(
 
 
 def served_once(quorum: Any, capture: Capture, after_ms: int) -> None:
-    """n1 serves a piece of a snapshot, and has it no more so much later."""
+    """n1 serves a piece of a snapshot, and ``after_ms`` later no longer has it."""
     quorum.one_epoch()
     asked = FetchSnapshotRequest(None, 2, bytes(16), 100, 1, 2, 1, 0)
     there = FetchSnapshotResponse(0, 0, 1, 1, 2, 1)

@@ -99,7 +99,7 @@ def test_runs_without_measured_clocks_have_none() -> None:
 def test_who_waits_for_a_slow_disk_is_as_good_as_stopped(
     kind: str, shape: str, stopped: list[tuple[int, int]]
 ) -> None:
-    """Seed 524770: a flush that began on a slow disk went on behind the fault's end."""
+    """Seed 524770: a flush that began on a slow disk continued after the fault's end."""
     faults = [
         FaultEvent(
             id=0, phase=phase, kind=kind, shape=shape, targets=["n1"], time=time, done=time

@@ -192,7 +192,7 @@ def test_c6_an_unclean_leader_that_is_allowed(
 def test_c4_the_last_member_leaves_the_isr(
     cluster: Any, records: Any, make_run: Callable[..., Any], eligible: bool
 ) -> None:
-    """Without eligible leader replicas nobody would know any more who has the data."""
+    """Without eligible leader replicas it would be unknown which replica has the data."""
     if eligible:
         cluster.write(records.feature("eligible.leader.replicas.version", 1))
     for isr in ([1, 2], [1]):

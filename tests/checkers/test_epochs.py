@@ -85,7 +85,7 @@ def test_a_missing_trace_is_unknown(
 
 
 def deposed(history: Any, quorum: Any, late_s: float) -> None:
-    """n2 succeeds n1 at about 0.05 s; n1 tells a client ``late_s`` later that it leads."""
+    """n2 succeeds n1 at about 0.05 s; n1 claims to a client ``late_s`` later that it leads."""
     quorum.one_epoch()
     quorum.elect("n2", 2, ["n3"])
     history.time = quorum.time + late_s

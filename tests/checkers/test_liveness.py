@@ -1,4 +1,4 @@
-"""L1 to L8: what must happen once the last fault is over, and what a short look cannot tell."""
+"""L1 to L8: rules after the last fault, and runs that are too short to judge them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a search finds no order, the fewest operations are told that have none."""
+"""Where a search finds no order, it names the smallest set of operations without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients that play brokers were told: every rule is shown to fail."""
+"""Answers to clients that play brokers: every rule is shown to fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What partitions' reassignments must keep (C14): a log that does, and one that does not."""
+"""Rules of partition reassignments (C14): a log that keeps them, and one that does not."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_an_answer_that_fits_both_states_tells_of_the_older_one(
 def test_while_a_node_is_stopped_it_takes_in_nothing(
     two: Any, cluster: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
 ) -> None:
-    """Seed 440412: paused as it was given the state, it showed the one before when it went on."""
+    """Seed 440412: paused as it received a state, it showed the previous one when it resumed."""
     first, _ = two
     now = cluster.time
     shows = Shows(make_run(None, cluster, faults=make_fault(1, "pause", now, now + 3, "n2")))

@@ -47,7 +47,7 @@ def told(quorum: Any, node: str, voters: Sequence[int], offset: int, level: int 
 
 
 def change(quorum: Any, voters: Sequence[int], says: Sequence[int] | None = None) -> int:
-    """n1 appends a record of the voters, and says by whom it counts then."""
+    """n1 appends a record of the voters, and reports the voters it then uses."""
     base: int = quorum._end("n1")
     quorum.store("n1", encode_batch(base, 1, 0, [record(voters)], True), "leader")
     if says is not None:

@@ -1,5 +1,5 @@
-"""However a run ends, of what it added to the machine nothing stays: links, mounts, rules, groups,
-loop devices, processes, namespaces. What others add meanwhile is theirs."""
+"""However a run ends, nothing that it added to the machine stays: links, mounts, rules, groups,
+loop devices, processes, namespaces. Additions by other programs do not count."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mentions(path: Path) -> list[int]:
 
 
 def added(runtime: Path, cluster: str, uplink: str, subnet: str) -> list[str]:
-    """What the machine has of a cluster with its state in ``runtime``, a line each."""
+    """Return the machine's leftovers of a cluster with its state in ``runtime``, a line each."""
     words = (str(runtime), cluster, uplink, subnet.removesuffix("0/24"))
     seen = [
         *output("ip", "-o", "link"),

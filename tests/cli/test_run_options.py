@@ -1,4 +1,4 @@
-"""What ``run`` refuses before it touches a host: one line, exit code 254."""
+"""Options that ``run`` refuses before it touches a host: one line, exit code 254."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ QUIET = Case(
     ),
 )
 PLANTED = "R01"
-"""The high watermark is told before the epoch has begun for a majority: seen in any run."""
+"""The high watermark is reported before a majority has the epoch's start: seen in any run."""
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.cluster
 SECOND = 1_000_000_000
 SLOW_MS = 500
 PATIENCE_S = 60.0
-"""What a loaded machine may need to write down what it has just read from its clock."""
+"""How long a loaded machine may take to write a clock reading down."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_wall_clock_jumps_and_is_right_again(env: RemoteEnvironment, seconds: 
 
 
 _DATES = "for i in $(seq 40); do date +%s.%N; env -i date +%s.%N; sleep 0.01; done"
-"""What a program that goes by the node's clock reads, and one that goes by the machine's."""
+"""Prints readings of the node's clock and of the machine's clock, in turn."""
 
 
 def test_a_strobe_goes_to_and_fro_for_whoever_goes_by_that_clock(env: RemoteEnvironment) -> None:

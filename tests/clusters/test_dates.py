@@ -46,7 +46,7 @@ elif sys.argv[1] == "+%s.%N":
     print(f"{time.time() + ahead:.9f}")
 """
 OWN_KERNEL = ("may_set", "container")
-"""What finds nothing against it on a machine of its own."""
+"""Checks that pass on a machine with its own kernel."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def env(
 
 @pytest.fixture(autouse=True)
 def the_machines_own_clock() -> Iterator[None]:
-    """Whatever a test does, this machine's clock goes on as it did."""
+    """Check that a test does not disturb this machine's clock."""
     before = time.time_ns() - time.monotonic_ns()
     yield
     assert abs(time.time_ns() - time.monotonic_ns() - before) < 500_000_000
@@ -114,7 +114,7 @@ def by_date(remote: Remote) -> float:
 
 
 def in_library(remote: Remote) -> Setting:
-    """Return what the node's preloaded library is told."""
+    """Return the settings of the node's preloaded library."""
     script = "import sys; sys.path.insert(0, ''); from pathlib import Path; " + (
         "from struct import unpack_from; c = Path(sys.argv[1]).read_bytes(); "
         "n = unpack_from('<Q', c)[0] & 1; import json; "

@@ -84,7 +84,7 @@ def draw_of(matches: Callable[[int], bool]) -> int:
 
 
 def failing(operation: str, space: int = 3000) -> int:
-    """Return a draw by which this fails at once, and a full disk has no more ``space``."""
+    """Return a draw by which this fails at once, and a full disk has ``space`` bytes at most."""
     place = ("write", "fsync", "read").index(operation)
     return draw_of(
         lambda d: (

@@ -1,4 +1,4 @@
-"""Disturbances as a nemesis asks for them: who does what, what they tell, and how they end."""
+"""Disturbances as a nemesis requests them: the disturbed hosts, the evidence, and the end."""
 
 from __future__ import annotations
 

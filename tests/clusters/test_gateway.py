@@ -1,4 +1,4 @@
-"""Sockets that another process makes: they connect as usual, and tell as usual why not."""
+"""Sockets that another process makes: they connect, and report errors, as usual."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_down_twice_and_without_up_is_harmless(netns_possible: None) -> None:
 
 
 class TestRefusals:
-    """What a machine cannot do is one line and leaves nothing."""
+    """A machine that lacks something gets one line of error and no leftovers."""
 
     def reason(self) -> str:
         before = states.directories()

@@ -268,7 +268,7 @@ def test_an_effect_is_one_way(links: Links) -> None:
 
 
 def state(remote: Remote) -> str:
-    """What a disturbance could leave: rules, queues, routes, devices, processes, files."""
+    """Return possible leftovers of a disturbance: rules, queues, routes, devices, processes."""
     shown = ("nft list ruleset", "tc qdisc", "ip route", "ip -br link", "ip rule", "ls /run")
     commands = "; ".join((*shown, "cat /proc/[0-9]*/comm"))
     lines = remote.run(["sh", "-c", commands], check=False).text.splitlines()

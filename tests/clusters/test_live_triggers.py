@@ -1,4 +1,4 @@
-"""Faults that strike on hosts when a node makes a transition, as its live trace tells."""
+"""Faults that strike on hosts when a node makes a transition, as in its live trace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINE = (
 
 
 class Seen:
-    """What was handed out, with when it arrived here."""
+    """The events that were handed out, with their arrival times here."""
 
     def __init__(self) -> None:
         self.events: list[tuple[TraceEvent, int]] = []

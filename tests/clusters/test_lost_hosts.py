@@ -1,4 +1,4 @@
-"""Hosts that cannot be reached during a run: it goes on, or ends with one line and its history."""
+"""Hosts that are lost during a run: it continues, or ends with one line and its history."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def loops() -> str:
 
 
 def left_of(directory: Path) -> list[str]:
-    """What the machine still has of a cluster: groups, mounts, processes, links, files."""
+    """Return the machine's leftovers of a cluster: groups, mounts, processes, links, files."""
     found = [
         str(group)
         for controller in cgroups.CONTROLLERS

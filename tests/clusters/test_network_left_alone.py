@@ -110,7 +110,7 @@ while True:
 
 
 def state(remote: Remote) -> list[str]:
-    """What a disturbance could leave on a host."""
+    """Return possible leftovers of a disturbance on a host."""
     shown = ("nft list ruleset", "tc qdisc", "ip route", "ip rule", "ip -br link", "ls /run")
     commands = "; ".join((*shown, "cat /proc/[0-9]*/comm"))
     lines = remote.run(["sh", "-c", commands], check=False).text.splitlines()

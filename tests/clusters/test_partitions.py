@@ -1,4 +1,4 @@
-"""Drops on real packets: who reaches whom, by UDP and TCP, under grudges and after healing."""
+"""Drops of real packets: reachability by UDP and TCP, under grudges and after healing."""
 
 from __future__ import annotations
 

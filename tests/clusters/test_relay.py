@@ -1,4 +1,4 @@
-"""One kind of request suffers, or its answers: by a server that tells what it was asked."""
+"""Requests of one kind are disturbed, or their answers; a server reports the requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def main():
     print(json.dumps(asked), flush=True); os._exit(0)
 asyncio.run(main())
 """
-"""Answers every request with what it carries; at the end it tells the kinds it was asked."""
+"""Answers every request with its own content; at the end it prints the kinds of requests."""
 
 CLIENT = f"""
 import json, socket, struct, sys, time

@@ -32,7 +32,7 @@ FAULTS = ("partition", "kill", "pause", "clock")
 TIME_S = 7
 INTERVAL_S = 4.0
 PATH = "/usr/local/bin:/usr/bin:/bin"
-"""What a plain user of Debian looks for programs in: not where nft is."""
+"""The path of a plain user of Debian: nft is not on it."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def seed_of(time_limit_s: float, nodes: int) -> int:
 
 @pytest.fixture(scope="module")
 def told(plain: PlainUser) -> dict[str, Any]:
-    """What a whole run with four families of faults prints, and what it left."""
+    """Return the output and the leftovers of a whole run with four families of faults."""
     before = plain.processes(), links()
     seed = str(seed_of(TIME_S, 3))
     words = [

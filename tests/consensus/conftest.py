@@ -58,7 +58,7 @@ def endpoint_of(i: int) -> Endpoint:
 
 
 def voter(i: int, disk: int = 0) -> Voter:
-    """Node ``i`` as it stands in a dynamic voter set."""
+    """Return node ``i`` as a member of a dynamic voter set."""
     return Voter(i, directory_of(i, disk), ((LISTENER, endpoint_of(i)),), 0, 1)
 
 
@@ -71,7 +71,7 @@ def bootstrap_snapshot(ids: Sequence[int]) -> bytes:
 
 @dataclass
 class Disk:
-    """What survives a kill: every effect is carried out at once."""
+    """The state that survives a kill: every effect is carried out at once."""
 
     quorum_state: WriteQuorumState | None = None
     batches: list[bytes] = field(default_factory=list)
@@ -109,7 +109,7 @@ class Disk:
         self.snapshots = {k: v for k, v in self.snapshots.items() if k[0] >= end_offset}
 
     def recovered(self) -> Recovered:
-        """What a process finds."""
+        """Return the state that a new process finds."""
         self.parts.clear()
         files = [
             SnapshotFile(*key, len(content), read_header(content).timestamp)

@@ -170,7 +170,7 @@ def answered(cluster: Any, message: Response) -> tuple[Any, list[Any]]:
 
 
 def fetched(cluster: Any, **fields: Any) -> FetchResponse:
-    """What the leader answers to a Fetch of a follower, but for ``fields``."""
+    """Return the leader's answer to a Fetch of a follower, except for ``fields``."""
     leader = cluster.leader()
     nothing = dict.fromkeys(("diverging_epoch", "diverging_end"), -1)
     nothing |= dict.fromkeys(("snapshot_end", "snapshot_epoch"), -1)

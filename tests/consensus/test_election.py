@@ -1,4 +1,4 @@
-"""Who gets a vote (KIP-595, KIP-996) and how long a preferred successor waits."""
+"""Votes (KIP-595, KIP-996), and how long a preferred successor waits."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_nothing_committed_is_ever_cut(cluster_of: Make) -> None:
 
 
 def test_a_change_that_was_given_up_still_stands_in_the_way_of_the_next(cluster_of: Make) -> None:
-    """V02: its client has been told that time is up, its record is not committed yet."""
+    """V02: its client got a timeout, and its record is not committed yet."""
     cluster = settled(cluster_of, 5, dynamic=True)
     leader = cluster.leader()
     first, second, *_ = [i for i in cluster.replicas if i != leader.node_id]

@@ -1,4 +1,4 @@
-"""What the links say of the next time-out is always what their slots and back-offs say."""
+"""The next timeout of all links is always the earliest of their slots and back-offs."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_a_wiped_leader_comes_back_as_somebody_else(cluster_of: Make) -> None:
 
 
 def test_an_observer_whose_leader_left_the_voters_finds_the_next_one(cluster_of: Make) -> None:
-    """It followed by what the voter set said, and that does not name the leader any more."""
+    """It followed the leader of the voter set, which no longer contains that leader."""
     cluster = dynamic(cluster_of)
     observer = cluster.start(4)
     cluster.run(2000)

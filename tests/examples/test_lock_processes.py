@@ -18,7 +18,7 @@ Body = dict[str, Any]
 
 
 class Trio:
-    """Three processes; requests go to whoever leads."""
+    """Three processes; requests go to the leader."""
 
     def __init__(self, folder: Path, ports: list[int]) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class Trio:
             return answer
 
     def ask(self, **request: Any) -> tuple[int, Body]:
-        """Ask whoever leads; return who that was, and the answer."""
+        """Send a request to the leader; return the leader and its answer."""
         limit = time.monotonic() + 20
         while time.monotonic() < limit:
             for i in list(self.processes):

@@ -31,7 +31,7 @@ STRANGER: Final = 77
 
 @dataclass
 class Known:
-    """What a client can know of the cluster."""
+    """A client's possible knowledge of the cluster."""
 
     cluster_id: str
     nodes: Sequence[int]

@@ -53,7 +53,7 @@ print(json.dumps(took))
 
 
 class Clock:
-    """A control file, and processes that go by it."""
+    """A control file, and processes that use it as their clock."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "clock")

@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 class Injector:
-    """Notes what it is told; ending a fault takes ``ending_s``."""
+    """Records its calls; ending a fault takes ``ending_s``."""
 
     def __init__(self, clock: Callable[[], int], ending_s: float = 0.0) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""What is asked of tc and nft for links; and packets that are changed by hand."""
+"""Requests to tc and nft for links; and packets that are changed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow hosts are waited for longer, by a factor that whoever starts the harness gives."""
+"""Timeouts for slow hosts are extended by a factor that the user of the harness gives."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def from_n1(*receivers: str, **suffers: Any) -> Disturbance:
 
 
 def does(spec: dict[str, Any]) -> dict[str, Any]:
-    """What a link does, without what it does not."""
+    """Return the effects of a link, without unused ones."""
     return {key: value for key, value in spec.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""A host that is lost is told of once; errors stay what they are until then."""
+"""A lost host is reported once; until then errors do not change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N2 = RemoteError("n2", "kill: the service does not run")
 
 
 def all_at_once(*errors: RemoteError) -> RemoteError:
-    """What is raised when several hosts are asked and these fail."""
+    """Return the error that is raised when several hosts fail at once."""
     by_name = {error.host: error for error in errors}
 
     def fail(name: str) -> None:
@@ -65,7 +65,7 @@ def test_what_else_went_wrong_is_kept_as_it_is() -> None:
 
 
 def test_a_line_that_only_looks_like_a_lost_host_is_none() -> None:
-    """What a program said about somebody's SSH is not taken for ours."""
+    """A program's message about its own SSH connection does not mean a lost host."""
     said = RemoteError("n1", "`ssh` gave status 255: n4: SSH to root@x: no answer")
     assert merge([trouble("stop", said)]) == [f"stop: {said}"]
 

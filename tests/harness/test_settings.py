@@ -1,4 +1,4 @@
-"""What nodes are told is something that they take."""
+"""Every setting for nodes is one that nodes accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a history does not import pandas, and whoever wants it may still do so."""
+"""Reading a history does not import pandas, and users can still import it."""
 
 from __future__ import annotations
 

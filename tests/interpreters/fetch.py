@@ -1,8 +1,8 @@
 """``python -m tests.interpreters.fetch``: bring CPython 3.12 and 3.13 into ``build/``.
 
 Debian 12 has 3.11 only. The builds are those of the JavaCPP presets on Maven Central, which
-Maven downloads; they must be exactly what :data:`PYTHONS` says. What a simulated run imports is
-installed beside them from ``requirements.lock``. Nothing is done when all is there.
+Maven downloads; they must be exactly what :data:`PYTHONS` says. The packages that a simulated run
+imports are installed beside them from ``requirements.lock``. Nothing is done if all exists.
 
 Exit status: 0 it is there, 254 a tool or the network is missing, 255 it is not as locked.
 """
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "build" / "interpreters"
 LOCK = ROOT / "requirements.lock"
 PACKAGES = ("click", "crc32c", "msgspec", "numpy", "pyarrow", "typing-extensions")
-"""What a simulated run imports besides the standard library."""
+"""Packages that a simulated run imports besides the standard library."""
 
 MISSING, WRONG = 254, 255
 TIMEOUT_S = 600
@@ -70,7 +70,7 @@ class Python:
         }
 
     def stamp(self) -> str:
-        """Return what ``ready`` compares: anything else is fetched anew."""
+        """Return the stamp that ``ready`` compares; a different one is fetched again."""
         lines = "\n".join(locked(LOCK.read_text("utf-8")))
         return hashlib.sha256(f"{self}\n{lines}".encode()).hexdigest()
 

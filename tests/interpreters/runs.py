@@ -1,7 +1,7 @@
-"""``python -m tests.interpreters.runs SEED...``: simulate, judge, and print what came of it.
+"""``python -m tests.interpreters.runs SEED...``: simulate, judge, and print the results.
 
 Prints one JSON object: the interpreter, its hash seed, and for each seed the digest of the run,
-every anomaly found and every checker that could not tell.
+every anomaly found and every checker with an unknown verdict.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One seed is one run: on every CPython, in every process, however strings are hashed.
 
-A run is decided by its arguments alone. What could differ between interpreters (the order of
-sets and of directory listings, rounding, hashing, the wording of errors) must decide nothing.
+A run is decided by its arguments alone. Differences between interpreters (the order of
+sets and of directory listings, rounding, hashing, the wording of errors) must have no effect.
 """
 
 from __future__ import annotations

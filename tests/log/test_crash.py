@@ -56,7 +56,7 @@ class State:
 
 @dataclass
 class Model:
-    """What the log must hold: ``states`` are the contents allowed at this moment."""
+    """The expected log: ``states`` are the contents allowed at this moment."""
 
     batch_at: MakeBatch
     now: State = State(0, 0, (), None)
@@ -298,7 +298,7 @@ def test_a_process_killed_at_any_moment_keeps_what_it_flushed(tmp_path: Path) ->
 
 
 class Disk:
-    """What would be left of ``directory`` if power went away: only what was fsynced."""
+    """The fsynced part of ``directory``, which is left after a loss of power."""
 
     def __init__(self, directory: Path, patch: pytest.MonkeyPatch) -> None:
         self.directory = directory

@@ -1,9 +1,9 @@
 """One changed byte anywhere in a log is found, and a message names file and byte.
 
-Outside of the checksum stand, byte by byte of a batch: the base offset (must follow), the length
-(the checksum fails, or the batch is whole and the length is not its own), the epoch (must not
-go back, rises only with a control batch, and the epoch checkpoint says where epochs begin), the
-magic (one value) and the checksum itself. Nothing else is left.
+Some fields of a batch are outside of the checksum. The base offset must follow. With a wrong length
+the checksum fails, or the batch is whole and the length is not its own. The epoch must not go back,
+rises only with a control batch, and must match the epoch checkpoint. The magic has one value. The
+checksum itself is the last of these fields.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_every_flipped_byte_of_an_older_segment_is_found(quick_path: Path) -> No
 
 
 def test_a_log_cut_at_any_byte_is_what_a_crash_leaves(quick_path: Path) -> None:
-    """A prefix is the one damage that nobody can tell from a torn write: it is cut, no more."""
+    """A prefix looks like a torn write, and no other damage does: it is only cut."""
     batches = sample()
     content = b"".join(batches)
     for length in range(len(content) + 1):
@@ -158,7 +158,7 @@ def test_the_end_of_a_batch_may_be_all_it_has_in_a_sector_that_never_came(
 def test_a_control_batch_that_is_no_leader_change_does_not_begin_an_epoch(
     quick_path: Path, checkpoint: bool
 ) -> None:
-    """The epoch stands outside of the checksum: at the log's end nothing else tells of it."""
+    """The epoch is outside of the checksum: at the log's end no other check covers it."""
     voters = encode_batch(6, 4, 0, [(b"\0\0\0\6", b"voters")], True)
     write_log(quick_path, [*sample(), voters], 1 << 20)
     if not checkpoint:

@@ -43,7 +43,7 @@ def media(clock: Clock) -> WriteLossMedia:
 
 
 def left(directory: Path) -> dict[str, bytes]:
-    """What is on the disk itself: what a kill at this moment would leave."""
+    """Return the content of the disk itself, which a kill at this moment would leave."""
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
@@ -204,7 +204,7 @@ class Interrupted(BaseException):
 
 
 class DyingMedia(WriteLossMedia):
-    """Loses power at the ``at``-th change; nothing is done any more from then on."""
+    """Loses power at the ``at``-th change; later changes have no effect."""
 
     def __init__(self, at: int) -> None:
         super().__init__(1e9)

@@ -107,7 +107,7 @@ class Rig:
         self.committed_batches: list[bytes] = []
 
     def lead(self, epoch: int = 1) -> None:
-        """Win ``epoch``: its control batch is committed, then the controller is told."""
+        """Win ``epoch``: its control batch is committed, then the controller learns of it."""
         quorum = self.quorum
         quorum.epoch, quorum.leader_id = epoch, quorum.node_id
         quorum.control_batch()

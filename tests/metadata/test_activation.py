@@ -1,4 +1,4 @@
-"""What a controller writes when it claims, and what follows from a log that ends badly."""
+"""Records that a controller writes when it claims, also after a log with an incomplete end."""
 
 from __future__ import annotations
 

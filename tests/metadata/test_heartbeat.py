@@ -155,7 +155,7 @@ def test_a_controlled_shutdown_survives_the_controller(rig: Any) -> None:
 
 
 def test_a_late_heartbeat_takes_back_nothing_of_what_a_broker_has_applied(rig: Any) -> None:
-    """Seed 405227: else whoever stops waits for another that has long known."""
+    """Seed 405227: else a broker that stops waits for another that has caught up long ago."""
     rig.start(1, 2)
     rig.create("t", num_partitions=4, replication_factor=2)
     rig.heartbeat(1, want_shut_down=True)
@@ -248,7 +248,7 @@ def test_replicas_on_a_directory_that_went_offline_leave(rig: Any) -> None:
 
 
 def test_a_heartbeat_needs_proof_of_leadership(rig: Any) -> None:
-    """A deposed controller must not tell a broker that it is alive and well."""
+    """A deposed controller must not acknowledge a broker's heartbeat."""
     rig.start(1)
     token = rig.ask("BrokerHeartbeat", 1, rig.beat(1))
     assert not rig.answered(token)

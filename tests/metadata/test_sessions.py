@@ -1,4 +1,4 @@
-"""What the controller remembers of brokers between heartbeats."""
+"""The controller's memory of brokers between heartbeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller answers that is not the active one."""
+"""Answers of a controller that is not the active one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks in trouble: what is done to whom, that a bit is flipped in one disk only, and mended."""
+"""Failing disks: the targets, a bit that is flipped in one disk only, and the repair."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fault(shape: str, *targets: str, kind: str = "disk") -> Fault:
 
 
 def done(env: Any, node: str = "n2") -> list[str]:
-    """What was done to ``node``, in order."""
+    """Return the actions on ``node``, in order."""
     return [
         name
         for name, what in env.calls

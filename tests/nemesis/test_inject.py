@@ -1,4 +1,4 @@
-"""Faults hit whom they should, compose, are undone, and hide no error."""
+"""Faults hit their targets, can be combined, are undone, and hide no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the membership and power faults do to a cluster, and that they can be undone."""
+"""Effects of the membership and power faults on a cluster, and that they can be undone."""
 
 from __future__ import annotations
 

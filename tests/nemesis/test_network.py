@@ -1,4 +1,4 @@
-"""Disturbed networks and clocks: whom they hit, what they do, how they add up and end."""
+"""Network and clock faults: targets, effects, combinations, and ends."""
 
 from __future__ import annotations
 

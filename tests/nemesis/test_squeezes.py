@@ -24,7 +24,7 @@ def fault(shape: str, *targets: str, kind: str = "squeeze") -> Fault:
 
 
 def done(env: Any, node: str = "n2") -> list[str]:
-    """What was done to ``node``, in order."""
+    """Return the actions on ``node``, in order."""
     return [name for name, what in env.calls if node in (what, what and what[0])]
 
 

@@ -32,7 +32,7 @@ class FakeNight:
     config: Path
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin (or go on) in a process of its own."""
+        """Begin or continue the night in its own process."""
         return subprocess.Popen(
             [sys.executable, str(HERE / "fake_night.py"), str(self.config), *arguments],
             stdout=subprocess.PIPE,
@@ -70,7 +70,7 @@ class FakeNight:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """What workers were asked, in order."""
+        """The calls of the workers, in order."""
         log = self.folder / "calls.jsonl"
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 

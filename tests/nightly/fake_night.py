@@ -30,7 +30,7 @@ def tools(rules: Path) -> Tools:
 
 
 def make_night(path: Path, new: bool, say: Callable[[str], None]) -> int:
-    """Begin the night of the configuration ``path``, or go on with it; return its exit code."""
+    """Begin or continue the night of the configuration ``path``; return its exit code."""
     config, found = load(path)
     folder = open_night(config, found, new=new)
     try:

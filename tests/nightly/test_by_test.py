@@ -1,4 +1,4 @@
-"""What each test of a night reached is kept, also over a kill, for the store's heat maps."""
+"""The coverage of each test of a night is kept, also over a kill, for the store's heat maps."""
 
 from __future__ import annotations
 

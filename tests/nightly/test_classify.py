@@ -1,4 +1,4 @@
-"""Whose fault a red run is."""
+"""Classification of red runs by cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A night: killed at any moment it goes on; no run stops it; every red is classified."""
+"""A night: it continues after a kill; no run stops it; every red run is classified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a night says: exit code, night.json, JUnit, Markdown, OpenMetrics; all of the same runs."""
+"""Outputs of a night: exit code, night.json, JUnit, Markdown, OpenMetrics, of the same runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store forgets, and what it never touches."""
+"""Retention: what a store deletes and what it never touches."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_the_order_does_not_depend_on_who_ends_first() -> None:
 
 
 def by_seed(planned: Planned) -> tuple[dict[str, Any], Iterable[str]]:
-    """What a run comes to is a function of its seed, as in the simulator."""
+    """Return a run's coverage as a function of its seed, as in the simulator."""
     assert planned.cell is not None
     pairs = KILLS if "kill" in planned.cell.faults else PAUSES
     fails = planned.seed % 23 == 0

@@ -1,8 +1,8 @@
 """Dynamic quorums (KIP-853) of both kinds: Apache Kafka's tool changes the voters.
 
-A controller of one kind begins alone; controllers of the other kind join it, brought in by its
-snapshot, which tells them the voters; one is removed and added again; at last the leader itself is
-removed and the others go on without it.
+A controller of one kind begins alone. Controllers of the other kind join it by its snapshot, which
+contains the voters. One is removed and added again. Finally the leader itself is removed, and the
+others continue without it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RELEASE = ("--release-version", "4.0")
 
 
 def voters(quorum: Quorum, tool: Tool) -> dict[int, str]:
-    """Return id → directory id of the voters, as the tool is told."""
+    """Return id → directory id of the voters, as the tool reports them."""
     said = tool(TOOL, "--bootstrap-controller", quorum.addresses(), "describe", "--status").stdout
     match = re.search(r"^CurrentVoters: +(\[.*\])$", said, re.MULTILINE)
     assert match, said

@@ -80,7 +80,7 @@ class Cluster:
         return set(said.split())
 
     def partitions(self, topic: str) -> dict[int, tuple[str, list[int], list[int]]]:
-        """Return partition → (leader or "none", replicas, ISR) as a broker tells it."""
+        """Return partition → (leader or "none", replicas, ISR) as a broker reports it."""
         said = self.tool(TOPICS, "--describe", "--topic", topic)
         found = re.findall(r"Partition: (\d+)\tLeader: (\S+)\tReplicas: (\S+)\tIsr: (\S*)", said)
         return {

@@ -1,8 +1,8 @@
 """Controllers of Apache Kafka and ours in one static quorum: replication and fail-over.
 
-Who follows a killed leader is settled by the fetch time-outs: pre-votes of the first who
-gives up are refused by those who have heard of the leader, and the last who gives up gets
-theirs. So the kind with the longer time-out leads next, mostly; if not, it gets another chance.
+Fetch timeouts decide which node succeeds a killed leader. The first nodes to give up get no
+pre-votes from nodes that have recently heard from the leader. The last node to give up gets
+them. So the kind with the longer timeout usually leads next; if not, it gets another chance.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BROKER = 100
 
 
 def topics_on_disk(quorum: Quorum, node: int) -> set[str]:
-    """Return the names of all topics ever created, as the log of ``node`` tells."""
+    """Return the names of all topics ever created, by the log of ``node``."""
     return {
         record.fields["name"]
         for path in quorum.controllers[node].log.glob("*.log")

@@ -1,4 +1,4 @@
-"""Our brokers under Apache Kafka's controllers: they register, forward, tell, and stop."""
+"""Our brokers under Apache Kafka's controllers: they register, forward, answer, and stop."""
 
 from __future__ import annotations
 

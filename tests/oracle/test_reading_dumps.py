@@ -1,4 +1,4 @@
-"""What Apache Kafka's dump tool says is read strictly, and compared field by field."""
+"""The output of Apache Kafka's dump tool is read strictly, and compared field by field."""
 
 from __future__ import annotations
 

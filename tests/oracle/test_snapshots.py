@@ -1,7 +1,7 @@
 """Each kind of controller is brought in by a snapshot that the other kind made.
 
-The leader's log is cleaned: what the newcomer needs is in no log any more. A newcomer starts with
-nothing; later it comes back after the log has been cleaned beyond where its own ends.
+The leader's log is cleaned, so no log has the records that the newcomer needs. A newcomer starts
+with nothing; later it returns after the log has been cleaned beyond its own end.
 """
 
 from __future__ import annotations

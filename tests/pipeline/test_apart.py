@@ -1,4 +1,4 @@
-"""What kills the process that judges a run costs the verdict of one checker, and nothing else."""
+"""A kill of the process that judges a run costs only the verdict of one checker."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ def batch(analysis: Path, generation: int) -> Manifest:
 
 
 def state(analysis: Path) -> dict[str, str]:
-    """What a reader of the manifest sees: every file and its content."""
+    """Return the files and contents that a reader of the manifest sees."""
     return {file: locate(analysis, file).read_text() for file in load(analysis).files()}
 
 
 def on_disk(analysis: Path) -> dict[str, str]:
-    """What a reader by patterns of file names sees."""
+    """Return the files and contents that a reader by file name patterns sees."""
     return {
         path.relative_to(analysis).as_posix(): path.read_text()
         for layer in ("silver", "gold")

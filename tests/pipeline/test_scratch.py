@@ -1,4 +1,4 @@
-"""What killed analyses left in the folder for temporary files goes, and nothing else does."""
+"""Temporary files of killed analyses are deleted, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole columns tell what a loop over objects would: operations, fault windows, recovery."""
+"""Whole columns give the results of a loop over objects: operations, fault windows, recovery."""
 
 from __future__ import annotations
 

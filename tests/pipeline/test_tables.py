@@ -1,4 +1,4 @@
-"""What Spark computes over run folders is what the checkers say in this process."""
+"""Spark computes over run folders the results of the checkers in this process."""
 
 from __future__ import annotations
 

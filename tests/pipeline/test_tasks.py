@@ -1,4 +1,4 @@
-"""What a task cannot read or judge is told as one line, and the next is read all the same."""
+"""A run that a task cannot read or judge is reported in one line, and the next one is read."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def plain(value: Any) -> Any:
 
 
 def ours(body: dict[str, Any], schema: tuple[Field, ...], version: int) -> dict[str, Any]:
-    """What a body of ours holds at ``version``, in the same form.
+    """Return the content of one of our bodies at ``version``, in the same form.
 
     kio has None for the zero uuid and for a log append time of -1.
     """

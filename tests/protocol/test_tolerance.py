@@ -1,4 +1,4 @@
-"""What peers newer than us may add, and what hostile ones may: skipped, or refused at once."""
+"""Unknown fields of newer peers are skipped; malformed input of hostile ones is refused."""
 
 from __future__ import annotations
 

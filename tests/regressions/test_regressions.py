@@ -1,8 +1,8 @@
 """Every bug that was planted here, or was once found, has the smallest run that shows it.
 
-All of them pass on the present tree. With the bug back (a mutant, or a patch that undoes the
-mend) each still fails as its file says, else it guards nothing: ``make test-campaign`` holds all
-against it, the ordinary tests a few. ``python -m tests.regressions.make NAME`` makes one anew.
+All of them pass on the present tree. With the bug back (a mutant, or a patch that reverts the fix)
+each must fail as its file says, else it is useless. ``make test-campaign`` checks that for all,
+the ordinary tests for a few. ``python -m tests.regressions.make NAME`` makes one again.
 """
 
 from __future__ import annotations

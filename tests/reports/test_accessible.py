@@ -27,7 +27,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 
 def complaints(page: Any) -> list[str]:
-    """What axe-core finds against WCAG 2.2 A and AA, with the elements it is about."""
+    """Return axe-core's findings against WCAG 2.2 A and AA, with their elements."""
     page.evaluate(gzip.decompress(AXE.read_bytes()).decode())
     found = page.evaluate(
         "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", RULES

@@ -1,4 +1,4 @@
-"""What is drawn of an anomaly: the longest legal orders, and cycles of transactions."""
+"""Pictures of anomalies: the longest legal orders, and cycles of transactions."""
 
 from __future__ import annotations
 

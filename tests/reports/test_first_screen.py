@@ -1,4 +1,4 @@
-"""What is in view when a report opens, on a desk and on a phone."""
+"""The first screen of a report, on a desk and on a phone."""
 
 from __future__ import annotations
 

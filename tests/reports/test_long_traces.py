@@ -1,4 +1,4 @@
-"""A trace too long to be drawn: frequent kinds are thinned out, rare ones never, and it is told."""
+"""Traces too long to be drawn: frequent kinds are thinned out, with a note; rare ones are not."""
 
 from __future__ import annotations
 

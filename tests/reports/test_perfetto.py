@@ -22,7 +22,7 @@ REQUIRED = {
     "C": {"name", "pid", "ts", "args"},
     "M": {"name", "pid", "tid", "args"},
 }
-"""What the format asks of each kind of event (phase)."""
+"""The fields that the format requires of each kind of event (phase)."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What is written into the page, without a browser: words, escaping, torn and missing files."""
+"""The content of the page, without a browser: words, escaping, torn and missing files."""
 
 from __future__ import annotations
 

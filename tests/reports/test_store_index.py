@@ -18,7 +18,7 @@ from tests.reports.made_store import FIRST_DAY, make_night, make_run, make_store
 
 
 def write_run(store: Path, name: str, **test: object) -> Path:
-    """Write a run that has a test.json and no more."""
+    """Write a run that has only a test.json."""
     folder = store / "kraft-register" / name
     write_json(folder / "test.json", {"system": "kraft", "workload": "register", **test})
     return folder

@@ -1,4 +1,4 @@
-"""What the pages take from an analysis, what they say without one, and what they refuse of it."""
+"""Pages with an analysis and without one, and parts of an analysis that they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients may send: answers come in order, and nonsense harms nobody."""
+"""Clients' input: answers come in order, and malformed requests do no harm."""
 
 from __future__ import annotations
 

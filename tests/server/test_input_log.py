@@ -85,7 +85,7 @@ class Machine:
         self.config = CONFIG
 
     def wipe(self, directory_id: bytes) -> None:
-        """Put an empty disk in place of this one; the input log goes on."""
+        """Put an empty disk in place of this one; the input log continues."""
         self.config = replace(self.config, directory_id=directory_id)
         self.batches = []
         self.quorum_state = None

@@ -96,7 +96,7 @@ class Remote:
 
 
 class Inbox:
-    """What the node would be told."""
+    """The events for the node."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Event] = asyncio.Queue()

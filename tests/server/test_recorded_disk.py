@@ -1,4 +1,4 @@
-"""What a start finds on the disk can be derived from the effects before it, whatever crashed."""
+"""The disk at a start can be derived from the effects before it, after any crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever changes what a node recorded, its inputs or what it said, is found out by the replay."""
+"""The replay detects every change of a node's records: of its inputs and of its outputs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def creation(name: str) -> ApiRequest:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """What a node left that was started twice."""
+    """Return the records of a node that was started twice."""
     for incarnation in (1, 2):
         life = Life(tmp_path, incarnation)
         for number in range(12):

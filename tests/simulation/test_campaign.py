@@ -1,4 +1,4 @@
-"""What a campaign draws for its runs."""
+"""The settings that a campaign draws for its runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a node's disk keeps: through a kill, a loss of power, a crash amid an operation, and what
-its index says when the files hold something else."""
+"""A node's disk after a kill, a loss of power, or a crash during an operation, and an index that
+differs from the files."""
 
 from __future__ import annotations
 

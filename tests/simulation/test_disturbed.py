@@ -30,7 +30,7 @@ def link(sender: str = "n1", receiver: str = "n2", **suffers: Any) -> Disturbanc
 
 
 def fates(*wanted: Disturbance, count: int = 200, **about: Any) -> list[Fate]:
-    """What becomes of so many requests sent by n1 to n2, one each 100 ms, times from sending."""
+    """Return the fates of ``count`` requests of n1 to n2, one each 100 ms, times from sending."""
     network = Network(5, Knobs())
     disturbances = Disturbances(network)
     disturbances.set(wanted, IDS)

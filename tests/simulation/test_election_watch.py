@@ -24,7 +24,7 @@ def run() -> Watched:
 
 
 def stood_late(run: Watched) -> list[str]:
-    """What was found of F4; who asks nobody either is another matter (F5)."""
+    """Return the findings of F4; a node that asks no other node either breaks F5."""
     return [kind for kind in run.found if kind == "F4"]
 
 

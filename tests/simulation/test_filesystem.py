@@ -1,4 +1,4 @@
-"""What a file system in memory keeps through the death of a process and a loss of power."""
+"""A file system in memory after the death of a process and after a loss of power."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_write_amid_which_the_process_dies_is_carried_out_in_part() -> None:
 
 
 def outcomes(prepare: Filesystem, path: Path, draws: int = 60) -> set[bytes | None]:
-    """What may be at ``path`` after a loss of power."""
+    """Return the possible contents of ``path`` after a loss of power."""
     found: set[bytes | None] = set()
     for number in range(draws):
         files = clone(prepare)

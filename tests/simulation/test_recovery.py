@@ -1,4 +1,4 @@
-"""How long a healed cluster may take: whoever gets on is waited for, whoever is stuck is not."""
+"""Time for recovery: a cluster that makes progress gets more of it, a stuck one does not."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SNAPSHOT = (5, 1)
 
 
 class Follower(Watched):
-    """n2 follows n1 in epoch 1: the test says when it asks whom, and what comes of it."""
+    """n2 follows n1 in epoch 1: the test sends its requests and their outcomes."""
 
     def __init__(self, *, joins: bool = True) -> None:
         super().__init__(Knobs(auto_join=joins))

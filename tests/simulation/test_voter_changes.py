@@ -23,7 +23,7 @@ class Quorum:
         self.leader = leader
         self.failing: list[int | str] = []
         self.committed = [10]
-        """What is committed when it is asked, in turn; the last for ever. The log ends at 10."""
+        """The committed ends by call, the last one for ever. The log ends at 10."""
         self.epoch = 1
         self.asked: list[str] = []
         self.pauses = 0

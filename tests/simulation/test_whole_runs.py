@@ -103,9 +103,9 @@ def test_the_digest_of_a_campaign_does_not_depend_on_the_order_of_its_runs() -> 
 
 @pytest.mark.parametrize("seed", [200890, 203549, 204229, 212199, 215016, 216111, 216387])
 def test_a_false_alarm_does_not_come_back(seed: int) -> None:
-    """Of 20,000 runs of 20 s of a clean build these seven were once flagged: by C16, I24, F2, I18,
-    F2, L11 and C14. What a seed draws has changed since, so that these runs are others now; what
-    was wrong is tested by itself, too, beside the tests of each rule."""
+    """Seven of 20,000 runs of 20 s of a clean build were once flagged: by C16, I24, F2, I18, F2,
+    L11 and C14. The seeds draw other runs by now. The causes have their own tests beside each
+    rule."""
     tested = run_seed(Campaign(time_limit_s=20), seed, keep=False)
     assert (tested.found, tested.unknown) == ([], [])
 

@@ -1,4 +1,4 @@
-"""What time, the network, processes and disks do in the simulated world."""
+"""Time, the network, processes and disks in the simulated world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts without nodes, watched by the invariants: a test tells what happens to them."""
+"""Hosts without nodes, watched by the invariants: a test writes their events."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Watched:
     def told(
         self, number: int, end: int, epoch: int = 1, hw: int = -1, digest: str | None = None
     ) -> None:
-        """The node tells of a snapshot that it made."""
+        """Report a snapshot that the node made."""
         detail = {"end": end, "epoch": epoch, "by": "created", "digest": digest}
         self.trace(number, "snapshot", hw=hw, detail=detail)
 
@@ -101,7 +101,7 @@ class Watched:
         self.disk(number, AppendSnapshot(end, epoch, 0, data), FinishSnapshot(end, epoch))
 
     def voters(self, number: int, ids: str, offset: int = -1, level: int = 1) -> None:
-        """The node tells that the hosts ``ids`` (such as ``"123"``) vote, with their disks."""
+        """Report that the hosts ``ids`` (such as ``"123"``) are the voters, with their disks."""
         voters = [[int(i), (bytes([int(i)]) * 16 if level else bytes(16)).hex()] for i in ids]
         detail = {"voters": voters, "kraft_version": level, "offset": offset}
         self.trace(number, "voters", detail=detail)

@@ -1,4 +1,4 @@
-"""A daemon of Docker's or libvirt's, or LXC, and whoever uses it, in namespaces of their own.
+"""A daemon of Docker's or libvirt's, or LXC, and its users, in namespaces of their own.
 
 Bridges, packet filter rules, mounts, containers and virtual machines are made in there, and gone
 with the first process in there. None of them has the capability to set this machine's clock,
@@ -31,8 +31,8 @@ class ApartError(Exception):
 
 @dataclass(frozen=True)
 class Daemon:
-    """What brings machines up: ``script`` of vagrant/rehearsal becomes it, and it is there when
-    ``question`` is answered."""
+    """A daemon that starts machines: ``script`` of vagrant/rehearsal runs it, and it is ready when
+    ``question`` succeeds."""
 
     name: str
     script: str
@@ -118,7 +118,7 @@ class Apart:
         )  # fmt: skip
 
     def capabilities(self) -> dict[int, int]:
-        """What each process in there, and whatever it starts, may ever have: a set of bits."""
+        """Return the capabilities that each process in there, and its children, may ever have."""
         found = {}
         for pid in self._family():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a machine has that Vagrant and its providers could have added to it."""
+"""Things on a machine that Vagrant and its providers could have added to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORDS = (
     *("lxc", "kraftwreck0"),
     *("172.31.253.", "192.168.56.", "192.168.121."),
 )
-"""What theirs is called. Others bring hosts up and down at the same time; that is theirs."""
+"""Names of their interfaces. Other programs may bring interfaces up and down meanwhile."""
 
 
 def seen(directory: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""What every rehearsal of Vagrant has: a user, steps that are timed, and what faults must show."""
+"""Common parts of rehearsals of Vagrant: a user, timed steps, and the evidence of faults."""
 
 from __future__ import annotations
 

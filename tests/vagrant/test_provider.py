@@ -57,7 +57,7 @@ class TestMachines:
         assert machines.machines()["n1"]["state"] == "running"
 
     def test_attaching_starts_nothing(self, machines: Project) -> None:
-        """What heals machines, or looks at them, takes those that run."""
+        """Actions that heal or inspect machines use the running ones."""
         assert VagrantCluster(3, machines.directory).attach() == []
         VagrantCluster(1, machines.directory).up()
         (host,) = VagrantCluster(3, machines.directory).attach()

@@ -24,7 +24,7 @@ def validate(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``vagrant validate`` on a copy, so that nothing of it stays in the project.
 
-    What the Vagrantfile overrides for the provider counts, what it tells the provider does not.
+    Only the Vagrantfile's overrides for the provider count, not its provider settings.
     """
     return subprocess.run(
         ["vagrant", "validate", "--ignore-provider"],
@@ -99,7 +99,7 @@ def test_containers_may_do_no_more_than_nodes_need() -> None:
 @pytest.mark.skipif(shutil.which("ruby") is None, reason="ruby is missing: apt-get install ruby")
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces of its own need root")
 def test_a_bridge_is_there_as_long_as_a_container_is(tmp_path: Path) -> None:
-    """By the very words that LXC is told, which a shell reads, in a folder with a hard name."""
+    """The command is the one that LXC gets, which a shell reads, in a folder with a hard name."""
     directory = tmp_path / "it's $HOME"
     shutil.copytree(ROOT / "vagrant", directory / "vagrant")
     shutil.copy(ROOT / "Vagrantfile", directory)

@@ -1,4 +1,4 @@
-"""Elle itself, called as a program: a program that keeps its contract stands in for it."""
+"""Elle called as a program; a program with the same interface replaces it here."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_any_small_list_history_is_judged_as_by_trying_every_order(ops: list[Op]
 
 
 def never_blamed(ops: list[Op]) -> None:
-    """What some order explains must not be called invalid, whatever may be assumed of it."""
+    """A history with a legal order must not be invalid under any assumption."""
     if serializable(ops, False, lists=False):
         result = check_transactions(ops, "rw-register", consistency_models=[SERIALIZABLE])
         assert result.valid is not False, (result.anomalies, ops)

@@ -1,4 +1,4 @@
-"""The native engine beside the real Elle, and what compares them beside programs that stand in.
+"""The native engine compared with the real Elle; the comparison itself with fake programs.
 
 With ``KRAFTWRECK_ELLE`` (elle-cli, its jar, or a command that keeps its contract) 2,000 random
 histories are judged by both; without it the machinery is tested alone.

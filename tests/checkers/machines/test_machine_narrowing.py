@@ -65,7 +65,7 @@ def test_no_order_holds_them_and_each_of_them_is_needed(name: str, choose: Choos
 
 
 def test_what_a_queue_gave_twice() -> None:
-    """Of many operations the three that matter are told, and what may have happened beside."""
+    """Of many operations the three that matter are named, and those that may have happened."""
     rows = [
         row
         for number in range(30)

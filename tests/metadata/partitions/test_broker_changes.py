@@ -1,4 +1,4 @@
-"""What becomes of partitions when a broker comes or goes, on golden examples."""
+"""Changes of partitions when a broker comes or goes, on golden examples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_records_go_before_the_fencing_and_after_the_unfencing(cluster: Any)
 
 
 def test_the_last_member_of_an_isr_waits_in_it(cluster: Any) -> None:
-    """C20 planted: whoever else comes back must not lead."""
+    """C20 planted: no other broker that returns may lead."""
     cluster.topic("t", [1, 2])
     cluster.fence(2)
     cluster.fence(1)

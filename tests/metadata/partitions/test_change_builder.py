@@ -237,7 +237,7 @@ def test_fewer_replicas_must_all_be_in_sync() -> None:
 
 
 def test_a_leader_that_stays_gets_a_new_epoch_when_a_replica_goes() -> None:
-    """C22 planted: the one that went must not go on fetching in the old epoch."""
+    """C22 planted: the removed replica must not continue to fetch in the old epoch."""
     told = short(change(replace(BASE, removing=(3,))))
     assert told is not None
     assert (told["leader"], told["replicas"]) == (1, [1, 2])

@@ -323,7 +323,7 @@ class Driver:
             self.cluster.feature("eligible.leader.replicas.version", int(on))
 
     def minimum(self, topic: str, value: int) -> None:
-        """Alter min.insync.replicas; who was eligible by the old number is not any more."""
+        """Alter min.insync.replicas; replicas eligible by the old number no longer are."""
         config = {"name": "min.insync.replicas", "config_operation": 0, "value": str(value)}
         resource = {"resource_type": 2, "resource_name": topic, "configs": [config]}
         self.cluster.call("IncrementalAlterConfigs", 1, {"resources": [resource]})
