@@ -42,7 +42,7 @@ def test_no_large_file_is_tracked() -> None:
     assert large == []
 
 
-def test_every_package_says_what_it_is() -> None:
+def test_every_package_has_a_description() -> None:
     packages = [p for p in SOURCES if p.name == "__init__.py"]
     silent = [str(p.relative_to(ROOT)) for p in packages if not p.read_text().startswith('"""')]
     assert silent == []

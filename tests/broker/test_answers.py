@@ -16,7 +16,7 @@ def named(*names: str) -> dict[str, Any]:
     return {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": True}
 
 
-def test_nothing_is_told_before_the_broker_has_caught_up(rig: Any) -> None:
+def test_a_broker_serves_no_reads_before_it_has_caught_up(rig: Any) -> None:
     rig.add_broker(4)
     rig.add_topic("t", 4)
     token = rig.ask("Metadata", 12, ALL)
@@ -39,7 +39,7 @@ def test_what_it_does_not_serve_never_gets_here(running: Any) -> None:
         running.broker.handle(ApiRequest(9, "Envelope", 0, {}, "PLAINTEXT"), 0, 0)
 
 
-def test_api_versions_tell_no_data_plane_and_the_features(running: Any) -> None:
+def test_api_versions_list_features_and_no_data_plane_apis(running: Any) -> None:
     running.commit(("FeatureLevelRecord", {"name": "metadata.version", "feature_level": 25}))
     running.quorum.kraft_version = 1
     answer = running.call("ApiVersions", 4, {})
@@ -122,7 +122,7 @@ def test_topics_by_name_and_by_id(running: Any) -> None:
     assert "b" not in running.image.topics, "asking for a topic never creates it"
 
 
-def test_only_what_is_committed_is_told(running: Any) -> None:
+def test_reads_show_committed_metadata_only(running: Any) -> None:
     offset = running.image.last_offset + 1
     fields = {"name": "uncommitted", "topic_id": b"u" * 16}
     running.image.propose(offset, 1, [("TopicRecord", fields)])
@@ -131,7 +131,7 @@ def test_only_what_is_committed_is_told(running: Any) -> None:
     assert refused["error_code"] == UNKNOWN_TOPIC
 
 
-def test_internal_topics_and_permitted_operations_are_told(running: Any) -> None:
+def test_reads_show_internal_topics_and_permitted_operations(running: Any) -> None:
     running.add_topic("__consumer_offsets", 4)
     body = ALL | {"include_topic_authorized_operations": True}
     [topic] = running.call("Metadata", 12, body)["topics"]
@@ -222,7 +222,7 @@ def test_partitions_are_described_page_by_page(running: Any) -> None:
     assert partitions(describe(running)) == [("a", [0, 1, 2]), ("b", [0, 1]), ("c", [0])]
 
 
-def test_a_page_that_ends_with_a_topic_goes_on_with_the_next(running: Any) -> None:
+def test_a_page_that_ends_with_a_topic_continues_with_the_next(running: Any) -> None:
     running.add_topic("a", 4, 4)
     running.add_topic("b", 4)
     answer = describe(running, 2)

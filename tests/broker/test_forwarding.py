@@ -40,7 +40,9 @@ def open_it(request: Any) -> Any:
     ("client", "seen"),
     [("10.0.0.9", "10.0.0.9"), ("fe80::1%eth0", "fe80::1"), ("n7", "0.0.0.0")],
 )
-def test_the_controller_opens_what_the_broker_closed(running: Any, client: str, seen: str) -> None:
+def test_the_envelope_carries_the_client_request_and_its_answer(
+    running: Any, client: str, seen: str
+) -> None:
     token = running.ask("CreateTopics", 7, CREATE, client)
     request = envelope(running)
     assert (request.destination, request.timeout_ms) == (1, 5000)
@@ -180,5 +182,5 @@ def test_an_election_of_all_partitions_can_be_refused(running: Any) -> None:
     assert running.replies[token]["error_code"] == TIMED_OUT
 
 
-def test_reads_and_writes_are_told_apart() -> None:
+def test_reads_and_writes_are_distinguished() -> None:
     assert not set(READS) & set(WRITES)

@@ -70,7 +70,7 @@ def test_a_running_broker_beats_at_its_interval(make_rig: Callable[..., Any]) ->
         rig.beat(is_caught_up=True, is_fenced=False)
 
 
-def test_a_fenced_broker_goes_on(running: Any) -> None:
+def test_a_fenced_broker_continues(running: Any) -> None:
     running.beat(is_caught_up=True, is_fenced=True)
     assert running.broker.state.value == "running"
     assert not running.beat(is_fenced=False).body["want_fence"]

@@ -87,7 +87,7 @@ def test_c18_an_illegal_name_is_accepted(
     assert broken(make_run(None, cluster, capture=capture)) == {"C18"}
 
 
-def test_c19_what_was_acknowledged_is_another_topic(
+def test_c19_the_created_topic_differs_from_the_acknowledged_one(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     since = cluster.time
@@ -98,7 +98,7 @@ def test_c19_what_was_acknowledged_is_another_topic(
     assert broken(make_run(None, cluster, capture=capture)) == {"C19"}
 
 
-def test_c19_what_one_tells_late_was_committed_with_what_comes_after_it(
+def test_c19_a_batch_reported_late_counts_from_the_next_commit(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     """n1 dies between its disk and its trace; other nodes report the batch much later."""
@@ -177,7 +177,7 @@ def test_c20_a_state_that_never_was(
     ("first", "last", "expected"),
     [([1, 2], [1], set()), ([1, 2], [1, 2], {"C20"}), ([1], [1], {"C20"}), ([1], [1, 2], {"C20"})],
 )
-def test_c20_what_was_right_before_a_change_is_not_right_after_it(
+def test_c20_an_old_answer_is_wrong_after_a_change(
     cluster: Any,
     records: Any,
     capture: Capture,
@@ -219,7 +219,7 @@ def test_c20_a_read_of_the_controller_may_not_be_stale(
 
 @pytest.mark.parametrize("code", [errors.NONE, errors.NEW_LEADER_ELECTED])
 @pytest.mark.parametrize("leader", [1, 2])
-def test_c19_who_loses_the_lead_by_its_own_proposal_is_told_so(
+def test_c19_a_proposer_that_loses_leadership_gets_new_leader_elected(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
     leader: int, code: int,
 ) -> None:  # fmt: skip
@@ -272,7 +272,7 @@ def test_i30_an_image_that_all_nodes_have_wrong(
     assert broken(make_run(None, cluster)) == {"I30"}
 
 
-def test_c18_without_brokers_voters_stand_in_and_may_be_too_few(
+def test_c18_without_brokers_voters_count_and_may_be_too_few(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -305,7 +305,7 @@ def test_c18_without_brokers_replicas_may_be_put_on_voters(
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_c19_who_is_told_to_go_leads_nothing(
+def test_c19_a_broker_allowed_to_shut_down_leads_nothing(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], leads: bool
 ) -> None:
     epoch = Controller(Evidence(make_run(None, cluster))).brokers.epochs[1][1]
@@ -325,7 +325,7 @@ def test_c19_who_is_told_to_go_leads_nothing(
 
 
 @pytest.mark.parametrize("brokers", [True, False])
-def test_c18_where_no_broker_has_registered_the_voters_stand_in_for_them(
+def test_c18_without_registrations_the_voters_count_as_brokers(
     quorum: Any, records: Any, capture: Capture, make_run: Callable[..., Any], brokers: bool
 ) -> None:
     """Seed 492787: a voter was elected as the preferred leader."""

@@ -90,7 +90,7 @@ def beats(cluster: Any, capture: Capture, epoch: int, offset: int) -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
-def test_i24_a_broker_has_applied_what_it_tells(
+def test_i24_a_broker_reports_an_offset_it_has_applied(
     cluster: Any, capture: Capture, make_run: MakeRun, ahead: int
 ) -> None:
     says(cluster, "starting")
@@ -104,7 +104,7 @@ def test_i24_a_broker_has_applied_what_it_tells(
 
 @pytest.mark.parametrize(("behind", "right"), [(0, True), (1, False)])
 @pytest.mark.parametrize("stopped", [True, False])
-def test_i24_a_broker_tells_what_it_had_applied_long_before(
+def test_i24_a_broker_reports_an_offset_from_long_before(
     cluster: Any, capture: Capture, make_run: MakeRun, make_fault: Any,
     behind: int, right: bool, stopped: bool,
 ) -> None:  # fmt: skip
@@ -116,7 +116,7 @@ def test_i24_a_broker_tells_what_it_had_applied_long_before(
     assert broken(run) == (set() if right or stopped else {"I24"})
 
 
-def test_i24_what_a_broker_had_applied_is_not_what_its_next_life_has(
+def test_i24_a_new_incarnation_may_begin_at_a_lower_offset(
     cluster: Any, capture: Capture, make_run: MakeRun
 ) -> None:
     says(cluster, "starting")
@@ -137,9 +137,7 @@ def test_i24_a_clients_heartbeat_that_a_broker_passes_on_is_none_of_the_brokers(
     assert broken(make_run(None, cluster, capture=capture)) == set()
 
 
-def test_c23_what_a_broker_had_applied_is_not_what_its_next_life_has(
-    cluster: Any, make_run: MakeRun
-) -> None:
+def test_c23_a_new_incarnation_may_begin_at_a_lower_offset(cluster: Any, make_run: MakeRun) -> None:
     cluster.copy("n1", "n2", "n3")
     cluster.commit("n1", "n2", "n3")
     says(cluster, "recovery")
@@ -147,7 +145,7 @@ def test_c23_what_a_broker_had_applied_is_not_what_its_next_life_has(
     assert "C23" not in broken(make_run(None, cluster))
 
 
-def test_a_snapshot_that_is_told_of_after_later_batches_takes_nothing_back(
+def test_a_snapshot_reported_late_does_not_lower_the_applied_offset(
     cluster: Any, make_run: MakeRun
 ) -> None:
     from checkers.answers.exchanges import Commits  # after the invariants, which need each other
@@ -160,7 +158,7 @@ def test_a_snapshot_that_is_told_of_after_later_batches_takes_nothing_back(
 
 @pytest.mark.parametrize("yields", [True, False])
 @pytest.mark.parametrize("injected", [True, False])
-def test_c24_who_fails_gives_up_its_lead(
+def test_c24_a_controller_resigns_after_an_unforeseen_failure(
     quorum: Any, make_run: MakeRun, yields: bool, injected: bool
 ) -> None:
     quorum.one_epoch()

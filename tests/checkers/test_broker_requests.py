@@ -101,7 +101,7 @@ def test_c2_an_epoch_that_is_over(
 
 @pytest.mark.parametrize("previous", ["the last", "none"])
 @pytest.mark.parametrize("eligible", [True, False])
-def test_c7_who_stopped_uncleanly(
+def test_c7_a_broker_after_an_unclean_stop_is_not_eligible(
     brokers: Any,
     records: Any,
     capture: Capture,
@@ -250,7 +250,7 @@ def test_c16_a_silent_broker_that_is_fenced_in_time(
     assert not {kind for kind in broken(run) if kind.startswith("C")}
 
 
-def test_c16_what_was_decided_before_a_pause_may_be_told_after_it() -> None:
+def test_c16_a_decision_before_a_pause_may_be_reported_after_it() -> None:
     assert decided_at([], 100, 10) == 90
     assert decided_at([(60, 99)], 100, 10) == 50, "decided before it was stopped"
     assert decided_at([(20, 52), (60, 99)], 100, 10) == 10, "and before that, too"

@@ -75,7 +75,7 @@ def served_once(quorum: Any, capture: Capture, after_ms: int) -> None:
 
 
 @pytest.mark.parametrize("after_ms", [10, 3000])
-def test_l11_what_is_fetched_stays(
+def test_l11_a_snapshot_stays_while_it_is_fetched(
     quorum: Any, capture: Capture, make_run: MakeRun, after_ms: int
 ) -> None:
     served_once(quorum, capture, after_ms)
@@ -84,7 +84,7 @@ def test_l11_what_is_fetched_stays(
 
 
 @pytest.mark.parametrize("hasty", [[1], [2]])
-def test_l11_who_gives_up_sooner_keeps_it_for_less(
+def test_l11_a_shorter_fetch_timeout_shortens_the_retention(
     quorum: Any, capture: Capture, make_run: MakeRun, hasty: list[int]
 ) -> None:
     """Seed 300742: n1 keeps a snapshot for one second more, the others for five."""
@@ -130,7 +130,7 @@ def test_l12_partitions_go_back_to_their_preferred_leaders(
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_l12_who_held_the_election_may_have_died_before_it_told_of_it(
+def test_l12_a_controller_may_die_before_it_reports_its_election(
     cluster: Any, records: Any, make_run: MakeRun, told: bool
 ) -> None:
     """Seed 302562, a single controller: its next process finds the record, and commits it."""
@@ -149,7 +149,7 @@ def test_l12_who_held_the_election_may_have_died_before_it_told_of_it(
 
 
 @pytest.mark.parametrize("every_s", [1, 300])
-def test_l12_a_wait_goes_on_through_changes_that_do_not_help(
+def test_l12_a_wait_continues_through_unrelated_changes(
     cluster: Any, records: Any, make_run: MakeRun, every_s: int
 ) -> None:
     cluster.write(records.topic(), records.partition([1, 2], [2, 1], leader=2))
@@ -162,7 +162,7 @@ def test_l12_a_wait_goes_on_through_changes_that_do_not_help(
 
 
 @pytest.mark.parametrize(("loose", "right"), [(True, False), (False, True)])
-def test_l12_who_may_lose_records_is_not_left_without_a_leader(
+def test_l12_a_partition_that_may_lose_records_gets_a_leader(
     cluster: Any, records: Any, make_run: MakeRun, loose: bool, right: bool
 ) -> None:
     cluster.write(records.topic(), records.partition([1, 2], [], leader=-1))

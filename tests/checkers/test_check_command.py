@@ -107,7 +107,7 @@ def test_bad_input_is_one_line(
     assert error.count("\n") == 1
 
 
-def test_jepsens_models_tell_their_result_map(
+def test_jepsens_models_print_their_result_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "set.edn"
@@ -124,7 +124,7 @@ def test_jepsens_models_tell_their_result_map(
     assert "lost: Element 1 was known, but no later read has it." in error
 
 
-def test_a_valid_history_tells_the_order_that_proves_it(good: Path, tmp_path: Path) -> None:
+def test_a_valid_history_prints_the_order_that_proves_it(good: Path, tmp_path: Path) -> None:
     proof = tmp_path / "proof.jsonl"
     arguments = ["check", str(good), "--model", "register", "--witness", str(proof)]
     assert status(arguments) == 0

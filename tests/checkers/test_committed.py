@@ -110,7 +110,7 @@ def test_an_uncommitted_tail_of_a_newer_epoch_is_normal_too(
     assert (result.valid, result.anomalies) == (True, [])
 
 
-def test_a_newer_epoch_in_place_of_what_was_committed(
+def test_a_newer_epoch_replaces_a_committed_batch(
     quorum: Any, make_run: Callable[..., Any], first_of_epoch: Callable[..., bytes]
 ) -> None:
     quorum.one_epoch()
@@ -120,7 +120,9 @@ def test_a_newer_epoch_in_place_of_what_was_committed(
     assert kinds(result) == {"I10"}
 
 
-def test_the_traces_own_disagreement_is_told_too(quorum: Any, make_run: Callable[..., Any]) -> None:
+def test_contradictions_between_traces_are_reported_too(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
     quorum.one_epoch()
     quorum.event("n3", "truncate", {"from": 2, "to": 1}, leo=1, hw=1)
     assert "I14" in kinds(check(make_run(None, quorum)))

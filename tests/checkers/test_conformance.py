@@ -199,7 +199,7 @@ def test_an_illegal_step_is_refused(life: Life, name: str) -> None:
     assert any(why in text for text in refused), refused
 
 
-def test_a_leader_that_knows_no_high_watermark_yet_may_make_a_snapshot_of_what_it_delivered(
+def test_a_new_leader_may_make_a_snapshot_of_delivered_records(
     life: Life,
 ) -> None:
     """Seed 484205: a snapshot was due in the very step in which a follower won its epoch."""
@@ -219,7 +219,7 @@ def test_a_leader_that_knows_no_high_watermark_yet_may_make_a_snapshot_of_what_i
     assert any("beyond its high watermark 1" in text for text in life.refused)
 
 
-def test_a_leader_may_load_what_its_process_began_with_and_nothing_later(life: Life) -> None:
+def test_a_leader_may_load_only_the_snapshot_present_at_start(life: Life) -> None:
     life.tell(1, "load", {"end": 1, "epoch": 1})
     assert life.refused == []
     life.tell(1, "load", {"end": 1, "epoch": 1})
@@ -367,7 +367,7 @@ def test_a_counted_vote_must_have_been_given(life: Life) -> None:
     assert any("which that node never gave" in a.explanation for a in result.anomalies)
 
 
-def test_what_the_leader_holds_is_not_cut_off(life: Life) -> None:
+def test_a_batch_that_the_leader_holds_is_not_truncated(life: Life) -> None:
     life.tell(3, "truncate", {"from": 1, "to": 0}, leo=0)
     assert any("which its leader n1 holds" in text for text in life.refused)
 

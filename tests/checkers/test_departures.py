@@ -64,7 +64,7 @@ def wrong(shutdown: Shutdown, make_run: Callable[..., Any]) -> Callable[[], list
 
 
 @pytest.mark.parametrize(("third", "right"), [(0, True), (5, True), (-2, False), (None, False)])
-def test_who_may_go_is_known_to_stop_by_all_in_service(
+def test_a_broker_may_shut_down_once_all_active_brokers_have_caught_up(
     shutdown: Shutdown, wrong: Callable[[], list[str]], third: int | None, right: bool
 ) -> None:
     """``third`` is how far beyond the start of the shutdown broker 3 has applied the metadata,
@@ -92,7 +92,7 @@ def test_who_is_out_of_service_need_not_know(
 
 
 @pytest.mark.parametrize(("third", "right"), [(9, False), (-1, True), (None, True)])
-def test_who_leads_nothing_and_is_known_to_stop_may_not_be_kept(
+def test_a_broker_that_leads_nothing_must_be_allowed_to_shut_down(
     shutdown: Shutdown, wrong: Callable[[], list[str]], third: int | None, right: bool
 ) -> None:
     began = shutdown.begin()

@@ -35,7 +35,7 @@ def test_a_log_that_grew_is_read_from_where_it_grew() -> None:
     assert other.batches[0] is one.batches[0]
 
 
-def test_a_log_that_was_cut_and_goes_on_otherwise() -> None:
+def test_a_log_that_was_truncated_and_continues_differently() -> None:
     kept = [batch(i) for i in range(20)]
     for cut in (0, 1, 2, 7, 19, 20):
         new = kept[: 20 - cut] + [batch(20 - cut + i, epoch=2) for i in range(3)]
@@ -50,13 +50,13 @@ def test_logs_of_two_nodes_share_no_place() -> None:
     assert one.batches == other.batches
 
 
-def test_a_log_that_was_cleaned_begins_anew() -> None:
+def test_a_cleaned_log_begins_at_a_later_offset() -> None:
     logs = read_logs([image(batch(0) + batch(1)), image(batch(1) + batch(2))])
     assert logs[1].shared == 0
     assert [b.base for b in logs[1].batches] == [1, 2]
 
 
-def test_damage_beyond_what_is_shared_is_told_of_every_image() -> None:
+def test_damage_beyond_the_shared_part_is_reported_for_every_image() -> None:
     bad = bytearray(batch(1))
     bad[-1] ^= 1
     log = batch(0) + bytes(bad)

@@ -33,7 +33,7 @@ def test_c7_a_large_isr_with_an_elr(
     ids=["both", "one", "none", "an unclean election"],
 )
 @pytest.mark.parametrize("topics_own", [True, False])
-def test_c7_who_leaves_an_isr_that_gets_too_small_stays_eligible(
+def test_c7_a_replica_that_leaves_a_too_small_isr_stays_eligible(
     cluster: Any,
     records: Any,
     make_run: Callable[..., Any],
@@ -54,7 +54,7 @@ def test_c7_who_leaves_an_isr_that_gets_too_small_stays_eligible(
 @pytest.mark.parametrize(
     ("known", "right"), [(None, True), ([1], True), ([-1], False), ([], False)]
 )
-def test_c7_who_led_last_is_remembered_while_nobody_leads(
+def test_c7_the_last_known_leader_is_kept_without_a_leader(
     cluster: Any, records: Any, make_run: Callable[..., Any], known: list[int] | None, right: bool
 ) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))
@@ -67,7 +67,7 @@ def test_c7_who_led_last_is_remembered_while_nobody_leads(
 
 
 @pytest.mark.parametrize("cleared", [True, False])
-def test_c7_who_led_last_is_forgotten_once_somebody_leads(
+def test_c7_the_last_known_leader_is_cleared_by_an_election(
     cluster: Any, records: Any, make_run: Callable[..., Any], cleared: bool
 ) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))
@@ -77,7 +77,7 @@ def test_c7_who_led_last_is_forgotten_once_somebody_leads(
     assert ("C7" in broken(make_run(None, cluster))) != cleared
 
 
-def test_c7_who_is_lost_with_its_disk_does_not_stay_eligible(
+def test_c7_a_broker_that_lost_its_disk_is_not_eligible(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))
@@ -96,7 +96,7 @@ def test_c7_an_elr_of_no_replicas(cluster: Any, records: Any, make_run: Callable
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_c7_who_is_registered_no_more_is_not_eligible(
+def test_c7_an_unregistered_broker_is_not_eligible(
     cluster: Any, records: Any, make_run: Callable[..., Any], stays: bool
 ) -> None:
     cluster.write(records.feature("eligible.leader.replicas.version", 1))

@@ -37,7 +37,7 @@ def test_a_node_that_names_another_leader_makes_no_claim(
     assert check(make_run(history, quorum)).valid is True
 
 
-def test_two_claims_of_one_epoch_told_to_clients(
+def test_two_leaders_of_one_epoch_in_answers_to_clients(
     history: Any, quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     quorum.event("n1", "state", epoch=7)

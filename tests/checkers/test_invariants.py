@@ -66,7 +66,7 @@ def test_a_hole_in_a_trace_is_unknown_and_raises_no_alarm(
     assert "n2: incarnation 1 has event" in (result.error or "")
 
 
-def test_what_a_killed_process_could_not_tell_raises_no_alarm(
+def test_missing_final_events_of_a_killed_process_are_no_anomaly(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     """The append reached the disk, its trace did not; the restart shows the log's end."""
@@ -224,9 +224,7 @@ def test_i8_a_hole_in_the_log(quorum: Any, make_run: Callable[..., Any]) -> None
     assert "I8" in broken(make_run(None, quorum))
 
 
-def test_i9_a_leader_that_lacks_what_was_committed(
-    quorum: Any, make_run: Callable[..., Any]
-) -> None:
+def test_i9_a_leader_without_a_committed_batch(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.one_epoch()
     quorum.append("n1", 1)
     quorum.copy("n1", "n2")

@@ -35,7 +35,7 @@ def test_all_follow_one_leader(quorum: Any, make_run: Callable[..., Any]) -> Non
         assert listed(run, invariant)["status"] == "checked", invariant
 
 
-def test_a_short_look_tells_nothing(quorum: Any, make_run: Callable[..., Any]) -> None:
+def test_a_short_run_is_not_judged(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.one_epoch()
     quorum.event("n2", "state", {"from": "follower"}, state="prospective", leader=-1)
     run = make_run(None, quorum)

@@ -78,7 +78,7 @@ def test_messages_that_agree_with_the_traces_are_valid(
     }
 
 
-def test_without_messages_what_needs_them_is_not_checked(
+def test_without_messages_rules_about_them_are_not_checked(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -88,7 +88,7 @@ def test_without_messages_what_needs_them_is_not_checked(
         assert listed[invariant]["why"] == "messages were not captured", invariant
 
 
-def test_i1_a_leader_that_only_messages_tell_of(
+def test_i1_a_leader_known_from_messages_only(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -97,7 +97,7 @@ def test_i1_a_leader_that_only_messages_tell_of(
     assert broken(make_run(None, quorum, capture=capture)) == {"I1"}
 
 
-def test_i2_two_candidates_are_told_of_one_vote(
+def test_i2_two_candidates_get_one_vote(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -106,7 +106,7 @@ def test_i2_two_candidates_are_told_of_one_vote(
     assert broken(make_run(None, quorum, capture=capture)) == {"I2"}
 
 
-def test_i12_a_high_watermark_told_too_early(
+def test_i12_a_high_watermark_exposed_too_early(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -167,7 +167,7 @@ def test_i17_a_follower_that_has_fetched_of_late_grants_a_pre_vote(
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_i17_what_waited_while_a_follower_was_stopped_does_not_count(
+def test_i17_the_backlog_of_a_paused_follower_does_not_count(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], make_fault: Any, stopped: bool
 ) -> None:
     """Seed 452532: the request had been given up by then, and so was the leader."""
@@ -224,7 +224,7 @@ def test_i18_in_which_portions_a_leader_counts_is_its_own_affair(
     assert broken(make_run(None, quorum, capture=capture)) == (set() if right else {"I18"})
 
 
-def test_i18_what_was_asked_of_it_before_it_led_is_no_sign_of_a_majority(
+def test_i18_fetches_before_the_election_do_not_count(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     """Seed 459835: asked as a candidate of the epoch, and elected only when it had restarted."""
@@ -271,7 +271,7 @@ def beat(capture: Capture, time: int, offset: int, epoch: int = 5) -> None:
 
 
 @pytest.mark.parametrize("offsets", [(1, 0), (0, 7)], ids=["goes back", "is not committed"])
-def test_i24_the_offset_a_broker_tells(
+def test_i24_the_reported_metadata_offset(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], offsets: tuple[int, int]
 ) -> None:
     quorum.one_epoch()

@@ -83,7 +83,7 @@ def test_of_a_long_history_a_few_operations_are_left() -> None:
     assert [operation["index"] for operation in shown["operations"]] == [1202, 1204]
 
 
-def test_what_may_have_happened_is_told_beside() -> None:
+def test_writes_that_may_have_happened_are_named_separately() -> None:
     rows = [(7, "invoke", "cas", [5, 0]), *did(0, "write", 1), *did(1, "read", 1)]
     outcome = told(CAS, history([*rows, *did(2, "read", 0), *did(0, "write", 5)]))
     assert [call.f for call in outcome.core] == ["read", "read"]
@@ -99,6 +99,6 @@ def test_the_initial_value_counts_where_the_history_begins() -> None:
     assert [call.f for call in outcome.core] == ["read"]
 
 
-def test_without_time_nothing_is_told() -> None:
+def test_without_time_no_core_is_reported() -> None:
     calls = pair(history([*did(0, "write", 1), *did(0, "read", 2), *did(0, "write", 2)]))
     assert narrow(Coded(CAS, actions(CAS, calls)).problem, 1, seconds=0) is None

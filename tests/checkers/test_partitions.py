@@ -144,7 +144,7 @@ def test_a_process_that_was_replaced_proposes(history: Any, judge: Judge) -> Non
 # --- C8, C5 -------------------------------------------------------------------------------
 
 
-def test_a_member_that_was_registered_anew(history: Any, judge: Judge) -> None:
+def test_a_member_that_registered_again(history: Any, judge: Judge) -> None:
     history.did(0, "beat", "serve", saw=registration(1001, 8))
     history.did(0, "isr", "stale-member", saw=proposal(members=[[1000, 5], [1001, 3]]))
     assert judge() == ["C8"]

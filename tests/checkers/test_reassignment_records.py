@@ -90,7 +90,7 @@ def test_c14_a_second_reassignment_may_end_with_fewer_replicas(
 
 @pytest.mark.parametrize("in_steps", [True, False])
 @pytest.mark.parametrize(("isr", "verdict"), [([1, 2], set()), ([1], {"C14"})])
-def test_c14_who_stays_is_in_sync_before_others_go(
+def test_c14_remaining_replicas_are_in_sync_before_others_go(
     cluster: Any,
     records: Any,
     make_run: Callable[..., Any],

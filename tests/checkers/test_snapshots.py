@@ -81,7 +81,7 @@ def test_without_snapshots_nothing_is_said_of_them(
     assert listed(run, "I21")["why"] == "every log begins at offset 0"
 
 
-def test_a_log_nobody_has_from_its_beginning_goes_on_at_a_snapshot(
+def test_a_log_without_its_beginning_continues_at_a_snapshot(
     topics: Any, state: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     topics.write(records.remove_topic(b"a" * 16))
@@ -104,7 +104,7 @@ def test_i19_a_snapshot_that_forgot_a_topic(
     assert "says nothing of topic 'b'" in result.anomalies[0].explanation
 
 
-def test_i19_two_nodes_tell_different_states_of_one_snapshot(
+def test_i19_two_nodes_report_different_states_of_one_snapshot(
     topics: Any, make_run: Callable[..., Any]
 ) -> None:
     for node, digest in (("n1", "aa"), ("n2", "bb")):
@@ -143,7 +143,7 @@ def test_i20_a_snapshot_made_above_the_high_watermark(
     assert broken(make_run(None, topics)) == {"I20"}
 
 
-def test_i20_a_leader_that_knows_no_high_watermark_yet_knows_what_it_knew(
+def test_i20_a_new_leader_keeps_its_known_high_watermark(
     topics: Any, make_run: Callable[..., Any]
 ) -> None:
     topics.elect("n2", 2, ("n3",))
@@ -206,7 +206,7 @@ def test_i23_two_images_at_one_offset(topics: Any, make_run: Callable[..., Any])
     assert broken(make_run(None, topics)) == {"I23"}
 
 
-def test_i25_a_restart_goes_on_after_its_snapshot(
+def test_i25_a_restart_continues_after_its_snapshot(
     topics: Any, state: Any, make_run: Callable[..., Any], records: Any
 ) -> None:
     """n3 restarts from the snapshot at 4: its first delivery is offset 4."""
@@ -363,7 +363,7 @@ def test_l6_a_change_of_voters_that_never_ends(topics: Any, make_run: Callable[.
     assert "L6" in broken(make_run(None, topics))
 
 
-def test_i10_a_process_may_die_before_it_can_say_what_it_has_fetched(
+def test_i10_a_process_may_die_before_it_reports_its_fetch(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     """n1 has a tail that nobody committed, and fetches a snapshot that takes its place."""

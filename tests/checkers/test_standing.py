@@ -86,7 +86,7 @@ def test_i33_a_fetch_is_answered_by_epoch_and_state(
     assert found(run, "I33") == ([] if right else ["I33"])
 
 
-def test_i33_who_waits_is_told_as_the_lead_is_lost(
+def test_i33_parked_fetch_is_failed_on_resignation(
     quorum: Any, capture: Capture, make_run: MakeRun
 ) -> None:
     quorum.one_epoch()
@@ -122,7 +122,9 @@ def test_i33_a_vote_that_is_due_is_given(
     assert found(make_run(None, quorum, capture=capture), "I33") == ([] if right else ["I33"])
 
 
-def test_i33_what_is_older_is_refused(quorum: Any, capture: Capture, make_run: MakeRun) -> None:
+def test_i33_requests_of_older_epochs_are_refused(
+    quorum: Any, capture: Capture, make_run: MakeRun
+) -> None:
     quorum.one_epoch()
     old = BeginQuorumEpochRequest(None, 2, NO_DIRECTORY, 3, 0)
     ask(capture, quorum, 3, 2, old, BeginQuorumEpochResponse(0, FENCED, 1, 1))
@@ -159,7 +161,7 @@ def test_l10_a_leader_gives_up_although_it_is_heard(
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(0, ["L10"]), (98, [])])
-def test_l10_who_fetches_a_snapshot_is_heard_of(
+def test_l10_snapshot_fetches_count_for_the_majority(
     quorum: Any, capture: Capture, make_run: MakeRun, error: int, verdict: list[str]
 ) -> None:
     quorum.one_epoch()
@@ -247,7 +249,7 @@ def test_c22_just_the_voter_that_is_named_is_removed(
         (None, errors.INCONSISTENT_CLUSTER_ID, False),
     ],
 )
-def test_c22_whoever_means_another_cluster_is_told_so(
+def test_c22_a_request_for_another_cluster_is_refused(
     quorum: Any, capture: Capture, make_run: MakeRun, meant: str | None, error: int, right: bool
 ) -> None:
     quorum.one_epoch()
@@ -288,7 +290,7 @@ def test_c22_another_disk_is_another(quorum: Any, capture: Capture, make_run: Ma
         (errors.INVALID_REQUEST, False, False),
     ],
 )
-def test_c22_who_votes_already_is_not_added(
+def test_c22_a_voter_is_not_added_again(
     quorum: Any, capture: Capture, make_run: MakeRun, error: int, there: bool, right: bool
 ) -> None:
     quorum.one_epoch()
@@ -351,7 +353,7 @@ def test_c22_an_old_fetch_takes_an_end_back_but_not_the_high_watermark(
 
 
 @pytest.mark.parametrize("heard", [(2, 3), (2,)])
-def test_c22_kraft_version_is_raised_once_every_voter_has_told_of_its_disk(
+def test_c22_kraft_version_is_raised_once_all_directories_are_known(
     quorum: Any, capture: Capture, make_run: MakeRun, heard: tuple[int, ...]
 ) -> None:
     quorum.one_epoch()

@@ -90,7 +90,9 @@ def _fails(evidence: Any, report: Any) -> None:
     raise ValueError("no such luck")
 
 
-def test_what_another_checker_tells_is_told_once(quorum: Any, make_run: Callable[..., Any]) -> None:
+def test_an_anomaly_of_two_checkers_is_reported_once(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
     quorum.one_epoch()
     quorum.event("n3", "truncate", {"from": 2, "to": 1}, leo=1, hw=1)
     run = make_run(None, quorum, images=[])

@@ -51,7 +51,7 @@ def shows(two: Any, cluster: Any, make_run: Callable[..., Any]) -> Shows:
     return Shows(make_run(None, cluster))
 
 
-def test_a_node_shows_what_it_has_taken_in_of_late(shows: Any, two: Any, cluster: Any) -> None:
+def test_a_node_shows_a_recently_applied_state(shows: Any, two: Any, cluster: Any) -> None:
     first, second = two
     now = cluster.time
     assert shows(now, now + 0.1, first)
@@ -77,7 +77,7 @@ def test_of_two_that_are_asked_at_once_either_may_be_first(
     assert shows(now + 0.05, now + 0.1, first)
 
 
-def test_an_answer_that_fits_both_states_tells_of_the_older_one(
+def test_an_answer_that_fits_two_states_counts_for_the_older(
     shows: Any, two: Any, cluster: Any
 ) -> None:
     first, second = two

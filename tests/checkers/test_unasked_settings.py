@@ -127,9 +127,7 @@ def test_what_is_deleted_was_to_be_deleted(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_topic_comes_with_what_it_was_to_have_and_takes_all_along(
-    admin: Admin, asked: bool
-) -> None:
+def test_a_topic_comes_and_goes_with_its_configurations(admin: Admin, asked: bool) -> None:
     configs = [{"name": NAME, "value": "compact"}] if asked else []
     body = {"topics": [{"name": "u", "configs": configs}], "validate_only": False}
     admin.asks("CreateTopics", body)

@@ -64,7 +64,7 @@ def upgraded(quorum: Any) -> tuple[int, bytes]:
     return base, batch
 
 
-def test_i31_who_has_appended_voters_counts_by_them(
+def test_i31_a_node_uses_the_voters_it_has_appended(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -75,7 +75,9 @@ def test_i31_who_has_appended_voters_counts_by_them(
     assert "I31" in broken(make_run(None, quorum))
 
 
-def test_i31_who_has_appended_voters_says_so(quorum: Any, make_run: Callable[..., Any]) -> None:
+def test_i31_a_node_reports_the_voters_it_has_appended(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
     quorum.one_epoch()
     told(quorum, "n1", [1, 2, 3], 0)
     change(quorum, [1, 2])
@@ -114,7 +116,7 @@ def test_i31_kraft_version_is_cut_with_the_log(
     assert ("I31" in broken(make_run(None, quorum, capture=capture))) is keeps
 
 
-def test_i31_who_dies_before_it_tells_what_it_has_written_is_not_judged_by_that(
+def test_i31_writes_that_a_dead_process_did_not_report_do_not_count(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -182,7 +184,7 @@ def test_i32_of_real_nodes_it_is_known_only_that_they_were_asked(
     assert "I32" not in broken(make_run(None, quorum, capture=capture))
 
 
-def test_c17_an_operator_is_told_too_early(
+def test_c17_a_voter_change_acknowledged_too_early(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -238,7 +240,7 @@ def test_l9_followers_hear_of_commits_when_their_wait_is_over(
         (None, 0, True),
     ],
 )
-def test_l9_what_was_slow_during_a_fault_holds_up_what_comes_after_it(
+def test_l9_slow_messages_of_a_fault_delay_later_ones(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], make_fault: Any,
     kind: str | None, since: float, expected: bool,
 ) -> None:  # fmt: skip

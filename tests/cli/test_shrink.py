@@ -93,7 +93,7 @@ def test_a_run_that_does_not_fail_is_not_shrunk(
     assert "no linearizable" in other.err
 
 
-def test_a_case_that_no_longer_fails_is_told(kraftwreck: Run, tmp_path: Path) -> None:
+def test_a_case_that_no_longer_fails_is_reported(kraftwreck: Run, tmp_path: Path) -> None:
     case = tmp_path / "case.json"
     gone = Expected(checker="simulator", type="I1", roles=("leader",))
     write_case(case, SavedCase(case=QUIET, failure=gone))

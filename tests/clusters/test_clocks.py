@@ -93,7 +93,7 @@ _DATES = "for i in $(seq 40); do date +%s.%N; env -i date +%s.%N; sleep 0.01; do
 """Prints readings of the node's clock and of the machine's clock, in turn."""
 
 
-def test_a_strobe_goes_to_and_fro_for_whoever_goes_by_that_clock(env: RemoteEnvironment) -> None:
+def test_a_strobe_moves_the_clock_of_the_node_only(env: RemoteEnvironment) -> None:
     env.set_clock("n2", ClockSetting(wall_us=3_600_000_000, strobe_us=20_000))
     by = [f"{key}={value}" for key, value in env.deployment.service["env"].items()]
     times = env.deployment.remotes["n2"].run(["env", *by, "sh", "-c", _DATES]).text.split()
@@ -197,7 +197,7 @@ def test_a_run_with_wrong_clocks_is_valid_and_every_node_replays(run: Path) -> N
     assert compared["traced"] > 300
 
 
-def test_the_run_tells_how_clocks_ran(run: Path) -> None:
+def test_the_run_records_clock_samples(run: Path) -> None:
     test = json.loads((run / "test.json").read_text())
     clocks = node_clocks(test)
     assert clocks["n1"].stretch == pytest.approx(2.0, abs=0.1)

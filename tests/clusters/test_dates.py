@@ -130,17 +130,17 @@ def test_the_control_nodes_own_kernel_is_never_set(env: RemoteEnvironment) -> No
     assert env.deployment.clock_means == {"n1": "library", "n2": "library"}
 
 
-def test_nor_is_one_of_which_nobody_knows_whose_it_is(env: RemoteEnvironment) -> None:
+def test_a_clock_of_an_unknown_owner_is_left_alone(env: RemoteEnvironment) -> None:
     assert ask(env, "")["why"] == "it is not known whether the kernel is the control node's own"
 
 
-def test_nor_is_one_that_the_host_may_not_set(env: RemoteEnvironment) -> None:
+def test_a_clock_that_the_host_may_not_set_is_left_alone(env: RemoteEnvironment) -> None:
     told = ask(env, "another kernel")
     assert told["means"] == "library"
     assert "CAP_SYS_TIME" in told["why"] or "it is a container" in told["why"]
 
 
-def test_a_boot_id_that_is_mounted_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mounted_boot_id_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """LXC gives one to each container, so it is not the control node's where the clock is."""
     monkeypatch.setattr(date, "BOOT_ID", "/proc")
     why = "it is a container (its boot id is not its kernel's), whose clock is others', too"

@@ -90,7 +90,7 @@ def test_what_could_not_be_done_is_asked_for_again(
     assert environment.disturb([]).keys() == {"n1"}
 
 
-def test_restoring_ends_what_nobody_has_ended(
+def test_restoring_ends_disturbances_left_behind(
     environment: RemoteEnvironment, remotes: dict[str, Remote]
 ) -> None:
     environment.disturb([SLOW, SWALLOWED, NAMELESS])

@@ -52,7 +52,7 @@ def test_a_gateway_that_is_gone_is_a_host_that_cannot_be_reached(tmp_path: Path)
         Remote(host).run(["true"])
 
 
-def test_an_inventory_tells_the_gateway(tmp_path: Path) -> None:
+def test_an_inventory_names_the_gateway(tmp_path: Path) -> None:
     host = Host("n1", 1, "10.77.0.1", HOST_KEY, user="kraftwreck", gateway=tmp_path)
     (tmp_path / "hosts.toml").write_text(format_inventory([host]))
     assert load_inventory(tmp_path / "hosts.toml") == [host]

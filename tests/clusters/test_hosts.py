@@ -69,7 +69,7 @@ def test_lines_and_toml_say_the_same(tmp_path: Path) -> None:
     assert load_inventory(lines) == load_inventory(toml) == [first, second]
 
 
-def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+def test_a_written_file_reads_back_unchanged(tmp_path: Path) -> None:
     key = tmp_path / 'odd "name"'
     key.write_text("a key")
     hosts = [
@@ -79,7 +79,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     assert load_inventory(inventory(tmp_path, format_inventory(hosts), "x.toml")) == hosts
 
 
-def test_a_host_without_a_pinned_key_is_told_how_to_get_one(tmp_path: Path) -> None:
+def test_a_host_without_a_pinned_key_gets_a_hint(tmp_path: Path) -> None:
     path = inventory(tmp_path, f'n1 192.0.2.1 hostkey="{PIN}"\nn2 root@192.0.2.2:2200\n')
     assert mistake(path) == (
         "line 2: n2 has no pinned host key; get it with `ssh-keyscan -t ed25519 -p 2200 "

@@ -237,7 +237,7 @@ class TestRefusals:
         assert states.directories() == before
         return str(caught.value)
 
-    def test_a_plain_user_whom_the_kernel_lets_have_none(
+    def test_a_plain_user_without_permitted_namespaces_is_refused(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         why = "unshare: Operation not permitted"
@@ -311,7 +311,7 @@ class TestByHand:
         assert "102-dead  removed" in self.command("down").stderr
         assert not stale.exists()
 
-    def test_down_lets_a_running_test_alone_unless_told(self, netns_possible: None) -> None:
+    def test_down_ends_a_running_test_only_by_name(self, netns_possible: None) -> None:
         control, directory, _ = start_control()
         assert "nothing to take down" in self.command("down").stderr
         assert "in use" in self.command("status").stderr

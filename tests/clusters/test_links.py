@@ -202,7 +202,7 @@ def test_a_jitter_alone_keeps_the_order(links: Links) -> None:
     assert links.arrivals(peer, 50) == list(range(50))
 
 
-def test_changed_bits_are_noticed_by_tcp_which_delivers_what_was_sent(links: Links) -> None:
+def test_tcp_detects_changed_bits_and_delivers_the_original(links: Links) -> None:
     _, peer, *_ = links.hosts
     before = links.netstat(peer, "InCsumErrors")
     links.set(link(peer, corrupt=10.0))
@@ -216,7 +216,7 @@ def test_changed_bits_are_noticed_by_tcp_which_delivers_what_was_sent(links: Lin
     assert 1 <= links.netstat(peer, "InCsumErrors") - before <= corrupted
 
 
-def test_a_rate_holds_what_is_sent_too_fast(links: Links) -> None:
+def test_a_rate_limit_delays_excess_packets(links: Links) -> None:
     _, peer, *_ = links.hosts
     links.set(link(peer, rate=50_000))
     sink = links.at(peer, SINK, PORT)

@@ -148,7 +148,7 @@ os.rename("synced", "renamed")
 """
 
 
-def test_the_disk_of_a_host_that_crashes_has_what_was_fsynced_and_no_more(
+def test_a_crashed_host_keeps_only_fsynced_data(
     netns_possible: None, own_state_directories: Path
 ) -> None:
     cluster = NetnsCluster(2, disks=True)

@@ -64,7 +64,7 @@ def test_clients_reach_a_node_where_its_controller_is_if_it_has_one() -> None:
     assert deployment.broker_address("n4") == ("10.77.0.4", 9092)
 
 
-def test_the_options_of_a_run_say_who_is_who() -> None:
+def test_the_options_of_a_run_assign_roles() -> None:
     options = RunOptions(nodes=2, brokers=1)
     assert options.node_names == ("n1", "n2", "n3")
     assert options.controller_names == ("n1", "n2")

@@ -234,7 +234,7 @@ def test_a_plain_user_gets_no_right_over_the_machine(plain: PlainUser) -> None:
     assert list((plain.home / "run/kraftwreck").glob("[0-9]*")) == []
 
 
-def test_what_cannot_be_had_is_told_and_refused_in_one_line(plain: PlainUser) -> None:
+def test_an_unavailable_feature_is_refused_in_one_line(plain: PlainUser) -> None:
     means = json.loads((plain.home / "doctor.json").read_text())["netns"]["n1"]["means"]
     assert means["drops"] == "nftables"
     if means["packets"] is not None:
@@ -251,7 +251,7 @@ exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"
 """
 
 
-def test_a_kernel_that_forbids_it_is_one_line_that_says_what_to_change(plain: PlainUser) -> None:
+def test_a_kernel_that_forbids_namespaces_gives_one_line_with_a_remedy(plain: PlainUser) -> None:
     """In a namespace of its own the plain user is one who may have no further ones."""
     alone = ["unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c", FORBIDDEN, "sh"]
     process = plain.program(*alone, str(PYTHON), "-m", "kraftwreck", "cluster", "up")

@@ -169,7 +169,7 @@ def test_the_kernel_kills_a_node_for_want_of_memory_and_nobody_else(
 
 
 @needs_groups
-def test_memory_is_limited_to_what_a_node_has_and_some_more(env: RemoteEnvironment) -> None:
+def test_memory_is_limited_to_the_present_use_and_a_margin(env: RemoteEnvironment) -> None:
     told = env.squeeze("n2", "memory", draw_for("memory", 2 << 20))["n2"]
     limit = int(run(env, "n2", "cat", "/run/kraftwreck-cgroups/memory/memory.limit_in_bytes"))
     assert limit == told["limit"] <= told["used"] + (2 << 20)

@@ -124,7 +124,7 @@ def assert_shown(moments: list[tuple[Moment, FaultEvent]]) -> None:
     assert min(errors) <= MOST_NS, errors
 
 
-def test_pauses_as_the_kernel_tells_of_the_process(
+def test_pauses_match_the_kernels_process_state(
     environment: RemoteEnvironment, faults: Faults
 ) -> None:
     pid = pid_seen_from_here("n3", int(environment.deployment.status("n3")["pid"]))
@@ -144,7 +144,7 @@ def test_pauses_as_the_kernel_tells_of_the_process(
     assert_shown(ends)
 
 
-def test_kills_as_the_kernel_tells_of_the_process(
+def test_kills_match_the_kernels_process_state(
     environment: RemoteEnvironment, faults: Faults, five: list[Host]
 ) -> None:
     """Dead is a process whose handle is readable; it is back when its port is open."""

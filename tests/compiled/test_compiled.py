@@ -83,7 +83,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_cannot_be_compiled_is_told_in_one_line_and_leaves_no_copy(small: Path) -> None:
+def test_a_failed_compilation_is_one_line_and_leaves_no_copy(small: Path) -> None:
     module = small / "nodes" / "node.py"
     module.write_text("def number() -> int:\n    return 'text'\n")
     with pytest.raises(CompileError, match=r"node\.py:2: error: Incompatible return value"):

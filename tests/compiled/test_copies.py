@@ -26,7 +26,7 @@ def test_what_is_named_exists() -> None:
     assert all(name.split("/")[0] in PACKAGES for name in COMPILED)
 
 
-def test_nodes_and_simulator_are_compiled_but_for_what_mypyc_does_not_take() -> None:
+def test_nodes_and_simulator_are_compiled_except_unsupported_modules() -> None:
     assert {"nodes/node.py", "simulation/world.py", "checkers/recorded/replay.py"} <= set(MODULES)
     assert not set(INTERPRETED) & set(MODULES)
     assert "simulation/knobs.py" not in MODULES, "it has a msgspec.Struct"
@@ -148,7 +148,7 @@ def test_what_is_missing_is_one_line(
         make(pytest.fail, small, small / "build")
 
 
-def test_mistakes_are_told_before_anything_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_before_compilation(capsys: pytest.CaptureFixture[str]) -> None:
     assert status(["sim", "--compiled", "--seeds", "5..1"]) == 254
     assert "1 is before 5" in capsys.readouterr().err
 

@@ -27,7 +27,7 @@ def followers(cluster: Any) -> list[Any]:
     return [r for r in cluster.replicas.values() if not r.is_leader]
 
 
-def test_a_new_high_watermark_is_told_at_once_however_quiet_it_is(cluster_of: Make) -> None:
+def test_a_new_high_watermark_answers_waiting_fetches_at_once(cluster_of: Make) -> None:
     """R31: who waits for records hears of the commit, too, not only at the end of its wait."""
     cluster = settled(cluster_of, 5, fetch_max_wait_ms=10_000, fetch_timeout_ms=30_000)
     leader = cluster.leader()
@@ -86,7 +86,7 @@ def test_nothing_committed_is_ever_cut(cluster_of: Make) -> None:
     assert follower.log.end_offset >= committed
 
 
-def test_a_change_that_was_given_up_still_stands_in_the_way_of_the_next(cluster_of: Make) -> None:
+def test_a_timed_out_voter_change_still_blocks_the_next(cluster_of: Make) -> None:
     """V02: its client got a timeout, and its record is not committed yet."""
     cluster = settled(cluster_of, 5, dynamic=True)
     leader = cluster.leader()

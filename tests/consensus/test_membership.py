@@ -187,7 +187,7 @@ def test_a_wiped_leader_comes_back_as_somebody_else(cluster_of: Make) -> None:
     assert (old, bytes(16)) not in cluster.leader().state.observers
 
 
-def test_an_observer_whose_leader_left_the_voters_finds_the_next_one(cluster_of: Make) -> None:
+def test_an_observer_of_a_removed_leader_finds_the_next_leader(cluster_of: Make) -> None:
     """It followed the leader of the voter set, which no longer contains that leader."""
     cluster = dynamic(cluster_of)
     observer = cluster.start(4)
@@ -202,7 +202,7 @@ def test_an_observer_whose_leader_left_the_voters_finds_the_next_one(cluster_of:
     assert observer.leader_id == new.node_id
 
 
-def test_a_voter_that_has_not_heard_of_its_vote_stands_in_no_way(cluster_of: Make) -> None:
+def test_a_new_voter_without_its_voter_set_blocks_no_election(cluster_of: Make) -> None:
     """It follows as an observer, has fetched from the leader, and is needed when that is gone."""
     cluster = dynamic(cluster_of)
     fresh = cluster.start(4)
@@ -276,7 +276,7 @@ def test_snapshots_carry_the_voters(cluster_of: Make) -> None:
     assert cluster.elect().voters == (1, 2, 3, 4)
 
 
-def test_a_voter_tells_its_new_address(cluster_of: Make) -> None:
+def test_a_voter_sends_its_new_address_to_the_leader(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of)
     moved = follower_of(cluster)
     leader = cluster.leader()
@@ -339,7 +339,7 @@ def test_requests_that_name_nobody_are_invalid(cluster_of: Make) -> None:
     assert cluster.outcomes[-1].error == errors.NOT_LEADER_OR_FOLLOWER
 
 
-def test_voter_histories_know_what_was_in_force_where() -> None:
+def test_voter_histories_return_the_set_in_force_at_an_offset() -> None:
     def of(*ids: int) -> VoterSet:
         return VoterSet({i: Voter(i, bytes([i] * 16), ()) for i in ids})
 

@@ -164,7 +164,7 @@ def test_a_leader_that_is_to_end_and_reaches_nobody_waits_without_haste(cluster_
     assert poll.deadline(leader) > leader.now
 
 
-def test_a_vote_is_on_disk_before_it_is_told(cluster_of: Make) -> None:
+def test_a_vote_is_on_disk_before_it_is_sent(cluster_of: Make) -> None:
     cluster = cluster_of(3)
     replica = cluster.replicas[1]
     ask = VoteRequest("cluster", 1, 7, 2, bytes([2] * 16), NO_DIRECTORY, 0, 0, False)
@@ -204,7 +204,7 @@ def test_a_candidate_that_lost_restarts_as_follower_of_the_winner(cluster_of: Ma
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_kills_and_restarts_never_lose_what_was_committed(cluster_of: Make, seed: int) -> None:
+def test_kills_and_restarts_never_lose_committed_records(cluster_of: Make, seed: int) -> None:
     from nodes.draw import draw_below
 
     cluster = cluster_of(5, seed=seed, fetch_max_bytes=1)

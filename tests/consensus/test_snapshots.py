@@ -32,7 +32,7 @@ def others(cluster: Any) -> list[int]:
     return [i for i in cluster.replicas if i != cluster.leader().node_id]
 
 
-def test_a_snapshot_stands_for_what_lies_below_its_end(cluster_of: Make) -> None:
+def test_a_snapshot_replaces_the_records_below_its_end(cluster_of: Make) -> None:
     cluster = filled(cluster_of)
     leader = cluster.leader()
     made = cluster.snapshot(leader.node_id)
@@ -40,7 +40,7 @@ def test_a_snapshot_stands_for_what_lies_below_its_end(cluster_of: Make) -> None
     assert cluster.disks[leader.node_id].snapshots.keys() == {made}
 
 
-def test_no_snapshot_of_what_is_not_committed_or_of_another_epoch(cluster_of: Make) -> None:
+def test_no_snapshot_of_uncommitted_records_or_another_epoch(cluster_of: Make) -> None:
     cluster = filled(cluster_of)
     leader = cluster.leader()
     cluster.cut = lambda source, target: True
@@ -56,7 +56,7 @@ def test_no_snapshot_of_what_is_not_committed_or_of_another_epoch(cluster_of: Ma
         snapshots.begin(leader, leader.high_watermark - 1, leader.epoch)
 
 
-def test_a_new_leader_makes_none_before_it_knows_what_is_committed(cluster_of: Make) -> None:
+def test_a_new_leader_makes_no_snapshot_before_it_knows_a_high_watermark(cluster_of: Make) -> None:
     cluster = filled(cluster_of)
     leader = cluster.leader()
     end, leader.high_watermark = leader.high_watermark, -1

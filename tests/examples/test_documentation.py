@@ -13,6 +13,6 @@ CODE = "\n".join(p.read_text() for p in sorted((ROOT / "examples/lock_service").
 
 
 @pytest.mark.parametrize("quote", QUOTES, ids=lambda quote: quote.strip().splitlines()[0][:40])
-def test_what_the_page_quotes_stands_in_the_example(quote: str) -> None:
+def test_quotes_on_the_page_are_from_the_example(quote: str) -> None:
     assert quote in CODE
     assert len(QUOTES) > 5

@@ -192,7 +192,7 @@ def test_locks_and_sessions_survive_the_leader(ensemble: Ensemble) -> None:
     assert ensemble.members[old].locks.holders["l"][0] == "ann"
 
 
-def test_a_follower_says_whom_to_ask(ensemble: Ensemble) -> None:
+def test_a_follower_names_the_leader(ensemble: Ensemble) -> None:
     follower = next(i for i in ensemble.members if i != ensemble.leader)
     answers = ensemble.later(follower, do="holder", lock="l")
     assert answers == [{"ok": False, "error": "not leader", "leader": ensemble.leader}]

@@ -216,7 +216,7 @@ def test_the_library_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("trace", "known"),
     [("", False), ('{"broken', False), ('{"incarnation":1,"seq":2,"mono":%d,"wall":%d}\n', True)],
 )
-def test_the_last_trace_line_tells_how_far_ahead_a_node_is(
+def test_the_last_trace_line_shows_how_far_ahead_a_node_is(
     tmp_path: Path, trace: str, known: bool
 ) -> None:
     path = tmp_path / "trace.jsonl"

@@ -158,7 +158,7 @@ def test_a_triggered_fault_waits_for_its_time_and_then_for_its_transition(bench:
     assert bench.injector.begun == [(0, ("n2",))]
 
 
-def test_the_delay_from_the_transition_to_the_fault_is_told(bench: Bench) -> None:
+def test_the_delay_from_the_transition_to_the_fault_is_recorded(bench: Bench) -> None:
     thread = bench.run(fault(0, "grant", "@leader", wait=30_000))
     until(lambda: thread.waiting)
     happened = bench.clock() - 5 * MS  # it took 5 ms to be seen
@@ -185,7 +185,7 @@ def test_a_node_that_takes_long_to_start_holds_up_no_trigger(bench: Bench) -> No
     assert not bench.injector.ended
 
 
-def test_healing_disarms_what_waits_and_undoes_what_is_in_force(bench: Bench) -> None:
+def test_healing_disarms_waiting_faults_and_undoes_active_ones(bench: Bench) -> None:
     thread = bench.run(fault(0, None, "n1", last=60_000), fault(0, "elected", "@"))
     until(lambda: thread.waiting and bench.injector.begun)
     thread.heal()
@@ -195,7 +195,7 @@ def test_healing_disarms_what_waits_and_undoes_what_is_in_force(bench: Bench) ->
     assert not any(t.name == "nemesis" for t in threading.enumerate())
 
 
-def test_healing_waits_for_what_is_on_its_way_to_end(bench: Bench) -> None:
+def test_healing_waits_for_faults_that_are_ending(bench: Bench) -> None:
     bench.injector.ending_s = 0.3
     thread = bench.run(fault(0, None, "n1"))
     until(lambda: bench.injector.begun)

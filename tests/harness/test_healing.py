@@ -52,7 +52,7 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> type[FakeAgent]:
 HOSTS = [Host(f"n{i}", i, f"192.0.2.{i}", "ssh-ed25519 AAAA") for i in (1, 2)]
 
 
-def test_what_was_undone_is_told(agents: type[FakeAgent]) -> None:
+def test_undone_faults_are_reported(agents: type[FakeAgent]) -> None:
     told = healing.heal_hosts(HOSTS)
     assert told["n1"] == told["n2"]
     assert told["n1"] == {

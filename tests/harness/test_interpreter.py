@@ -85,7 +85,7 @@ def test_each_thread_follows_its_own_plan(tmp_path: Path, fake: Any) -> None:
         ]
 
 
-def test_after_an_info_the_thread_goes_on_as_a_new_process(tmp_path: Path, fake: Any) -> None:
+def test_after_an_info_the_thread_continues_as_a_new_process(tmp_path: Path, fake: Any) -> None:
     lost = itertools.cycle([True, False, False])
     fake.answers = lambda node, api: (
         Answer("lost", error="timed out") if api != "Metadata" and next(lost) else None

@@ -24,7 +24,7 @@ def link(**does: Any) -> dict[str, Any]:
     return {"peer": PEER, **NOTHING, **CHANCES, **does}
 
 
-def test_netem_is_told_every_effect_in_its_own_units() -> None:
+def test_netem_gets_every_effect_in_its_own_units() -> None:
     assert effects(link(delay=5000)) == "limit 20000 delay 5000us"
     assert effects(link(delay=1000, jitter=400, window=600)) == "limit 20000 delay 1500us 500us"
     assert effects(link(loss=12.5, corrupt=1.0, twice=10.0)) == (

@@ -23,7 +23,7 @@ def does(spec: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if value}
 
 
-def test_whoever_sends_disturbs_what_it_sends() -> None:
+def test_the_sender_disturbs_its_own_packets() -> None:
     wanted = [from_n1("n2", "n3", delay=5, jitter=2)]
     assert [does(link) for link in links(wanted, "n1", IPS, PORTS)] == [
         {"peer": "10.0.0.2", "delay": 5, "jitter": 2},
@@ -32,7 +32,7 @@ def test_whoever_sends_disturbs_what_it_sends() -> None:
     assert links(wanted, "n2", IPS, PORTS) == []
 
 
-def test_nobody_disturbs_what_it_sends_to_itself() -> None:
+def test_packets_to_the_same_host_are_not_disturbed() -> None:
     everybody = Disturbance(senders=tuple(IPS), receivers=tuple(IPS), loss=10)
     for name in IPS:
         peers = {link["peer"] for link in links([everybody], name, IPS, PORTS)}
@@ -58,7 +58,7 @@ def test_faults_add_up_on_a_link() -> None:
     }
 
 
-def test_a_port_suffers_what_all_suffer_and_comes_first() -> None:
+def test_a_port_gets_general_effects_too_and_comes_first() -> None:
     wanted = [from_n1(delay=5), from_n1(drop=100, port="controller")]
     cut, slow = links(wanted, "n1", IPS, PORTS)
     assert does(cut) == {"peer": "10.0.0.2", "port": 9093, "delay": 5, "loss": 100.0}
@@ -91,7 +91,7 @@ def test_only_requests_arrive_again() -> None:
     assert {name for name in IPS if rules(wanted, name, IPS)} == {"n2"}
 
 
-def test_names_fail_on_those_who_ask_and_silence_is_worse() -> None:
+def test_dns_fails_on_the_senders_and_silence_wins() -> None:
     refused = Disturbance(senders=("n1", "n2"), receivers=(), names="refused")
     silent = Disturbance(senders=("n1",), receivers=(), names="silent")
     assert [names([refused, silent], name) for name in IPS] == ["silent", "refused", ""]

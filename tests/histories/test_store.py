@@ -96,7 +96,7 @@ def test_an_unknown_type_is_refused(tmp_path: Path) -> None:
         read_lines(path, Op)
 
 
-def test_disk_full_is_one_clear_line_and_what_was_written_is_kept(
+def test_disk_full_is_one_clear_line_and_written_data_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "history.jsonl"

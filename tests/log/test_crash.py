@@ -275,7 +275,7 @@ while True:
 """
 
 
-def test_a_process_killed_at_any_moment_keeps_what_it_flushed(tmp_path: Path) -> None:
+def test_a_process_killed_at_any_moment_keeps_flushed_data(tmp_path: Path) -> None:
     for attempt in range(12):
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -333,7 +333,7 @@ class Disk:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_power_cut_after_any_fsync_keeps_what_was_flushed(
+def test_a_power_cut_after_any_fsync_keeps_flushed_data(
     quick_path: Path, batch_at: MakeBatch, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     directory = quick_path / "live"

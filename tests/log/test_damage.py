@@ -106,7 +106,7 @@ def test_every_flipped_byte_of_an_older_segment_is_found(quick_path: Path) -> No
     assert start(quick_path) == batches
 
 
-def test_a_log_cut_at_any_byte_is_what_a_crash_leaves(quick_path: Path) -> None:
+def test_a_log_cut_at_any_byte_is_treated_as_a_crash(quick_path: Path) -> None:
     """A prefix looks like a torn write, and no other damage does: it is only cut."""
     batches = sample()
     content = b"".join(batches)

@@ -114,13 +114,13 @@ def test_ids_that_cannot_be_are_refused(
         ("version=1\ncluster.id=a\nnode.id=1\ndirectory.id=AAA\n", "not a uuid"),
     ],
 )
-def test_damage_is_told(tmp_path: Path, text: str, reason: str) -> None:
+def test_damage_is_reported(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / META_PROPERTIES).write_text(text)
     with pytest.raises(FormatError, match=reason):
         load_meta(tmp_path)
 
 
-def test_a_directory_that_was_never_formatted_is_told(tmp_path: Path) -> None:
+def test_an_unformatted_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="is not formatted"):
         load_meta(tmp_path)
 

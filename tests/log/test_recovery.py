@@ -94,7 +94,7 @@ def test_the_newest_snapshot_is_loaded_and_the_log_added(
     log.close()
 
 
-def test_a_log_behind_its_snapshot_begins_anew_at_it(
+def test_a_log_behind_its_snapshot_restarts_at_the_snapshot(
     log: MetadataLogFiles, tmp_path: Path, batch_at: MakeBatch
 ) -> None:
     """The download was complete, and the node died before it was installed."""
@@ -111,7 +111,7 @@ def test_a_log_behind_its_snapshot_begins_anew_at_it(
     log.close()
 
 
-def test_newer_is_told_by_epoch_first(
+def test_newer_snapshots_are_compared_by_epoch_first(
     log: MetadataLogFiles, tmp_path: Path, batch_at: MakeBatch
 ) -> None:
     """The log is longer, with records of an older epoch that were never committed."""
@@ -360,7 +360,7 @@ def test_a_segment_ends_when_it_is_old_enough(tmp_path: Path) -> None:
 # --- a damaged snapshot -------------------------------------------------------------------------
 
 
-def test_a_damaged_snapshot_is_refused_and_it_is_told_whether_the_log_covers_it(
+def test_a_damaged_snapshot_is_refused_with_a_note_on_the_log(
     log: MetadataLogFiles, tmp_path: Path, batch_at: MakeBatch
 ) -> None:
     batches = fill(log, batch_at, 6)

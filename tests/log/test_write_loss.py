@@ -160,7 +160,7 @@ def test_an_orderly_end_loses_nothing(media: WriteLossMedia, tmp_path: Path) -> 
     assert (tmp_path / "b").stat().st_mode & 0o222 == 0
 
 
-def test_both_media_agree_on_what_is_seen(tmp_path: Path) -> None:
+def test_both_media_show_the_same_files(tmp_path: Path) -> None:
     """A few hundred random operations, and then an orderly close, give the same files."""
     (tmp_path / "plain").mkdir()
     (tmp_path / "lossy").mkdir()
@@ -222,7 +222,7 @@ class DyingMedia(WriteLossMedia):
 
 
 @pytest.mark.interpreted
-def test_a_loss_of_power_at_any_change_of_a_file_keeps_what_was_promised(
+def test_a_loss_of_power_at_any_file_change_keeps_promises(
     quick_path: Path, batch_at: MakeBatch
 ) -> None:
     """Append, flush, snapshot, clean, install, cut, vote: each interrupted everywhere."""
@@ -348,14 +348,14 @@ def run_node(directory: Path, mode: str, defect: str, end: str) -> int:
         ("plain", "no-fsync", "kill", 3),
     ],
 )
-def test_a_killed_process_loses_what_it_did_not_fsync_in_this_mode_only(
+def test_a_killed_process_loses_unsynced_data_in_this_mode_only(
     tmp_path: Path, mode: str, defect: str, end: str, offset: int
 ) -> None:
     assert run_node(tmp_path, mode, defect, end) == offset
 
 
 @pytest.mark.interpreted
-def test_a_node_that_forgets_to_fsync_loses_what_it_promised(tmp_path: Path) -> None:
+def test_a_node_that_does_not_fsync_loses_its_promises(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NODE, str(tmp_path), "loss", "no-fsync", "kill"]
     assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
     directory = tmp_path / METADATA_DIRECTORY

@@ -127,7 +127,7 @@ def test_validate_only_alters_nothing(rig: Any) -> None:
     assert rig.controller.image.configs == {}
 
 
-def test_describing_what_does_not_exist(rig: Any) -> None:
+def test_describing_a_missing_topic(rig: Any) -> None:
     assert described(rig, TOPIC, "missing")["error_code"] == UNKNOWN
     assert described(rig, BROKER, "9")["error_code"] == NO_BROKER
     assert described(rig, 32, "x")["error_code"] == BAD_REQUEST
@@ -146,7 +146,7 @@ def test_a_linearizable_read_says_that_the_answering_node_controls(rig: Any) -> 
     assert answer["cluster_id"] == "cluster"
 
 
-def test_a_follower_tells_its_own_image_and_who_leads(follower: Any) -> None:
+def test_a_follower_serves_its_own_image_and_names_the_leader(follower: Any) -> None:
     token = follower.ask("Metadata", 12, {"topics": None})
     assert follower.answers[token]["controller_id"] == 2
     assert follower.answers[token]["topics"] == []

@@ -183,7 +183,7 @@ def test_a_standby_says_so_on_the_envelope(follower: Any, api: str) -> None:
     assert not follower.quorum.voter_changes
 
 
-def test_a_read_that_lost_its_controller_is_told_on_the_envelope(rig: Any) -> None:
+def test_a_read_without_controller_fails_on_the_envelope(rig: Any) -> None:
     body = envelope("ListPartitionReassignments", 0, {"topics": None})
     token = rig.ask("Envelope", 0, body)
     rig.follow(2, 2)
@@ -191,7 +191,7 @@ def test_a_read_that_lost_its_controller_is_told_on_the_envelope(rig: Any) -> No
     assert rig.answers[token] == {"response_data": None, "error_code": NOT_CONTROLLER}
 
 
-def test_a_write_that_lost_its_controller_is_told_inside(rig: Any) -> None:
+def test_a_write_without_controller_fails_inside_the_envelope(rig: Any) -> None:
     token = rig.ask("Envelope", 0, envelope("CreateTopics", 7, REQUESTS["CreateTopics"]))
     rig.follow(2, 2)
     rig.collect()

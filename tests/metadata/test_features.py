@@ -94,7 +94,7 @@ def test_validation_changes_nothing(rig: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_older_requests_tell_each_feature(rig: Any, version: int) -> None:
+def test_older_requests_get_a_result_per_feature(rig: Any, version: int) -> None:
     def ask(level: int, downgrade: bool) -> list[int]:
         update = {
             "feature": MV,

@@ -67,7 +67,7 @@ def test_a_broker_may_stay_fenced(rig: Any) -> None:
     assert (answer["is_caught_up"], answer["is_fenced"]) == (True, True)
 
 
-def test_one_that_is_not_registered_is_told_so(rig: Any) -> None:
+def test_an_unregistered_broker_is_refused(rig: Any) -> None:
     assert rig.heartbeat(4, broker_epoch=3)["error_code"] == NOT_REGISTERED
 
 
@@ -154,7 +154,7 @@ def test_a_controlled_shutdown_survives_the_controller(rig: Any) -> None:
     assert rig.heartbeat(1, want_shut_down=True)["should_shut_down"]
 
 
-def test_a_late_heartbeat_takes_back_nothing_of_what_a_broker_has_applied(rig: Any) -> None:
+def test_a_late_heartbeat_does_not_lower_the_applied_offset(rig: Any) -> None:
     """Seed 405227: else a broker that stops waits for another that has caught up long ago."""
     rig.start(1, 2)
     rig.create("t", num_partitions=4, replication_factor=2)
@@ -192,7 +192,7 @@ def test_a_silent_broker_is_fenced_within_a_session_and_a_period(rig: Any) -> No
     assert not rig.image.brokers[2].fenced
 
 
-def test_the_clock_starts_anew_with_a_new_controller(rig: Any) -> None:
+def test_sessions_restart_with_a_new_controller(rig: Any) -> None:
     """KAFKA-18138: a broker silent since before the failover is fenced, too."""
     rig.start(1)
     rig.wait(SESSION_MS - 1000)

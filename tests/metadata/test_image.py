@@ -131,7 +131,7 @@ def test_a_null_value_unsets_a_config() -> None:
     assert image_of(config("retention.ms", "1"), config("retention.ms", None)) == MetadataImage()
 
 
-def test_a_partition_change_touches_only_what_it_carries() -> None:
+def test_a_partition_change_touches_only_its_fields() -> None:
     after = only_partition(image_of(topic("t", A), partition(A), change(A, isr=[2, 3])))
     assert after.isr == (2, 3)
     assert after.replicas == (1, 2, 3)
@@ -143,7 +143,7 @@ def test_naming_the_leader_again_still_bumps_the_leader_epoch() -> None:
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 1, 1)
 
 
-def test_directories_nobody_told_are_migrating_ones_of_every_replica() -> None:
+def test_unknown_directories_are_migrating_for_every_replica() -> None:
     told = partition(A, directories=[bytes(16)] * 3)
     assert image_of(topic("t", A), partition(A)) == image_of(topic("t", A), told)
     after = only_partition(image_of(topic("t", A), partition(A), change(A, replicas=[1, 2, 3, 4])))

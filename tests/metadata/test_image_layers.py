@@ -101,7 +101,7 @@ class Writer:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_both_layers_are_what_a_replay_gives(data: st.DataObject) -> None:
+def test_both_layers_equal_a_replay(data: st.DataObject) -> None:
     image, writer = MetadataImage(), Writer(data)
     image.digest()
     committed: list[Records] = []

@@ -211,7 +211,7 @@ def test_an_empty_image_has_a_snapshot_too() -> None:
     assert other.image.stable_offset == 1
 
 
-def test_loading_removes_what_the_snapshot_does_not_hold() -> None:
+def test_loading_removes_entries_missing_in_the_snapshot() -> None:
     log, loader = Log(), Loader(MetadataImage())
     committed(loader, log.append(topic(1, 2)))
     content = snapshot_of(loader)

@@ -62,7 +62,7 @@ CHANGES = st.one_of(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(CHANGES, max_size=3), max_size=6), st.sampled_from([0, 1, 2, 1000]))
-def test_a_snapshot_is_the_same_with_and_without_what_was_kept(
+def test_a_snapshot_is_the_same_with_and_without_the_cache(
     rounds: list[list[list[Record]]], most: int
 ) -> None:
     image, cache = MetadataImage(), RecordCache(most)
@@ -97,7 +97,7 @@ def encodings(cache: RecordCache, image: MetadataImage, monkeypatch: pytest.Monk
 
 
 @pytest.mark.interpreted
-def test_only_what_has_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_records_are_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     image, cache = MetadataImage(), RecordCache()
     commit(image, topic("t", ID, 20))
     assert encodings(cache, image, monkeypatch) == 21

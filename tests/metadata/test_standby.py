@@ -76,7 +76,7 @@ def test_supported_features_that_begin_at_0_are_hidden_from_old_clients(
     assert supported == {"metadata.version": (7, 27)} | (hidden if version >= 4 else {})
 
 
-def test_everything_served_is_told(follower: Any) -> None:
+def test_api_versions_list_every_served_api(follower: Any) -> None:
     answer = follower.answers[follower.ask("ApiVersions", 4, {})]
     told = {a["api_key"] for a in answer["api_keys"]}
     assert told == {key for key, _, _ in SERVED}

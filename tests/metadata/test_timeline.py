@@ -59,7 +59,7 @@ class Model:
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_it_does_what_copies_of_everything_would_do(steps: list[tuple[Any, ...]]) -> None:
+def test_it_behaves_like_full_copies(steps: list[tuple[Any, ...]]) -> None:
     timeline = Timeline()
     watched: dict[int, Any] = {}
     settled: dict[int, Any] = {}
@@ -123,7 +123,7 @@ def test_it_does_what_copies_of_everything_would_do(steps: list[tuple[Any, ...]]
             assert len(frozen) == len(expected)
 
 
-def test_a_commit_costs_what_was_changed() -> None:
+def test_a_commit_costs_as_much_as_its_changes() -> None:
     timeline = Timeline()
     large: TimelineMap[int, int] = TimelineMap(timeline)
     for key in range(1000):

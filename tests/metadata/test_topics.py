@@ -151,7 +151,7 @@ def test_delete_by_name(rig: Any) -> None:
     assert rig.controller.image.configs == {}
 
 
-def test_delete_by_id_tells_the_name(rig: Any) -> None:
+def test_delete_by_id_returns_the_name(rig: Any) -> None:
     rig.create("a")
     topic_id = rig.controller.image.topics["a"].topic_id
     unknown = b"\x07" * 16

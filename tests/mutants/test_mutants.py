@@ -47,7 +47,7 @@ def test_the_bugs_that_must_be_found_are_there() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=ids)
-def test_an_entry_says_what_where_from_and_what_notices(mutant: Mutant) -> None:
+def test_an_entry_names_its_bug_source_and_detectors(mutant: Mutant) -> None:
     assert mutant.title
     assert mutant.source
     assert mutant.trigger
@@ -273,7 +273,7 @@ def test_nodes_that_fail_where_no_node_is_are_found(
         hunt(Campaign(), 5, budget_s=30, runs=1)
 
 
-def test_a_checker_that_cannot_tell_any_more_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checker_that_becomes_unknown_is_a_find(monkeypatch: pytest.MonkeyPatch) -> None:
     def puzzled(campaign: Campaign, seed: int, **_: object) -> Outcome:
         return Outcome(seed, "leader", "", 1.0, 0.1, unknown=[("epochs", "ValueError: what?")])
 
@@ -312,7 +312,7 @@ def test_git_and_plain_diffs_of_several_files_are_taken(tmp_path: Path) -> None:
             assert {path.name for path in changed_files(tree)} == {"draw.py", "__main__.py"}
 
 
-def test_several_hunts_for_one_bug_tell_median_and_worst(
+def test_several_hunts_for_one_bug_report_median_and_worst(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = iter((3.0, 1.0, 2.0))
@@ -346,7 +346,7 @@ def test_a_node_that_never_ends_a_step_is_found(
     assert "something loops" in (hunted.explanation or "")
 
 
-def test_the_table_names_what_was_missed() -> None:
+def test_the_table_names_missed_bugs() -> None:
     rows = [
         Row(id="R01", title="one", hunted=Hunted(found=False, cpu_s=3.0, runs=4, sim_s=5.0)),
         Row(

@@ -136,7 +136,7 @@ def test_the_same_failure_has_the_same_checker_type_and_roles() -> None:
     assert not one.same(Expected(checker="simulator", type="I1", roles=("follower", "leader")))
 
 
-def test_a_case_is_told_in_plain_words() -> None:
+def test_a_case_is_described_in_plain_words() -> None:
     assert list(describe(CASE)) == [
         "3 controllers of a dynamic quorum and 1 broker, seed 9",
         "5 s of the workload register: 2 operations of 2 clients",

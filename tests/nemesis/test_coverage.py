@@ -60,7 +60,7 @@ def cut(number: int, at_ms: int, leader: str, grudge: dict[str, list[str]]) -> F
     return fault(number, "start", at_ms, "partition/links", *grudge, detail=detail)
 
 
-def test_a_fault_meets_its_target_in_the_state_it_told_last() -> None:
+def test_a_fault_meets_its_target_in_its_last_reported_state() -> None:
     events = [event("n3", 10, "state", "follower"), event("n3", 20, "elected", "leader")]
     faults = [
         fault(0, "start", 15, "pause/one", "n3"),
@@ -144,7 +144,7 @@ def test_brokers_are_no_part_of_the_quorum() -> None:
     assert len(coverage(events, [], {**test, "roles": {}}).edges) == 2
 
 
-def test_runs_add_up_and_what_is_new_is_known() -> None:
+def test_runs_add_up_and_new_coverage_is_known() -> None:
     one = coverage([], [fault(0, "start", 1, "kill/one", "n1")], TEST)
     other = coverage([], [fault(0, "start", 1, "pause/one", "n1")], TEST)
     whole = Coverage()

@@ -37,7 +37,7 @@ def test_every_style_is_met() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_schedule_names_only_what_there_is(seed: int) -> None:
+def test_a_schedule_names_only_existing_targets(seed: int) -> None:
     for fault in generator.plan(KINDS, seed, 30, NODES, brokers=1):
         assert fault.kind in KINDS
         assert fault.shape in families()[fault.kind].usable(len(NODES), 1)
@@ -58,7 +58,7 @@ def test_no_faults_without_families_or_nodes() -> None:
     assert relays.plan(KINDS, 3, 30, ("n1",)) == []
 
 
-def test_relays_leave_alone_what_they_are_not_given() -> None:
+def test_fault_chains_use_only_the_requested_families() -> None:
     for seed in range(40):
         kinds = {fault.kind for fault in relays.plan(("kill",), seed, 30, NODES)}
         assert kinds <= {"kill"}
@@ -80,6 +80,6 @@ def test_one_deposition_leads_to_the_next(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_triggers_do_not_wait_for_what_nobody_does(seed: int) -> None:
+def test_triggers_do_not_wait_for_impossible_transitions(seed: int) -> None:
     faults = triggers.plan(("kill", "partition"), seed, 15, NODES)
     assert started(faults, seed, 5) >= len(faults) / 3

@@ -116,7 +116,7 @@ def test_an_unknown_leader_lookup_is_recorded_and_nothing_is_struck(
     assert injector.stop(1).error is None
 
 
-def test_heal_all_ends_everything_and_goes_on_after_errors(env: Any, injector: Injector) -> None:
+def test_heal_all_ends_everything_and_continues_after_errors(env: Any, injector: Injector) -> None:
     injector.start(1, fault("partition", "one", "n1"))
     injector.start(2, fault("kill", "one", "n2"))
     injector.start(3, fault("pause", "one", "n3"))

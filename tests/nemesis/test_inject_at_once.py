@@ -132,7 +132,7 @@ def test_who_takes_long_to_end_holds_up_nobody_and_is_started_after_it(
     assert events[0].evidence["n1"] == {"signal": "SIGTERM", "pid": 43}
 
 
-def test_an_end_that_failed_is_told(env: Any, injector: Injector) -> None:
+def test_a_failed_end_is_reported(env: Any, injector: Injector) -> None:
     env.concurrent = True
     env.failing.add("stop")
     injector.start(1, fault("terminate", "n1"))

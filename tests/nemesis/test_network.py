@@ -131,7 +131,7 @@ def test_schedules_have_both_families_timed_and_triggered() -> None:
     assert all(shape in families()[f.kind].shapes for f in triggered for shape in [f.shape])
 
 
-def test_the_simulator_refuses_what_only_real_hosts_can() -> None:
+def test_the_simulator_refuses_faults_for_hosts_only() -> None:
     check_simulator(("kill", "clock", "network"))
     with pytest.raises(OptionError, match="'wire' works on real hosts only"):
         check_simulator(("kill", "wire"))
@@ -139,9 +139,7 @@ def test_the_simulator_refuses_what_only_real_hosts_can() -> None:
 
 @pytest.mark.parametrize("shape", WIRES)
 @pytest.mark.parametrize("number", range(20))
-def test_what_packets_suffer_is_nothing_the_simulator_would_have_to_guess(
-    shape: str, number: int
-) -> None:
+def test_packet_faults_are_hosts_only(shape: str, number: int) -> None:
     known = WIRES[shape]
     targets = known.pick(NODES, number, "n3")
     found = known.disturbances(NODES, targets, number)

@@ -247,9 +247,7 @@ def test_roles_need_brokers(env: Any, injector: Injector) -> None:
 # --- machines -----------------------------------------------------------------------------
 
 
-def test_a_machine_crashes_and_what_is_in_force_is_so_again_once_it_is_booted(
-    env: Any, injector: Injector
-) -> None:
+def test_active_faults_are_restored_after_a_machine_crash(env: Any, injector: Injector) -> None:
     injector.start(0, fault("one", "n2", kind="host"))
     assert env.down == {"n2"}
     injector.start(1, fault("one", "n2", kind="partition"))

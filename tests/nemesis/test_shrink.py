@@ -69,7 +69,7 @@ def test_ddmin_finds_the_elements_that_matter_in_few_questions() -> None:
     assert asked < 80
 
 
-def test_no_single_element_of_what_ddmin_leaves_can_be_left_out() -> None:
+def test_every_element_of_a_ddmin_result_is_needed() -> None:
     def fails(kept: tuple[int, ...]) -> bool:
         return sum(kept) >= 50 and len(kept) % 2 == 0
 
@@ -202,7 +202,7 @@ def test_what_does_not_fail_is_not_shrunk() -> None:
         shrink(case_of(), lambda case: False)
 
 
-def test_improvements_are_told_with_their_pass() -> None:
+def test_improvements_are_reported_with_their_pass() -> None:
     told: list[tuple[str, int]] = []
 
     def hear(what: str, case: Case, runs: int) -> None:

@@ -137,7 +137,7 @@ def test_cut_patterns_are_aimed_that_were_not_met() -> None:
 # --- steering -----------------------------------------------------------------------------
 
 
-def test_proposals_are_decided_by_seeds_and_by_what_was_learnt(tmp_path: Path) -> None:
+def test_proposals_depend_on_seeds_and_known_coverage(tmp_path: Path) -> None:
     def campaign(folder: str) -> list[Proposal]:
         steering = Steering(Corpus(tmp_path / folder), drawn)
         made = []
@@ -154,7 +154,7 @@ def test_proposals_are_decided_by_seeds_and_by_what_was_learnt(tmp_path: Path) -
     assert all(proposal.options.seed == seed for seed, proposal in enumerate(first))
 
 
-def test_only_what_is_new_is_kept(tmp_path: Path) -> None:
+def test_only_runs_with_new_coverage_are_kept(tmp_path: Path) -> None:
     steering = Steering(Corpus(tmp_path), drawn)
     proposal = steering.propose(1)
     reached = Coverage(runs=1, cuts={"5:1": 1}, steps={"a > b": 1, "b > c": 1})
@@ -178,7 +178,7 @@ def test_the_arm_that_gains_most_is_chosen_most(tmp_path: Path) -> None:
     assert set(steering.chosen) == set(ARMS)
 
 
-def test_knob_heavy_runs_keep_the_schedule_and_what_belongs_together(tmp_path: Path) -> None:
+def test_knob_heavy_runs_keep_the_schedule_and_related_settings(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.add(entry(kill(5)))
     steering = Steering(corpus, drawn)

@@ -67,7 +67,7 @@ def test_faults_end_with_their_storm_and_a_storm_has_a_family_once() -> None:
                 assert fault.shape in families()[fault.kind].usable(len(NODES), 0)
 
 
-def test_triggers_wait_for_what_nodes_do_under_a_leader() -> None:
+def test_triggers_wait_for_transitions_under_a_leader() -> None:
     triggers = {
         parse(fault.trigger)[0]
         for seed in range(30)

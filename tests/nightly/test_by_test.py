@@ -22,7 +22,7 @@ def record(workload: str, tree: str = "clean") -> Record:
     )  # fmt: skip
 
 
-def test_tests_are_told_apart_and_read_again(tmp_path: Path) -> None:
+def test_tests_are_distinguished_and_read_again(tmp_path: Path) -> None:
     found = ByTest.read(tmp_path)
     met = Coverage(runs=1, follows={"kill/one > kill/one": 1}, struck={"leader kill/one": 1})
     for workload in ("register", "leader", "register"):

@@ -24,7 +24,7 @@ def test_what_is_valid_is_not_red() -> None:
     assert classified(FINE, Answer(valid=True)) == (None, "")
 
 
-def test_what_was_proven_outranks_what_went_wrong_besides() -> None:
+def test_a_proven_anomaly_outranks_other_errors() -> None:
     answer = Answer(valid=False, exit_code=255, failures=[LOST], trouble="ssh: connection reset")
     assert classified(FINE, answer) == ("system", "committed: lost: gone")
 
@@ -44,7 +44,7 @@ def test_what_was_proven_outranks_what_went_wrong_besides() -> None:
         "namespaces are refused here",
     ],
 )
-def test_the_machine_is_told_by_what_was_said(said: str) -> None:
+def test_machine_failures_are_known_by_their_messages(said: str) -> None:
     answer = Answer(valid="unknown", exit_code=255, trouble=said)
     assert classified(FINE, answer) == ("environment", said)
     assert classified(Ended(255, 1.0, 1.0), None, f"some line\n{said}\n\n")[0] == "environment"
@@ -74,14 +74,14 @@ def test_a_time_out_is_ours() -> None:
     assert (klass, why) == ("harness", "took longer than 60 s and was killed")
 
 
-def test_who_was_killed_was_killed_by_the_machine_who_crashed_by_us() -> None:
+def test_killed_workers_blame_the_machine_and_crashed_ones_the_harness() -> None:
     assert classified(Ended(-signal.SIGKILL, 1.0, 1.0), None)[0] == "environment"
     klass, why = classified(Ended(-signal.SIGSEGV, 1.0, 1.0), None)
     assert klass == "harness"
     assert "signal 11" in why
 
 
-def test_a_checker_that_could_not_tell_makes_no_red() -> None:
+def test_an_unknown_checker_makes_no_red_run() -> None:
     answer = Answer(valid="unknown", exit_code=2, unknown=["a: out of time", "b: out of memory"])
     assert classified(FINE, answer) == (None, "a: out of time; b: out of memory")
 

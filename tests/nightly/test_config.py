@@ -108,7 +108,7 @@ def test_a_mistake_is_one_line_that_names_the_key(old: str, new: str, key: str, 
     assert "\n" not in lines[0]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     plain = changed("runs = 10", "runs = 0")
     plain["limits"] = {"again": -1}
     plain["matrix"][0]["nodes"] = 1000
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_toml_is_named_with_the_place(tmp_path: Path) -> None:
     assert all(line.startswith(f"{path}: ") for line in caught.value.lines)
 
 
-def test_cells_are_all_combinations_with_what_makes_them_different() -> None:
+def test_cells_are_all_combinations_with_their_differences() -> None:
     plain = tomllib.loads(GOOD)
     plain["matrix"] = [
         {"workloads": ["register", "leader"], "faults": ["kill, pause", "none"]},

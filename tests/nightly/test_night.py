@@ -53,7 +53,7 @@ def test_every_run_of_the_plan_is_made_once(fake_night: Make) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 2])
-def test_killed_it_goes_on_where_it_stopped(fake_night: Make, after: int) -> None:
+def test_a_killed_night_continues_where_it_stopped(fake_night: Make, after: int) -> None:
     night = fake_night({"*": [{"sleep": 0.2}]}, seeds="0..5")
     with night.start() as process:
         wait_for(lambda: lines(night) >= after and len(night.calls) > after, process)
@@ -230,7 +230,7 @@ def test_no_broken_run_stops_the_night(fake_night: Make) -> None:
     assert (night.path / "reds" / "000000" / "output.txt").exists()
 
 
-def test_a_run_that_cannot_tell_is_unknown(fake_night: Make) -> None:
+def test_an_undecided_run_is_unknown(fake_night: Make) -> None:
     unknown = {"answer": {"valid": "unknown", "exit_code": 2, "unknown": ["epochs: out of time"]}}
     night = fake_night({"3": [unknown]})
     code, out = night.run()

@@ -75,7 +75,7 @@ def night() -> Night:
     return made
 
 
-def test_totals_count_what_there_is(night: Night) -> None:
+def test_totals_count_existing_runs(night: Night) -> None:
     assert night.counts == {
         "runs": 12, "valid": 5, "invalid": 4, "unknown": 3,
         "system": 4, "harness": 1, "environment": 1, "flake": 1,
@@ -136,7 +136,7 @@ def test_junit_has_a_case_per_cell_and_says_how_to_repeat(night: Night) -> None:
     assert only_ours.find("testsuite/testcase/error") is not None
 
 
-def test_the_summary_says_what_broke_and_acts_on_nothing_it_was_told(night: Night) -> None:
+def test_the_summary_names_failures_and_escapes_their_text(night: Night) -> None:
     text = summary(night, RECORDS)
     assert text.startswith("# Night example: 3 runs of the clean build failed, in 2 ways\n")
     assert "1 of 2 were found" in text

@@ -69,7 +69,7 @@ def test_the_corpus_comes_first_then_past_failures_then_cells() -> None:
     assert [run.n for run in runs] == list(range(6))
 
 
-def test_the_order_depends_on_the_seed_and_what_was_known_only() -> None:
+def test_the_order_depends_only_on_the_seed_and_known_failures() -> None:
     config, found = configured()
     first = planned(config, found, seed=1)
     assert planned(config, found, seed=1) == first
@@ -174,7 +174,7 @@ def test_planted_bugs_are_not_run_again_and_lost_cells_are_forgotten(tmp_path: P
     assert known.failed == [found[0].key]
 
 
-def test_a_night_that_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_night_is_ignored(tmp_path: Path) -> None:
     _, found = configured()
     night = write_night(tmp_path / "1", [red(found[0], 3)], [])
     (night / "runs.jsonl").write_text("{}\n")

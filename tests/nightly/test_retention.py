@@ -82,7 +82,7 @@ def test_what_failed_is_kept_longer(store: Path) -> None:
     assert unknown.exists()
 
 
-def test_nights_live_as_long_as_what_failed_and_the_present_one_longer(store: Path) -> None:
+def test_nights_are_kept_with_their_failures_and_the_present_one_longer(store: Path) -> None:
     young, old, mine = a_night(store, 99), a_night(store, 101), a_night(store, 500)
     retained(store, keep=mine)
     assert young.exists()

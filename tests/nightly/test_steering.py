@@ -130,7 +130,7 @@ def test_what_failed_in_a_night_comes_more_often_in_it() -> None:
     assert night.shares(range(16, 106))["kill"] == pytest.approx(60, abs=1)
 
 
-def test_the_order_does_not_depend_on_who_ends_first() -> None:
+def test_the_order_does_not_depend_on_the_first_run_to_end() -> None:
     config, found = configured()
     plain = Night(config, found, Known(), 16).go(by_seed, until=200)
     for ends in (lambda running: running - 1, lambda running: running // 2):
@@ -140,7 +140,7 @@ def test_the_order_does_not_depend_on_who_ends_first() -> None:
 
 
 def by_seed(planned: Planned) -> tuple[dict[str, Any], Iterable[str]]:
-    """Return a run's coverage as a function of its seed, as in the simulator."""
+    """Return the outcome and the coverage of a planned run, decided by its seed."""
     assert planned.cell is not None
     pairs = KILLS if "kill" in planned.cell.faults else PAUSES
     fails = planned.seed % 23 == 0
@@ -148,7 +148,7 @@ def by_seed(planned: Planned) -> tuple[dict[str, Any], Iterable[str]]:
     return {"valid": False, "klass": "system"} if fails else {}, few
 
 
-def test_a_night_stopped_anywhere_goes_on_as_if_it_had_not_been() -> None:
+def test_a_night_stopped_anywhere_continues_unchanged() -> None:
     config, found = configured(BOTH, {"workloads": ["leader"], "weight": 0.5, "runs": 40})
     whole = Night(config, found, Known(), 16).go(by_seed, until=160)
     stopped = Night(config, found, Known(), 16)

@@ -60,7 +60,7 @@ def test_machines_with_kernels_of_their_own_are_brought_up_every_night() -> None
     assert (ROOT / "tests" / "vagrant" / "test_by_libvirt.py").exists()
 
 
-def test_the_crontab_has_a_night_each_evening_and_goes_on_after_a_reboot() -> None:
+def test_the_crontab_starts_each_evening_and_continues_after_a_reboot() -> None:
     jobs = [
         line for line in (UNITS / "crontab").read_text().splitlines()
         if line and not line.startswith("#") and not re.match(r"[A-Z]+=", line)

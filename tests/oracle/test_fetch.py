@@ -49,13 +49,13 @@ def test_a_line_that_is_not_a_coordinate_and_a_digest_is_refused(tmp_path: Path,
         artefacts(lock)
 
 
-def test_no_registry_is_named_in_what_is_committed() -> None:
+def test_committed_files_name_no_registry() -> None:
     for path in (LOCK, LOCK.with_name("pom.xml")):
         assert "<repository>" not in path.read_text()
     assert "http" not in LOCK.read_text()
 
 
-def test_what_lies_there_must_be_what_is_locked(tmp_path: Path) -> None:
+def test_present_files_must_match_the_lock(tmp_path: Path) -> None:
     wanted = [artefact(b"right")]
     jar = tmp_path / wanted[0].file_name
     assert problem(tmp_path, wanted) == f"{jar.name} is missing"
@@ -109,7 +109,7 @@ def test_what_maven_could_not_fetch_is_said_in_one_line(
         fetch(tmp_path / "jars", [artefact(b"")])
 
 
-def test_what_maven_brought_must_be_what_is_locked(
+def test_downloaded_files_must_match_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = artefact(b"right")

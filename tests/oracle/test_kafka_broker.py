@@ -184,7 +184,7 @@ def test_brokers_come_and_go_and_so_does_the_active_controller(cluster: Cluster)
     assert cluster.consume("kept", len(sent), "keeper") == sent
 
 
-def test_a_broker_goes_on_when_ours_take_over_from_kafka(
+def test_a_broker_continues_when_our_controllers_replace_kafkas(
     make_quorum: Callable[..., Quorum], tool: Tool, tmp_path: Path
 ) -> None:
     quorum = make_quorum(

@@ -46,7 +46,9 @@ def brokers(
         quorum.close()
 
 
-def test_they_forward_and_tell_what_was_done(brokers: list[OurBroker], tool: Tool) -> None:
+def test_brokers_forward_requests_and_serve_the_result(
+    brokers: list[OurBroker], tool: Tool
+) -> None:
     def ask(main_class: str, *arguments: str) -> str:
         addresses = ",".join(broker.address for broker in brokers)
         return tool(main_class, "--bootstrap-server", addresses, *arguments).stdout

@@ -102,7 +102,7 @@ def test_configs_are_altered_and_described(one: Quorum, tool: Tool) -> None:
     assert "retention.ms" not in configs("--describe")
 
 
-def test_features_and_the_cluster_id_are_told(three: Quorum, tool: Tool) -> None:
+def test_features_and_the_cluster_id_are_reported(three: Quorum, tool: Tool) -> None:
     bootstrap = ("--bootstrap-controller", three.addresses())
     said = tool(f"{TOOLS}.FeatureCommand", *bootstrap, "describe").stdout
     assert re.search(r"metadata\.version\s.*FinalizedVersionLevel: [34]\.\d-IV\d", said)

@@ -45,9 +45,7 @@ def test_a_large_answer_comes_whole() -> None:
     ("number", "says"),
     [(signal.SIGKILL, "SIGKILL: out of memory"), (signal.SIGTERM, "killed by SIGTERM")],
 )
-def test_a_child_that_is_killed_is_told_with_where_it_was(
-    number: signal.Signals, says: str
-) -> None:
+def test_a_killed_child_is_reported_with_its_position(number: signal.Signals, says: str) -> None:
     def die(tell: Any) -> None:
         tell("begun")
         tell("amid")
@@ -59,7 +57,7 @@ def test_a_child_that_is_killed_is_told_with_where_it_was(
     assert died.value.at == "amid"
 
 
-def test_a_child_that_just_ends_is_told() -> None:
+def test_a_child_that_just_ends_is_reported() -> None:
     with pytest.raises(Died, match="ended with 7"):
         apart(lambda tell: os._exit(7))
 
@@ -90,7 +88,7 @@ def found(*folders: Path) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def test_a_checker_whose_process_is_killed_is_unknown_and_the_rest_goes_on(
+def test_a_checker_whose_process_is_killed_is_unknown_and_others_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry.CHECKERS, "killer", killer)
@@ -159,7 +157,9 @@ def counting(folder: Path) -> str:
     return str(row["error"])
 
 
-def test_where_coverage_comes_from_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_coverage_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert counting(make_run(tmp_path / "a" / "1", ["stats"])) == "counted"
     recorded = {"coverage_json": '{"runs": 1, "follows": {"a/b > c/d": 1}}'}
     assert counting(make_run(tmp_path / "a" / "2", ["stats"], **recorded)) == "recorded"

@@ -46,14 +46,14 @@ def worker(code: str) -> Handle:
     return Handle(process, Path("nowhere"))
 
 
-def test_a_worker_that_dies_is_told(tmp_path: Path) -> None:
+def test_a_dead_worker_is_reported(tmp_path: Path) -> None:
     handle = worker("raise SystemExit(3)")
     with pytest.raises(PipelineError, match="worker ended with 3"):
         handle.finish(tmp_path)
     handle.wait()
 
 
-def test_a_worker_that_reports_an_error_is_told(tmp_path: Path) -> None:
+def test_an_error_of_a_worker_is_reported(tmp_path: Path) -> None:
     handle = worker('print(\'{"error": "Spark did not start"}\', flush=True); input()')
     with pytest.raises(PipelineError, match="analysis with Spark failed: Spark did not start"):
         handle.finish(tmp_path)

@@ -95,7 +95,7 @@ def test_batch_by_batch_is_as_all_at_once(analyzed: Any, analyze: Any, copy: Any
     assert by_pattern(store) == {name: len(rows) for name, rows in content(store).items()}
 
 
-def test_what_changed_is_replaced_and_what_went_away_stays_in_gold(
+def test_changed_runs_are_replaced_and_removed_ones_stay_in_gold(
     analyzed: Any, analyze: Any, copy: Any
 ) -> None:
     store = copy("store", "register", "metadata", "bad")

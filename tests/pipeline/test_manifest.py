@@ -130,7 +130,7 @@ def test_two_analyses_at_once_are_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_manifest_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+def test_an_unreadable_manifest_gives_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": "one"}')
     with pytest.raises(PipelineError, match=r"manifest.json: .* to analyze everything anew"):
         load(tmp_path)

@@ -22,7 +22,7 @@ def write(analysis: Path, number: int, *runs: str) -> str:
     return name
 
 
-def test_only_files_with_such_rows_are_written_anew(tmp_path: Path) -> None:
+def test_only_files_with_such_rows_are_rewritten(tmp_path: Path) -> None:
     files = [write(tmp_path, 1, "a/1", "a/2"), write(tmp_path, 2, "a/3"), write(tmp_path, 3, "a/4")]
     kept = without(tmp_path, files, {"a/1", "a/4", "b/1"}, SCHEMA, tmp_path / "new")
     assert kept == [files[1], tmp_path / "new" / "kept.parquet"]

@@ -12,7 +12,7 @@ def test_the_page_lists_every_column() -> None:
     assert written.strip() == listing().strip(), "run python -m pipeline.tables_page"
 
 
-def test_every_table_can_be_opened_by_spark_and_tells_its_meaning() -> None:
+def test_every_table_opens_in_spark_with_descriptions() -> None:
     for name, schema in SILVER.items():
         assert ddl(f"silver/{name}").count(",") >= len(schema) - 1
     for name, schema in GOLD.items():

@@ -110,7 +110,7 @@ def test_windows_are_named_as_one_by_one(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))),
     st.lists(st.one_of(st.none(), st.integers(0, 25))),
 )
-def test_service_after_a_moment_is_the_earliest_answer_to_what_began_after_it(
+def test_service_after_a_moment_is_the_first_answer_to_a_later_request(
     spans: list[tuple[int, int]], moments: list[int | None]
 ) -> None:
     invoked = np.array([begin for begin, _ in spans], np.int64)

@@ -77,7 +77,7 @@ def test_the_planted_violations_are_seen_by_both(analyzed: Any) -> None:
     assert analyzed.summary["epochs_with_two_leaders"] == 1
 
 
-def test_lost_commits_are_what_the_checker_found(analyzed: Any) -> None:
+def test_lost_commits_match_the_checkers_findings(analyzed: Any) -> None:
     expected = {
         ("/".join(run.parts[-2:]), anomaly.type, anomaly.explanation)
         for run in analyzed.runs.values()
@@ -180,7 +180,7 @@ def test_a_run_that_cannot_be_read_is_in_quarantine(analyzed: Any) -> None:
     assert all(r["run"] != row["run"] for name in PER_RUN for r in rows(analyzed.store, name))
 
 
-def test_runs_tell_what_they_are_and_what_came_of_them(analyzed: Any) -> None:
+def test_runs_have_their_settings_and_verdicts(analyzed: Any) -> None:
     run = analyzed.runs["bad"]
     (row,) = rows(analyzed.store, "runs", run)
     data = RunData.from_folder(run)

@@ -50,7 +50,7 @@ def test_a_run_that_cannot_be_judged_is_refused(
     assert verdicts["stats"] == "true"
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     bad = run(tmp_path / "a" / "bad", history_jsonl='{"index": 0}\n')
     good = run(tmp_path / "a" / "good")
     rows = [

@@ -63,7 +63,7 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[str]], list
     return send
 
 
-def test_apache_kafka_reads_what_we_write_and_writes_it_alike(
+def test_apache_kafka_reads_our_bytes_and_writes_the_same(
     echo: Callable[[list[str]], list[str]], drawn: Callable[[Message, int, int], dict[str, Any]]
 ) -> None:
     asked = (

@@ -106,7 +106,7 @@ def test_every_prefix_of_a_header_is_refused() -> None:
         decode_request_header(frame[:10] + b"\xff\xff" + frame[12:])
 
 
-def test_unknown_apis_are_told() -> None:
+def test_unknown_apis_are_reported() -> None:
     with pytest.raises(ProtocolError, match="no API Vot"):
         encode_request("Vot", 0, 1, None, {})
     with pytest.raises(ProtocolError, match="header of Vote v0"):

@@ -56,6 +56,6 @@ def test_names_become_keys(name: str, key: str) -> None:
         ("Ask key=1 valid=0 flex=0+\n  ?", "cannot read"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, reason: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
         parse(text)

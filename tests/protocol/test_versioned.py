@@ -16,7 +16,7 @@ def test_a_principal_is_written_as_a_broker_forwards_it() -> None:
     assert decode_versioned("DefaultPrincipalData", memoryview(data + b"more")) == (0, principal)
 
 
-def test_an_offset_commit_stands_as_in_the_offsets_topic() -> None:
+def test_an_offset_commit_is_encoded_as_in_the_offsets_topic() -> None:
     key = {"group": "g", "topic": "t", "partition": 3}
     assert encode_versioned("LegacyOffsetCommitKey", 0, key) == bytes.fromhex(
         "000000016700017400000003"

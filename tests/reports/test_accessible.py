@@ -65,7 +65,7 @@ COLOURS = ("text", "muted", "ok", "fail", "info", "p50", "p95", "p99", "mark", "
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_drawn_stands_out_from_its_ground(
+def test_drawings_have_contrast_with_their_background(
     opened: Open, report: Path, scheme: str
 ) -> None:
     """Axe cannot see into a canvas: 3 to 1 for shapes, 4.5 to 1 for text (WCAG 1.4.11, 1.4.3)."""

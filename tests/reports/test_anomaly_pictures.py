@@ -106,12 +106,12 @@ def points_follow_bars(drawing: Drawing, window: Window) -> None:
         {"windows": {'"x"': ["somebody's own"], "y": {"operations": [1]}}},
     ],
 )
-def test_what_the_checker_did_not_tell_is_not_drawn(ops: list[Op], stats: dict[str, Any]) -> None:
+def test_unknown_parts_of_an_anomaly_are_not_drawn(ops: list[Op], stats: dict[str, Any]) -> None:
     anomaly = Anomaly(type="nonlinearizable", explanation="", operations=[0, 1])
     assert windows_of(CheckerResult(valid=False, anomalies=[anomaly], stats=stats), ops) == {}
 
 
-def test_an_unknown_model_still_shows_the_order_that_was_told(ops: list[Op]) -> None:
+def test_an_unknown_model_still_shows_the_reported_order(ops: list[Op]) -> None:
     result = check_calls(MODELS["cas-register"], pair(ops))
     result.stats["model"] = "somebody's own"
     window = windows_of(result, ops)[0]
@@ -182,7 +182,7 @@ def test_a_cycle_too_long_for_a_picture_is_none() -> None:
     assert draw_cycle({"cycle": [*ops, ops[0]], "steps": steps, "type": "G1c"}) is None
 
 
-def test_a_cycle_told_in_another_way_is_not_drawn() -> None:
+def test_a_cycle_in_another_format_is_not_drawn() -> None:
     assert draw_cycle({"cycle": [1, 2, 1], "steps": ["ww", "rw"]}) is None
     assert draw_cycle({"cycle": "T1 T2", "steps": [{}, {}]}) is None
     result = CheckerResult(

@@ -232,7 +232,7 @@ def test_j_and_k_walk_the_anomalies(opened: Open, report: Path) -> None:
     assert view.page.is_hidden("#caption")
 
 
-def test_hovering_an_operation_tells_all_about_it(opened: Open, report: Path) -> None:
+def test_hovering_shows_the_details_of_an_operation(opened: Open, report: Path) -> None:
     view = opened(report)
     page = view.page
     page.keyboard.press("j")

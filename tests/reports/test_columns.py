@@ -70,7 +70,7 @@ def test_no_operations_at_all() -> None:
     assert seconds(ops)["ok"] == [0]
 
 
-def test_a_long_value_is_cut_and_its_length_told() -> None:
+def test_a_long_value_is_cut_and_its_length_shown() -> None:
     ops = join_operations([op(0, 0, "invoke", 1), op(1, 0, "ok", 2, value=["x" * 9] * 99)])
     text = ops.texts[int(ops.seen[0])]
     assert len(text) < 200

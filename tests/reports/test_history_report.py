@@ -139,7 +139,7 @@ def test_orders_know_the_state_after_each_step(
     assert window.stuck not in window.orders[0].calls
 
 
-def test_of_long_histories_the_end_is_ordered_anew() -> None:
+def test_the_end_of_a_long_history_is_ordered_again() -> None:
     ops = random_history(random.Random(602), 6, 300)
     rows: list[Row] = [(op.process, op.type, op.f, op.value) for op in ops]
     for at, op in enumerate(ops):

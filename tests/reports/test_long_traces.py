@@ -57,7 +57,7 @@ def test_a_trace_that_is_not_long_is_read_whole(run: Path, monkeypatch: pytest.M
     assert sum(len(events) for events in load_run(run).traces.values()) == 3010
 
 
-def test_a_torn_table_is_told_only_where_there_is_nothing_else(run: Path) -> None:
+def test_a_torn_table_is_reported_only_without_other_sources(run: Path) -> None:
     (run / "trace.parquet").write_bytes(b"PAR1 torn")
     assert load_run(run).traces, "the nodes' own files are there"
     for path in run.glob("nodes/*/trace.jsonl"):

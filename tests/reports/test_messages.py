@@ -42,7 +42,7 @@ def test_a_vote_goes_from_its_candidate_to_its_voter(tmp_path: Path) -> None:
     assert result.known == 1
 
 
-def test_only_what_is_near_goes_into_the_page(tmp_path: Path) -> None:
+def test_only_nearby_messages_are_on_the_page(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", count=50)
     votes = [
         Message(n * 1_000_000_000, 1, 2, "Vote", ASKED, ANSWER, sent=n * 1_000_000_000 - 1000)
@@ -62,7 +62,7 @@ def test_without_messages_the_trace_is_drawn_alone(tmp_path: Path) -> None:
     assert result.events
 
 
-def test_a_broken_file_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_and_affects_nothing_else(tmp_path: Path) -> None:
     folder = write_fake_run(tmp_path / "run", count=50)
     (folder / "messages.jsonl").write_text('{"time": 1')
     run = load_run(folder)
@@ -71,7 +71,7 @@ def test_a_broken_file_is_told_and_costs_nothing_else(tmp_path: Path) -> None:
     assert result.events
 
 
-def test_facts_leave_out_bytes_and_what_is_unknown() -> None:
+def test_facts_leave_out_bytes_and_unknown_values() -> None:
     told = facts(ANSWER)
     assert told is not None
     assert told["vote_granted"] is True
@@ -80,7 +80,7 @@ def test_facts_leave_out_bytes_and_what_is_unknown() -> None:
     assert facts({"topics": []}) is None
 
 
-def test_without_anomalies_elections_are_what_matters() -> None:
+def test_without_anomalies_messages_around_elections_are_shown() -> None:
     assert moments_of([(None, None)], [5, 3]) == [(3, 3), (5, 5)]
     assert moments_of([(7, 9)], [5]) == [(7, 9)]
 

@@ -71,7 +71,7 @@ def test_hostile_text_never_becomes_markup(run_copy: Path) -> None:
         (None, "not checked", "No checker has judged this run"),
     ],
 )
-def test_the_verdict_is_told_in_plain_words(
+def test_the_verdict_is_described_in_plain_words(
     run_copy: Path, verdict: Verdict | None, label: str, words: str
 ) -> None:
     (run_copy / "results.json").unlink()
@@ -102,7 +102,7 @@ def test_trace_times_become_history_times(run_copy: Path) -> None:
     assert [first.mono - offset, first.hw] in watermarks
 
 
-def test_unmeasured_clocks_are_told(run_copy: Path) -> None:
+def test_unmeasured_clocks_are_reported(run_copy: Path) -> None:
     test = msgspec.json.decode((run_copy / "test.json").read_bytes())
     del test["clock"]
     (run_copy / "test.json").write_bytes(msgspec.json.encode(test))
@@ -121,7 +121,7 @@ def test_a_killed_node_is_down_until_it_is_started_again(run_copy: Path) -> None
     assert not any(s[0] < end and s[1] > start for s in node["segments"]), "no state while down"
 
 
-def test_a_torn_last_line_is_left_out_and_told(run_copy: Path) -> None:
+def test_a_torn_last_line_is_left_out_and_reported(run_copy: Path) -> None:
     for name in ("history.jsonl", "faults.jsonl", "nodes/n1/trace.jsonl"):
         path = run_copy / name
         path.write_bytes(path.read_bytes()[:-20])
@@ -130,7 +130,7 @@ def test_a_torn_last_line_is_left_out_and_told(run_copy: Path) -> None:
         assert f"{name}: the last line was torn" in page
 
 
-def test_a_broken_line_in_the_middle_is_told(run_copy: Path) -> None:
+def test_a_broken_line_in_the_middle_is_reported(run_copy: Path) -> None:
     path = run_copy / "history.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     lines[10] = b'{"index": \xff\n'

@@ -100,7 +100,7 @@ def redrawn(page: Any, act: Callable[[], Any]) -> None:
     page.wait_for_function(changed, arg=before)
 
 
-def test_the_first_screen_says_what_broke(visit: Visit) -> None:
+def test_the_first_screen_names_the_failure(visit: Visit) -> None:
     page = drawn(visit())
     head = page.locator("#verdict")
     assert "1 thing broke" in head.inner_text()
@@ -151,7 +151,7 @@ def test_it_is_used_without_a_mouse(visit: Visit) -> None:
     assert page.input_value("[name=workload]") != ""
 
 
-def test_the_trend_counts_what_the_table_lists(visit: Visit) -> None:
+def test_the_trend_counts_the_runs_of_the_table(visit: Visit) -> None:
     page = drawn(visit("#system=kraft&workload=register&per=night"))
     cells = page.locator("#trend-workloads tbody tr").first.locator("td.n").all_inner_texts()
     runs, valid, invalid, planted, unknown = map(int, cells[:5])

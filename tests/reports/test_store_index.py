@@ -87,7 +87,7 @@ def test_what_did_not_change_is_not_read_again(
         b'{"seed": 1e999, "recovered_s": -1, "sim_s": true, "interrupted": 7}',
     ],
 )  # fmt: skip
-def test_whatever_stands_in_test_json_the_page_is_made(tmp_path: Path, content: bytes) -> None:
+def test_a_page_is_made_for_any_test_json(tmp_path: Path, content: bytes) -> None:
     folder = write_run(tmp_path, "20261121T020000.000Z-7")
     (folder / "test.json").write_bytes(content)
     (folder / "results.json").write_bytes(content)
@@ -159,7 +159,7 @@ def test_a_flake_is_the_same_test_with_differing_verdicts(tmp_path: Path) -> Non
     assert flakes_of_runs(runs).rate == "–", "undecided is no verdict that could differ"
 
 
-def test_more_runs_than_a_page_can_hold_are_left_out_and_told(
+def test_runs_beyond_the_page_limit_are_left_out_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reports.store.figures.MAX_ROWS", 10)

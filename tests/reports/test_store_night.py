@@ -39,7 +39,7 @@ def change(store: Path, name: str, number: int, /, **fields: Any) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
 
 
-def test_the_first_screen_says_what_broke_and_how_to_see_it_again(
+def test_the_first_screen_names_the_failure_and_how_to_repeat_it(
     night: tuple[Path, str],
 ) -> None:
     text = page(*night)
@@ -82,7 +82,7 @@ def test_the_matrix_counts_every_run_once(night: tuple[Path, str]) -> None:
     )
 
 
-def test_planted_bugs_are_told_apart_and_the_missed_ones_come_first(
+def test_planted_bugs_are_separate_and_missed_ones_come_first(
     night: tuple[Path, str],
 ) -> None:
     text = page(*night)
@@ -149,7 +149,7 @@ def test_hostile_lines_stay_text(night: tuple[Path, str]) -> None:
         b'{"class": "system", "valid": null, "shrunk": 7, "n": true}',
     ],
 )  # fmt: skip
-def test_whatever_stands_in_a_line_the_page_is_made(tmp_path: Path, line: bytes) -> None:
+def test_a_page_is_made_for_any_line(tmp_path: Path, line: bytes) -> None:
     folder = tmp_path / "nights" / "20261101T220000Z-odd"
     folder.mkdir(parents=True)
     (folder / "runs.jsonl").write_bytes(line + b"\n" + b'{"valid": true}\n')

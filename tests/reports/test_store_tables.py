@@ -25,7 +25,7 @@ def overview(store: Path) -> str:
     return render_overview(reader.contents(), reader.gold).text
 
 
-def test_without_an_analysis_the_page_says_what_it_lacks(tmp_path: Path) -> None:
+def test_without_an_analysis_the_page_names_the_missing_table(tmp_path: Path) -> None:
     text = overview(make_store(tmp_path / "store", 3))
     assert "There is no analysis of this store: run kraftwreck analyze store" in text
     assert "Needs the table recovery_by_fault of the analysis, which is not there" in text
@@ -118,7 +118,7 @@ def test_what_was_covered_is_known_per_test(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[7]", "{}", '[{"runs": "x"}]', '[{"faults": 3}]', None])
-def test_a_night_that_does_not_tell_tests_apart_counts_without_a_filter_only(
+def test_a_night_without_test_names_counts_only_without_a_filter(
     tmp_path: Path, content: str | None
 ) -> None:
     store = make_store(tmp_path / "store", 2, nights=1)
@@ -161,7 +161,7 @@ def test_files_that_are_no_tables_of_the_analysis_are_refused(tmp_path: Path, fi
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{torn", '{"tables": 7}', '{"schema": "x"}'])
-def test_a_broken_manifest_is_told(tmp_path: Path, content: str) -> None:
+def test_a_broken_manifest_is_reported(tmp_path: Path, content: str) -> None:
     store = make_store(tmp_path / "store", 1)
     (store / "analysis").mkdir()
     (store / "analysis" / "manifest.json").write_text(content)
@@ -285,7 +285,7 @@ def test_what_is_no_run_cannot_be_compared(pair: Path, a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{torn\n{}\n", b"\xff\xfe\n\n{}", b"[]\n[]"])
-def test_a_broken_history_and_broken_faults_are_told(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_history_and_broken_faults_are_reported(tmp_path: Path, content: bytes) -> None:
     store = make_store(tmp_path / "store", 2)
     first, second = (run.path for run in StoreReader(store).contents().runs)
     (store / first / "history.jsonl").write_bytes(content)

@@ -91,7 +91,7 @@ def test_the_voters_of_a_static_quorum_are_not_changed_through_a_broker(
     assert answer["error_code"] == 35, "kraft.version 0 knows no changes of voters"
 
 
-def test_a_controller_tells_of_the_brokers_that_registered(shared_brokers: Any) -> None:
+def test_a_controller_lists_registered_brokers(shared_brokers: Any) -> None:
     answer = shared_brokers.call(shared_brokers.controller(), "Metadata", 12, {"topics": []})
     assert [broker["node_id"] for broker in answer["brokers"]] == [4, 5, 6]
 

@@ -73,7 +73,7 @@ def test_the_whole_cluster_restarts_and_every_node_can_be_run_again(three: Any) 
         assert replay(three.path(node, "inputs.log")).mismatch is None
 
 
-def test_traces_tell_a_consistent_story(three: Any) -> None:
+def test_traces_are_consistent(three: Any) -> None:
     three.create("t")
     three.kill(three.controller())
     three.create("u")

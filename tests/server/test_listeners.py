@@ -102,7 +102,7 @@ def test_what_nodes_say_to_each_other_is_refused_at_the_clients_door(
     assert f"{api} (api {key}) is not served on the listener PLAINTEXT" in said
 
 
-def test_the_controllers_door_serves_the_quorum_and_what_brokers_say() -> None:
+def test_the_controller_listener_serves_quorum_and_broker_requests() -> None:
     assert {
         *("Vote", "Fetch", "FetchSnapshot", "AddRaftVoter", "UpdateRaftVoter"),
         *("Envelope", "BrokerRegistration", "BrokerHeartbeat", "ControllerRegistration"),
@@ -124,7 +124,7 @@ def test_a_voter_may_be_added_at_both_doors_but_reaches_the_quorum_only_at_one()
     run(scenario)
 
 
-def test_an_unknown_version_is_told_what_this_door_serves() -> None:
+def test_an_unknown_version_gets_the_versions_of_its_listener() -> None:
     async def scenario() -> None:
         async with Door("PLAINTEXT") as door:
             head = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + bytes(3) + b"\1\xff\xff\0"

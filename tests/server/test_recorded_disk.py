@@ -153,7 +153,7 @@ def test_every_start_after_any_crash_is_derived(tmp_path: Path, seed: int) -> No
         {"latest": "0" * 16},
     ],
 )
-def test_a_disk_that_lost_what_was_flushed_is_not_derived(change: dict[str, Any]) -> None:
+def test_a_disk_that_lost_flushed_data_is_not_derived(change: dict[str, Any]) -> None:
     batches = [encode_batch(n, 1, 0, [(None, b"v")], n == 0) for n in range(4)]
     made = content(1)
     steps: list[list[Effect]] = [

@@ -190,7 +190,7 @@ def test_a_node_that_cannot_persist_says_nothing_and_dies(
     assert capfd.readouterr().err == "the disk failed: [Errno 28] No space left on device\n"
 
 
-def test_a_node_that_cannot_persist_tells_why_where_it_stood(tmp_path: Path) -> None:
+def test_a_node_that_cannot_persist_reports_the_reason_at_its_position(tmp_path: Path) -> None:
     def scenario() -> None:
         told = Trace("state", "follower", 3, 2, -1, 9, 8)
         bench = Bench(tmp_path, FakeNode([told]))

@@ -130,9 +130,7 @@ def test_any_byte_that_is_changed_is_found(recorded: Path, name: str) -> None:
         ),
     ],
 )
-def test_lines_that_do_not_stand_where_they_were_written_are_found(
-    recorded: Path, name: str, change: Change
-) -> None:
+def test_moved_lines_are_detected(recorded: Path, name: str, change: Change) -> None:
     rewrite(recorded / name, change)
     assert run(recorded).mismatch is not None
 
@@ -150,7 +148,7 @@ def test_an_input_without_any_consequence_cannot_be_left_out_either(recorded: Pa
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
-def test_a_torn_tail_of_the_inputs_is_what_a_crash_leaves(recorded: Path, cut: int) -> None:
+def test_a_torn_tail_of_the_inputs_is_treated_as_a_crash(recorded: Path, cut: int) -> None:
     """The step that was being written was not carried out: it has no trace."""
     life = Life(recorded, 3)
     traced = (recorded / TRACE).read_bytes()
@@ -200,7 +198,7 @@ def test_the_trace_of_a_step_that_was_cut_short_may_be_torn_or_missing(recorded:
         path.write_bytes(path.read_bytes().removesuffix(torn) + last)
 
 
-def test_a_trace_that_lacks_more_than_the_last_step_told_is_found(recorded: Path) -> None:
+def test_a_trace_without_more_than_its_last_step_is_detected(recorded: Path) -> None:
     rewrite(recorded / TRACE, lambda lines: lines[:-15])
     found = run(recorded).mismatch
     assert found is not None

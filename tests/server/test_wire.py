@@ -145,7 +145,7 @@ def test_every_version_of_every_answer(message: QuorumResponse) -> None:
 
 
 @pytest.mark.parametrize("message", RESPONSES, ids=repr)
-def test_an_error_at_the_top_stands_alone(message: QuorumResponse) -> None:
+def test_a_top_level_error_names_no_leader(message: QuorumResponse) -> None:
     newest = SUPPORTED[api_of_answer(message)][1]
     refused = answered(replace(message, error=104, partition_error=0), newest)
     assert refused.error == 104

@@ -73,7 +73,7 @@ def test_a_drifting_clock_is_continuous_and_its_deadlines_are_met(rate: int) -> 
     assert clock.elapsed(2 * SECOND, 3 * SECOND) == second
 
 
-def test_what_is_told_of_a_clock_turns_its_readings_into_time_again() -> None:
+def test_recorded_clock_samples_convert_readings_to_time() -> None:
     clock = Clock(123, 0)
     rates = {1: -50_000, 3: 1_000_000, 4: 0, 9: 50_000, 11: 0}
     readings = []
@@ -121,7 +121,7 @@ def test_skewed_clocks_are_part_of_the_digest(toys: MakeToys) -> None:
     assert digest(wall_us=DAY) == digest(wall_us=DAY)
 
 
-def test_no_clock_stands_still() -> None:
+def test_clocks_always_advance() -> None:
     with pytest.raises(ValueError, match="ppm"):
         Clock(0, 0).set(0, 0, 0, -1_000_000)
 

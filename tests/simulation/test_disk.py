@@ -81,7 +81,7 @@ def test_a_snapshot_is_there_once_it_is_finished() -> None:
     assert disk.findings == []
 
 
-def test_the_first_piece_begins_the_file_anew_and_dropping_forgets_it() -> None:
+def test_the_first_piece_restarts_the_file_and_dropping_removes_it() -> None:
     disk = disk_with()
     write(disk, 5)
     write(disk, 5)
@@ -175,7 +175,7 @@ def test_a_crash_amid_cleaning_leaves_it_done_or_not_or_partly_done() -> None:
     assert states == {(0, (3, 6)), (2, (3, 6)), (4, (3, 6)), (6, (3, 6)), (6, (6,))}
 
 
-def test_power_loss_takes_a_suffix_of_what_was_not_flushed_torn_at_any_byte() -> None:
+def test_power_loss_removes_a_suffix_of_unflushed_data_at_any_byte() -> None:
     kept, torn = set(), 0
     for number in range(40):
         disk = disk_with(batches=4)
@@ -278,7 +278,7 @@ def live(seed: int, power: bool) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_whatever_crashes_come_the_next_start_finds_what_it_must(power: bool) -> None:
+def test_a_start_finds_all_required_data_after_any_crashes(power: bool) -> None:
     total = [live(seed, power) for seed in range(60)]
     assert sum(starts for starts, _ in total) > 1000
     assert sum(cut for _, cut in total) > 200
@@ -386,7 +386,7 @@ def test_a_formatted_disk_has_its_bootstrap_snapshot_and_identity() -> None:
     assert disk.findings == []
 
 
-def test_who_ends_before_it_has_told_anything_does_not_know_where_it_stands() -> None:
+def test_a_process_that_ends_before_its_first_report_has_no_position() -> None:
     host = Host(id=1, name="n1", clock=Clock(0, 0))
     assert last_words(host, "fatal", {}).state == "unattached"
     host.last_trace = TraceEvent(

@@ -63,7 +63,7 @@ def test_a_lost_message_is_late_by_doubling_time_outs_and_some_never_arrive() ->
     assert sum(0 <= at < RETRANSMISSION for at in found) / 600 == pytest.approx(0.5, abs=0.06)
 
 
-def test_a_reset_loses_the_message_and_tells_who_asked() -> None:
+def test_a_reset_loses_the_message_and_informs_the_sender() -> None:
     found = fates(link(loss=100, reset=100))
     assert all(fate.arrival == -1 and fate.reset >= 0 for fate in found)
 

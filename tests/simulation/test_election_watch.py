@@ -48,7 +48,9 @@ def answered(run: Watched, at_s: float, source: int) -> None:
 
 @pytest.mark.parametrize("state", ["unattached", "prospective", "candidate", "resigned"])
 @pytest.mark.parametrize(("until_s", "right"), [(2.9, True), (3.1, False)])
-def test_who_knows_no_leader_stands(run: Watched, state: str, until_s: float, right: bool) -> None:
+def test_a_voter_without_a_leader_campaigns(
+    run: Watched, state: str, until_s: float, right: bool
+) -> None:
     becomes(run, 0, "follower", state)
     becomes(run, until_s, state, "prospective")
     assert stood_late(run) == ([] if right else ["F4"])
@@ -65,7 +67,7 @@ def test_who_never_says_anything_again_is_judged_in_the_end(run: Watched) -> Non
 
 
 @pytest.mark.parametrize("before", ["unattached", "candidate", "resigned"])
-def test_a_newer_epoch_is_no_reason_to_wait_anew(run: Watched, before: str) -> None:
+def test_a_newer_epoch_does_not_restart_the_election_timeout(run: Watched, before: str) -> None:
     becomes(run, 0, "follower", before)
     for second in (1, 2, 3):
         becomes(run, second, before if second == 1 else "unattached", "unattached", 1 + second)
@@ -111,7 +113,7 @@ def test_a_follower_waits_for_its_leader_alone(
     assert stood_late(run) == ([] if right else ["F4"])
 
 
-def test_an_observer_stands_for_nothing(run: Watched) -> None:
+def test_an_observer_never_campaigns(run: Watched) -> None:
     run.voters(2, "13")
     becomes(run, 0, "follower", "unattached")
     becomes(run, 60, "unattached", "follower")

@@ -87,7 +87,7 @@ def test_one_process_holds_a_directory_until_it_ends(files: Filesystem) -> None:
 # --- the death of a process -----------------------------------------------------------------
 
 
-def test_a_process_that_dies_leaves_what_it_wrote(files: Filesystem) -> None:
+def test_a_process_that_dies_leaves_its_writes(files: Filesystem) -> None:
     written(files, A, b"never flushed")
     files.process_ended()
     assert files.read(A) == b"never flushed"
@@ -183,7 +183,7 @@ def test_a_cut_that_was_not_fsynced_may_be_undone(files: Filesystem) -> None:
     assert outcomes(files, A) == {b"abcd", b"a", b"aX"}
 
 
-def test_a_whole_sector_behind_what_was_fsynced_may_never_come(files: Filesystem) -> None:
+def test_a_sector_behind_the_fsynced_part_may_read_as_zeros(files: Filesystem) -> None:
     file = written(files, A, b"x" * 100, durably=True)
     file.append(b"x" * 2000)
     holes = set()
@@ -202,7 +202,7 @@ def test_a_whole_sector_behind_what_was_fsynced_may_never_come(files: Filesystem
 @given(st.lists(st.tuples(st.sampled_from("acfdru"), st.binary(max_size=30)), max_size=25),
        st.integers(0, 1 << 32))  # fmt: skip
 @settings(max_examples=150, deadline=None)
-def test_a_loss_of_power_leaves_what_the_rules_allow(
+def test_a_loss_of_power_leaves_an_allowed_state(
     operations: list[tuple[str, bytes]], number: int
 ) -> None:
     files = fresh()

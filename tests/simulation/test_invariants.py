@@ -56,9 +56,7 @@ def test_a_batch_that_differs_after_an_installed_snapshot_is_seen(run: Watched) 
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_who_follows_an_older_leader_may_cut_what_a_newer_one_commits(
-    run: Watched, epoch: int
-) -> None:
+def test_a_follower_of_an_older_leader_may_truncate_newer_commits(run: Watched, epoch: int) -> None:
     """A deposed leader is believed for a while; what it lacks was committed without its followers.
     Seed 407594."""
     run.commit(1, 2, upto=3)
@@ -90,7 +88,7 @@ def test_a_wiped_disk_holds_nothing_and_does_not_count(run: Watched) -> None:
     assert run.found == ["I11"], "n3 has the batch, but with that disk it is no voter"
 
 
-def test_what_a_replaced_machine_had_told_before_counts(run: Watched) -> None:
+def test_reports_of_a_replaced_machine_still_count(run: Watched) -> None:
     """The leader hears of it only after the machine is gone: that is one loss, and allowed."""
     for number in (1, 2, 3):
         run.voters(number, "123")
@@ -132,7 +130,7 @@ def test_i20_a_snapshot_is_named_by_a_committed_end_and_its_epoch(run: Watched) 
     assert run.found.count("I20") == 3, "it says there is one, but there is none"
 
 
-def test_i20_a_leader_that_knows_no_high_watermark_yet_knows_what_it_knew(run: Watched) -> None:
+def test_i20_a_new_leader_keeps_its_known_high_watermark(run: Watched) -> None:
     run.commit(1, upto=6)
     run.make(1, 4)
     run.told(1, 4, hw=-1)
@@ -181,7 +179,7 @@ def test_i20_a_log_that_begins_where_nothing_is_ever_committed(run: Watched) -> 
     assert run.found == ["I20", "I20"]
 
 
-def test_i19_what_is_fetched_is_what_somebody_has_made(run: Watched) -> None:
+def test_i19_a_fetched_snapshot_was_made_by_some_node(run: Watched) -> None:
     run.commit(1, upto=6)
     run.make(1, 4)
     run.told(1, 4, hw=6)
@@ -240,7 +238,7 @@ def test_i23_images_at_one_offset_are_equal(run: Watched) -> None:
     assert run.found == ["I23"]
 
 
-def test_i21_a_log_is_not_cleaned_without_a_snapshot_of_what_goes(run: Watched) -> None:
+def test_i21_a_log_is_cleaned_only_below_a_snapshot(run: Watched) -> None:
     run.commit(1, upto=6)
     run.disk(1, CleanLog(4))
     assert run.found == ["I21"]

@@ -89,7 +89,7 @@ def test_i26_nothing_is_changed_before_the_epoch_has_committed(run: Watched) -> 
 @pytest.mark.parametrize(
     ("asked", "right"), [((3, False), True), ((3, True), False), ((2, False), False), (None, False)]
 )
-def test_i26_nobody_goes_whose_removal_nobody_asked_for(
+def test_i26_a_voter_is_removed_only_on_request(
     run: Watched, asked: tuple[int, bool] | None, right: bool
 ) -> None:
     lead(run)
@@ -100,9 +100,7 @@ def test_i26_nobody_goes_whose_removal_nobody_asked_for(
 
 
 @pytest.mark.parametrize(("added", "right"), [(True, True), (False, False)])
-def test_i26_nobody_comes_whose_addition_nobody_asked_for(
-    run: Watched, added: bool, right: bool
-) -> None:
+def test_i26_a_voter_is_added_only_on_request(run: Watched, added: bool, right: bool) -> None:
     lead(run)
     ask(run, 3, add=False)
     change(run, "12", 5, 5, asked=False)
@@ -213,7 +211,7 @@ def answered(run: Watched, message: Any, times: int, asked: int = 0) -> None:
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize("error", [True, False])
-def test_l8_who_asks_in_vain_waits(run: Watched, error: bool) -> None:
+def test_l8_failed_requests_wait_for_a_back_off(run: Watched, error: bool) -> None:
     refusal = BeginQuorumEpochResponse(0, errors.FENCED_LEADER_EPOCH, 1, 1) if error else None
     answered(run, refusal, MOST_IN_VAIN - 1)
     assert run.found == []
@@ -227,7 +225,7 @@ def test_l8_answers_that_bring_something_may_come_fast(run: Watched) -> None:
     assert run.found == []
 
 
-def test_l8_who_was_answered_asks_no_more(run: Watched) -> None:
+def test_l8_a_successful_request_is_not_repeated(run: Watched) -> None:
     refused = VoteResponse(0, 0, -1, 1, False)
     for _ in range(3):  # Each time it stands for election anew.
         run.trace(1, "state", "candidate")
@@ -285,7 +283,7 @@ def test_i18_one_of_four_is_no_majority(run: Watched) -> None:
 
 
 @pytest.mark.parametrize("age_s", [3, 8])
-def test_f2_who_lives_answers(run: Watched, age_s: int) -> None:
+def test_f2_a_running_process_answers(run: Watched, age_s: int) -> None:
     call = ClientCall(0, 1, 1, 1, "CreateTopics", 7, {"timeout_ms": 1000}, "CONTROLLER", sent=0)
     run.host(1).tokens[1] = call
     run.world.run(age_s * 1_000_000)
@@ -294,7 +292,7 @@ def test_f2_who_lives_answers(run: Watched, age_s: int) -> None:
 
 
 @pytest.mark.parametrize("held_up_s", [7, 0])
-def test_f2_what_a_cut_has_held_up_is_young_when_it_arrives(run: Watched, held_up_s: int) -> None:
+def test_f2_a_delayed_request_counts_from_its_arrival(run: Watched, held_up_s: int) -> None:
     request = BeginQuorumEpochRequest(None, 1, bytes(16), 2, 1)
     arrived = held_up_s * 1_000_000
     run.host(1).tokens[1] = Rpc(2, 1, 1, 1, 1, 1, request, sent=0, arrived=arrived)
@@ -305,7 +303,7 @@ def test_f2_what_a_cut_has_held_up_is_young_when_it_arrives(run: Watched, held_u
 
 @pytest.mark.parametrize(("left", "told", "right"), [(7, 7, True), (7, -1, False), (-1, 7, False)])
 @pytest.mark.parametrize("own", [True, False])
-def test_f8_a_broker_tells_the_epoch_its_last_process_left(
+def test_f8_a_broker_names_the_epoch_of_its_last_process(
     run: Watched, left: int, told: int, right: bool, own: bool
 ) -> None:
     run.host(3).clean_epoch = left
@@ -342,7 +340,7 @@ def test_f3_brokers_come_into_service(run: Watched) -> None:
         (1001, {"error_code": 102, "is_fenced": True}, None),  # A client's, passed on.
     ],
 )
-def test_f3_who_says_that_it_serves_must_be_told_so(
+def test_f3_a_running_broker_serves_only_if_its_controller_agrees(
     run: Watched, broker_id: int, body: dict[str, Any], said: str | None
 ) -> None:
     run.host(3).listener = "PLAINTEXT"
@@ -365,7 +363,7 @@ def test_f2_a_broker_may_look_for_a_controller_as_long_as_its_client_waits(run: 
     assert run.found == ["F2"]
 
 
-def test_l8_who_was_slow_may_answer_many_elections_at_once(run: Watched) -> None:
+def test_l8_a_slow_node_may_answer_many_elections_at_once(run: Watched) -> None:
     run.trace(1, "state", "candidate")
     answered(run, VoteResponse(0, 0, -1, 1, False), 3 * MOST_AGAIN, asked=-1)
     assert run.found == []

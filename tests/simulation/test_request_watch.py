@@ -112,7 +112,7 @@ def test_who_never_asks_again_is_judged_in_the_end(run: Follower) -> None:
     assert run.found == ["F5"]
 
 
-def test_another_state_and_a_pause_begin_anew(run: Follower) -> None:
+def test_another_state_and_a_pause_restart_the_wait(run: Follower) -> None:
     run.asks()
     run.hears(None)
     run.at(3).trace(SELF, "state", detail={"from": "prospective"})
@@ -149,7 +149,7 @@ def test_refusals_in_a_row_may_be_quick(run: Follower) -> None:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_who_is_told_that_a_snapshot_is_gone_asks_where_to_go_on(run: Follower, asks: bool) -> None:
+def test_a_follower_fetches_again_after_snapshot_not_found(run: Follower, asks: bool) -> None:
     run.asks(message=wanted())
     run.hears(piece(SNAPSHOT_NOT_FOUND))
     if asks:
@@ -164,7 +164,7 @@ def test_who_is_told_that_a_snapshot_is_gone_asks_where_to_go_on(run: Follower, 
 
 @pytest.mark.parametrize(("second", "right"), [(2.9, False), (2.9995, True), (3.0, True)])
 @pytest.mark.parametrize("by_pieces", [True, False])
-def test_who_was_answered_does_not_stand(
+def test_an_answered_follower_does_not_campaign(
     run: Follower, second: float, right: bool, by_pieces: bool
 ) -> None:
     run.asks(message=wanted() if by_pieces else None)
@@ -184,7 +184,7 @@ def test_a_flush_that_holds_a_request_back_is_part_of_its_time(
     assert run.found == ([] if right else ["F6"])
 
 
-def test_a_leader_that_goes_lets_it_stand(run: Follower) -> None:
+def test_a_follower_of_a_resigned_leader_may_campaign(run: Follower) -> None:
     run.asks()
     run.hears(fetched())
     for told in run.world.on_request:
@@ -244,7 +244,7 @@ def remove(directory: bytes) -> Request:
         ("13", remove(BEFORE), False),
     ],
 )
-def test_who_is_to_vote_asks_for_what_its_voters_lack(
+def test_a_joining_node_requests_the_missing_voter_change(
     run: Follower, voters: str, message: Request, right: bool
 ) -> None:
     run.voters(SELF, voters)
@@ -273,7 +273,7 @@ def test_who_is_not_set_to_join_by_itself_waits_for_an_operator(message: Request
 
 @pytest.mark.parametrize(("error", "level", "right"), [(41, 0, False), (41, 1, True), (0, 0, True)])
 @pytest.mark.parametrize("again", [True, False])
-def test_who_was_refused_tells_of_itself_again(
+def test_a_refused_voter_update_is_sent_again(
     run: Follower, error: int, level: int, right: bool, again: bool
 ) -> None:
     run.voters(SELF, "123", level=level)
@@ -323,7 +323,9 @@ def test_time_between_two_processes_does_not_count(run: Follower) -> None:
 
 
 @pytest.mark.parametrize(("told", "right"), [((1, 3), True), ((1,), False), ((), False)])
-def test_who_resigns_tells_all_voters(run: Follower, told: tuple[int, ...], right: bool) -> None:
+def test_a_resigning_leader_informs_all_voters(
+    run: Follower, told: tuple[int, ...], right: bool
+) -> None:
     run.trace(SELF, "state", "resigned", detail={"from": "leader"})
     run.trace(SELF, "resign", "resigned", detail={"reason": "shutdown"})
     for voter in told:

@@ -186,7 +186,7 @@ def test_a_quorum_that_grants_the_next_change_has_committed_this_one() -> None:
     assert quorum.asked == ["RemoveRaftVoter 1", "AddRaftVoter 1"]
 
 
-def test_nobody_asks_early_for_what_is_so_or_cannot_be() -> None:
+def test_unneeded_or_impossible_voter_changes_are_not_requested() -> None:
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
     quorum.committed = [9, 9, 10]
     quorum.run("remove", "n1", following=VoterChange("remove", "n3"))

@@ -143,7 +143,7 @@ def test_a_killed_leader_is_replaced_and_its_disk_is_kept() -> None:
     assert result.faults[1].evidence[victim] == {"started": True, "incarnation": 2}
 
 
-def test_a_partition_is_proved_by_what_was_dropped() -> None:
+def test_dropped_messages_prove_a_partition() -> None:
     result = simulated(fault("partition", "leader", 3, 4))
     start, stop = result.faults
     assert start.targets == stop.targets
@@ -209,7 +209,7 @@ def test_losses_of_power_lose_no_acknowledged_write() -> None:
 OFTEN = {"snapshot_bytes": 1_000, "retention_bytes": 1, "clean_interval_ms": 200}
 
 
-def test_snapshots_are_made_kept_few_and_fetched_in_pieces_by_who_was_away() -> None:
+def test_snapshots_are_made_kept_few_and_fetched_in_pieces_by_late_nodes() -> None:
     knobs = Knobs(node={**OFTEN, "fetch_snapshot_max_bytes": 200}, segment_bytes=1)
     result = simulated(fault("kill", "one", 2, 5, targets=("n1",)), knobs=knobs)
     assert result.failures == []
@@ -345,7 +345,7 @@ def test_two_leaders_of_one_epoch_are_seen_at_once(monkeypatch: pytest.MonkeyPat
 # --- run folders and replay -------------------------------------------------------------------
 
 
-def test_a_run_folder_holds_what_checkers_need_and_replays(tmp_path: Path) -> None:
+def test_a_run_folder_has_all_evidence_and_replays(tmp_path: Path) -> None:
     options = RunOptions(
         seed=4, time_limit_s=6, rate=10, cluster="sim", nodes=3, store=tmp_path, faults=FAULTS
     )
@@ -362,7 +362,7 @@ def test_a_run_folder_holds_what_checkers_need_and_replays(tmp_path: Path) -> No
     assert replay_simulated(folder)["same"] is True
 
 
-def test_replay_tells_when_a_run_is_not_the_same(tmp_path: Path) -> None:
+def test_replay_reports_a_different_run(tmp_path: Path) -> None:
     options = RunOptions(time_limit_s=2, rate=5, cluster="sim", nodes=3, store=tmp_path)
     result = simulate(options, find("leader"), [], make_injector)
     result.digest = "0" * 32
@@ -427,7 +427,9 @@ def test_sim_refuses_bad_arguments_in_one_line(
     assert error.count("\n") == 1
 
 
-def test_replay_refuses_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_refuses_a_folder_without_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert status(["replay", str(tmp_path / "nothing")]) == 254
     assert "give a run folder" in capsys.readouterr().err
 

@@ -107,7 +107,7 @@ def reason(world: World) -> str:
 # --- who is meant -------------------------------------------------------------------------
 
 
-def test_an_endpoint_decides_where_a_request_goes_and_the_answer_names_what_was_asked() -> None:
+def test_an_endpoint_routes_a_request_and_the_answer_keeps_the_id() -> None:
     def answer(event: Event) -> list[Effect]:
         if isinstance(event, RequestReceived):
             return [Reply(event.token, FetchSnapshotResponse(0, 0, 2, 1))]

@@ -303,7 +303,7 @@ def test_a_kill_amid_disk_work_loses_the_answer(toys: MakeToys) -> None:
     assert len(made.node(1).log) == 1
 
 
-def test_a_plain_kill_keeps_what_was_written_and_a_power_loss_what_was_flushed(
+def test_a_kill_keeps_written_data_and_a_power_loss_flushed_data(
     toys: MakeToys,
 ) -> None:
     survived = set()
@@ -319,7 +319,7 @@ def test_a_plain_kill_keeps_what_was_written_and_a_power_loss_what_was_flushed(
     assert len(survived) > 1, "which prefix of the unflushed tail survives is a matter of chance"
 
 
-def test_a_process_that_is_asked_to_end_tells_what_it_has_to_tell(toys: MakeToys) -> None:
+def test_a_process_that_shuts_down_leaves_a_stop_event_and_its_epoch(toys: MakeToys) -> None:
     world = toys(count=2).world
     assert world.stop("n1", SECOND)
     assert not world.stop("n1", SECOND), "it was asked"
@@ -349,7 +349,7 @@ def test_a_process_that_cannot_end_is_ended(toys: MakeToys) -> None:
     assert host.node is not None, "the next process was not asked"
 
 
-def test_a_signal_is_read_among_what_waits(toys: MakeToys) -> None:
+def test_a_signal_is_read_among_queued_messages(toys: MakeToys) -> None:
     made = toys(count=2)
     made.world.pause("n1")
     made.world.stop("n1", SECOND)
@@ -360,7 +360,7 @@ def test_a_signal_is_read_among_what_waits(toys: MakeToys) -> None:
     assert made.world.host("n1").node is None
 
 
-def test_a_process_flushes_what_it_recovers(toys: MakeToys) -> None:
+def test_a_process_flushes_recovered_data(toys: MakeToys) -> None:
     made = toys(count=2)
     made.ask("n1", "Append", flush=False)
     made.world.run(50 * MS)

@@ -46,7 +46,7 @@ class TestMachines:
             assert Remote(host).run(["hostname"]).text == host.name
         assert three.heal()["n3"]["packets"] == 0
 
-    def test_down_halts_only_what_up_started(self, machines: Project) -> None:
+    def test_down_halts_only_machines_started_by_up(self, machines: Project) -> None:
         VagrantCluster(1, machines.directory).up()
         cluster = VagrantCluster(2, machines.directory)
         cluster.up()
@@ -90,7 +90,7 @@ class TestMachines:
         assert message.startswith("n2: SSH to root@")
         assert "is not the pinned" in message
 
-    def test_a_machine_made_anew_is_pinned_anew(
+    def test_a_new_machine_gets_a_new_pinned_key(
         self, machines: Project, namespace_hosts: list[Host]
     ) -> None:
         VagrantCluster(1, machines.directory).up()
@@ -112,7 +112,7 @@ class TestMachines:
         )
 
 
-def test_without_vagrant_it_says_what_to_install(
+def test_without_vagrant_the_error_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -130,7 +130,7 @@ def test_vagrants_complaint_is_passed_on_in_one_line(project: Project) -> None:
     )
 
 
-def test_without_a_provider_it_says_what_to_install(project: Project) -> None:
+def test_without_a_provider_the_error_names_the_package_to_install(project: Project) -> None:
     project.describe({})
     (project.directory / "broken").write_text("NoDefaultProvider")
     error = refused(VagrantCluster(1, project.directory))

@@ -133,7 +133,7 @@ def test_a_bridge_is_there_as_long_as_a_container_is(tmp_path: Path) -> None:
     ] * 2
 
 
-def test_provisioning_is_valid_shell_and_installs_what_the_harness_needs() -> None:
+def test_provisioning_is_valid_shell_and_installs_the_requirements() -> None:
     script = ROOT / "vagrant/provision.sh"
     subprocess.run(["sh", "-n", script], check=True)
     assert os.access(script, os.X_OK)

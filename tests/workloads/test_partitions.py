@@ -106,7 +106,9 @@ def test_brokers_register_first_and_then_beat_their_hearts(
     assert told == [8, 8, 8], "the last committed offset"
 
 
-def test_who_lags_tells_no_newer_offset(drive: Any, script: Any, alive: ClientState) -> None:
+def test_a_lagging_broker_reports_no_newer_offset(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
     calls = script(heard(fenced=True), heard(fenced=True), heard(fenced=True))
     drive(WORKLOAD, "beat", calls, value="lag")
     assert [c.body["current_metadata_offset"] for c in calls.calls] == [10, 11, 12]
@@ -167,7 +169,7 @@ def test_only_the_first_clients_play_brokers(client: ClientState) -> None:
 # --- proposals ----------------------------------------------------------------------------
 
 
-def test_a_leader_proposes_in_the_epochs_it_knows_and_goes_on_while_behind(
+def test_a_leader_proposes_in_its_known_epochs_even_while_behind(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
     calls = script(state(1000, [1000]), altered(0, [], 95), altered(2, [1000, 1001, 7]))
@@ -328,7 +330,7 @@ def test_writes_go_through_brokers_and_reads_never(
     assert [c.node for c in calls.calls] == ["n2"]
 
 
-def test_a_description_tells_leaders_and_isrs(drive: Any, script: Any, alive: ClientState) -> None:
+def test_a_description_shows_leaders_and_isrs(drive: Any, script: Any, alive: ClientState) -> None:
     done = drive(WORKLOAD, "describe", script(state(1000, [1000], 3)), "t")
     assert done.value == {"id": ID.hex(), "partitions": [[1000, 3, [1000, 1001, 7], [1000]]]}
 

@@ -45,7 +45,7 @@ def test_every_request_of_a_probe_can_be_written(kind: str) -> None:
     assert kind in ("versions", "create-dry") or len(seen) > 1
 
 
-def test_only_what_may_come_of_a_probe_is_said_to() -> None:
+def test_probes_create_topics_only_if_marked_so() -> None:
     probes = [probe_of(7, thread, count) for thread in range(4) for count in range(300)]
     assert {probe["kind"] for probe in probes} == set(PROBES)
     for probe in probes:

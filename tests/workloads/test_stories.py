@@ -135,7 +135,7 @@ def test_who_has_asked_to_stop_asks_for_nothing_else(
     assert wants == [True, False, False]
 
 
-def test_who_has_stopped_as_it_was_told_is_another_process(
+def test_a_scripted_broker_returns_from_a_shutdown_as_another_process(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
     before = phantoms_of(alive)[0].incarnation
@@ -161,7 +161,7 @@ def test_a_story_ends_with_the_step_that_failed(
     assert cluster.calls[-1].api == "CreateTopics"
 
 
-def test_stories_are_told_of_their_own_topics() -> None:
+def test_stories_use_their_own_topics() -> None:
     values = [story_of(7, thread, count, 64) for thread in range(4) for count in range(200)]
     assert {value["kind"] for value in values} == set(STORIES)
     assert all(value["name"].startswith(f"{PREFIX}-story") for value in values)

@@ -130,14 +130,14 @@ def test_the_order_of_a_process_is_asked_for_by_models_of_sessions(
     assert serializable.valid is True
 
 
-def test_rw_edges_across_a_process_are_told_apart(build: Build) -> None:
+def test_rw_edges_across_a_process_are_distinguished(build: Build) -> None:
     lines = build([(0, "ax1"), (0, "rx_"), (1, "rx[1]")])
     model = ["strong-session-snapshot-isolation"]
     found = check_transactions(lines, "list-append", consistency_models=model).stats["elle"]
     assert found["anomaly-types"] == ["G-single-item-process"]
 
 
-def test_only_what_a_model_forbids_makes_a_history_invalid(build: Build) -> None:
+def test_only_forbidden_anomalies_make_a_history_invalid(build: Build) -> None:
     skew = build(at_once("rx_ ay1", "ry_ ax1"))
     for model, valid in [
         ("read-committed", True),
@@ -247,7 +247,7 @@ def test_the_result_has_elles_shape(build: Build) -> None:
     assert "strong-serializable" in broken["also-not"]
 
 
-def test_a_search_without_time_still_knows_what_exists(build: Build) -> None:
+def test_a_search_without_time_still_reports_that_cycles_exist(build: Build) -> None:
     lines = build([*at_once("ax1 ay2", "ax2 ay1"), (9, "rx[1,2] ry[1,2]")])
     result = check_transactions(lines, "list-append", cycle_search_seconds=-1)
     assert result.valid is False

@@ -54,7 +54,7 @@ def test_its_result_becomes_a_verdict_with_explanations(build: Build, program: P
     assert found.stats["elle"]["not"] == ["read-committed"]
 
 
-def test_it_is_told_what_is_asked(build: Build, program: Program) -> None:
+def test_options_are_passed_to_elle(build: Build, program: Program) -> None:
     elle = program(
         """
         history = json.load(open(sys.argv[-1]))
@@ -177,7 +177,7 @@ def test_it_is_found_by_word_by_environment_and_on_the_path(
     assert find_elle() == [elle, "again"]
 
 
-def test_a_missing_one_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KRAFTWRECK_ELLE", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ElleMissingError, match="there is no elle-cli: install Java and elle-cli"):
@@ -186,7 +186,7 @@ def test_a_missing_one_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         find_elle("/nowhere/elle.jar")
 
 
-def test_what_it_cannot_be_told_is_refused(build: Build) -> None:
+def test_options_that_elle_lacks_are_refused(build: Build) -> None:
     with pytest.raises(ElleError, match="use --engine native"):
         check_with_elle(build([]), "rw-register", Options(wfr_keys=True))
 

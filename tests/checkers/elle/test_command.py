@@ -65,7 +65,9 @@ def test_a_history_of_another_model_is_refused(skew: Path) -> None:
     assert 'operation 0: rw-register knows "r" and "w", got \'append\'' in found.stderr
 
 
-def test_without_elle_it_says_what_to_install(skew: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_elle_the_error_names_the_package_to_install(
+    skew: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KRAFTWRECK_ELLE", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     found = run(skew, "-m", "list-append", "--engine", "elle")

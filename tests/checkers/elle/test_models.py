@@ -70,7 +70,7 @@ def test_names_for_one_model_mean_the_same() -> None:
         assert models.forbidden([name]) == models.forbidden([other])
 
 
-def test_asking_for_an_anomaly_asks_for_what_shows_it() -> None:
+def test_forbidding_an_anomaly_forbids_those_that_imply_it() -> None:
     assert models.forbidden((), ["G1"]) == {
         "G0",
         "G1",

@@ -66,7 +66,7 @@ def test_two_that_see_each_others_writes_are_circular() -> None:
     assert {step["type"] for step in result["anomalies"]["G1c"][0]["steps"]} == {"wrp"}
 
 
-def test_deletes_are_seen_by_what_is_not_returned() -> None:
+def test_predicate_reads_see_deletes_by_missing_objects() -> None:
     result = found(history(
         INIT,
         (0, "txn", [["delete", "x"], ["rp", "true", {}]]),

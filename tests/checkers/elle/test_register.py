@@ -148,7 +148,7 @@ def test_an_order_of_transactions_that_is_known_orders_their_versions(build: Bui
     assert result.stats["elle"]["anomaly-types"] == ["G-single-item"]
 
 
-def test_cyclic_versions_say_what_they_were_inferred_from(build: Build) -> None:
+def test_cyclic_versions_name_their_sources(build: Build) -> None:
     lines = build(at_once("rx1 wx2", "rx2 wx1"))
     result = check_transactions(lines, "rw-register", wfr_keys=True)
     (case,) = result.stats["elle"]["anomalies"]["cyclic-versions"]

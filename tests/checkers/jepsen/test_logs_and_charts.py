@@ -52,7 +52,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_latencies_are_told_by_window_and_kind(tmp_path: Path) -> None:
+def test_latencies_are_reported_by_window_and_kind(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = []
     for number, (second, ms, kind) in enumerate([(1, 5, "ok"), (2, 9, "ok"), (31, 7, "fail")]):
         begin = second * 10**9

@@ -13,7 +13,7 @@ WITH = (1, "ok", "read", [0])
 WITHOUT: Any = (1, "ok", "read", [])
 
 
-def test_the_last_read_tells_what_is_lost_recovered_and_unexpected(judge: Any, done: Any) -> None:
+def test_the_last_read_shows_lost_recovered_and_unexpected_elements(judge: Any, done: Any) -> None:
     rows = [
         *done(0, "add", 0),
         *done(0, "add", 1),

@@ -24,7 +24,7 @@ E1 = (1, "invoke", "enqueue", 1)
         ([E1, (2, "ok", "drain", [1, 1])], False),
     ],
 )
-def test_a_queue_gives_what_was_put_in(judge: Any, rows: list[Any], valid: bool) -> None:
+def test_a_queue_returns_enqueued_elements_only(judge: Any, rows: list[Any], valid: bool) -> None:
     assert judge("queue", rows).result.valid is valid
 
 
@@ -58,7 +58,7 @@ def test_a_total_queue_counts_copies(judge: Any, done: Any) -> None:
     assert report.details["unexpected"] == {"x": 1}
 
 
-def test_a_duplicate_alone_is_told_and_allowed(judge: Any, done: Any) -> None:
+def test_a_duplicate_alone_is_reported_and_allowed(judge: Any, done: Any) -> None:
     rows = [*done(1, "enqueue", 1), *done(2, "dequeue", None, 1), *done(2, "dequeue", None, 1)]
     report = judge("total-queue", rows)
     assert (report.result.valid, report.details["duplicated-count"]) == (True, 1)

@@ -45,11 +45,11 @@ def fault(rows: list[Row]) -> tuple[str, list[int]] | None:
     return passed.fault
 
 
-def test_an_append_that_never_ended_stands_where_it_was_seen() -> None:
+def test_an_append_that_never_ended_is_placed_where_it_was_seen() -> None:
     assert fault(APPENDED) is None
 
 
-def test_an_append_that_never_ended_may_not_stand_below_what_ended_before_it() -> None:
+def test_an_append_that_never_ended_cannot_precede_an_earlier_one() -> None:
     late: list[Row] = [(2, "invoke", "append", 12, None), (3, "invoke", "read", None, None)]
     assert fault([*APPENDED, *late, (3, "ok", "read", 12, 2)]) is None
     low: list[Row] = [

@@ -57,7 +57,7 @@ PROCESSES: list[tuple[list[Row], str]] = [
 
 
 @pytest.mark.parametrize(("rows", "why"), PROCESSES)
-def test_what_no_order_can_hold_is_named(rows: list[Row], why: str) -> None:
+def test_operations_without_an_order_are_named(rows: list[Row], why: str) -> None:
     found = fifo.decide(calls_of(rows))
     assert found is not None
     assert not found.valid

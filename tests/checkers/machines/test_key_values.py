@@ -98,7 +98,7 @@ def test_a_store(rows: list[Row], valid: bool) -> None:
         ([*append("a"), *append("b"), *get("ba")], "comes after it in the chain"),
     ],
 )
-def test_why_is_said(rows: list[Row], said: str) -> None:
+def test_the_reason_is_explained(rows: list[Row], said: str) -> None:
     (anomaly,) = judged("key-value", rows).anomalies
     assert said in anomaly.explanation
 

@@ -64,7 +64,7 @@ def test_no_order_holds_them_and_each_of_them_is_needed(name: str, choose: Choos
     assert seen >= 5
 
 
-def test_what_a_queue_gave_twice() -> None:
+def test_an_element_dequeued_twice_is_explained() -> None:
     """Of many operations the three that matter are named, and those that may have happened."""
     rows = [
         row
@@ -86,7 +86,7 @@ def test_a_lock_that_two_hold() -> None:
     assert [call.start for call in verdict.outcome.core] == [12, 14]
 
 
-def test_a_counter_tells_who_added() -> None:
+def test_an_impossible_counter_read_names_the_adds() -> None:
     rows = [*done(0, "add", 1), *done(1, "read", None, 1), *done(0, "add", 2)]
     rows += done(1, "read", None, 1)
     (verdict,) = check_calls("linearizable-counter", {}, pair(history(rows)), 10.0)

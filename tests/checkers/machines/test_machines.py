@@ -178,7 +178,7 @@ def test_equal_values_without_offsets_are_searched_where_single_offsets_were_rea
         ([*done(0, "append", "a"), *done(0, "fetch", None, [[0, None]])], "no offset is left"),
     ],
 )  # fmt: skip
-def test_appends_that_tell_no_offset_need_one(rows: list[Any], said: str | None) -> None:
+def test_appends_without_a_known_offset_need_one(rows: list[Any], said: str | None) -> None:
     """Found by brute force: they were put behind all others, or anywhere."""
     result = judged("log", rows)
     assert result.valid is (said is None), result.anomalies
@@ -186,7 +186,7 @@ def test_appends_that_tell_no_offset_need_one(rows: list[Any], said: str | None)
         assert said in result.anomalies[0].explanation
 
 
-def test_the_first_impossible_moment_of_a_log_is_told_with_a_legal_order_up_to_it() -> None:
+def test_a_log_names_its_first_impossible_moment_and_a_legal_order_before_it() -> None:
     good = [*done(0, "append", "a", [0, "a"]), *done(1, "fetch", None, [[0, "a"]])]
     bad = done(1, "fetch", None, [[0, None]])
     later = [*done(2, "append", "b", [1, "b"]), *done(2, "append", "c", [1, "c"])]

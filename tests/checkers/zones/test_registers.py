@@ -119,7 +119,7 @@ def histories(count: int, **shape: Any) -> Iterator[list[Op]]:
         )
 
 
-def test_it_agrees_with_the_search_and_proves_what_it_accepts() -> None:
+def test_it_agrees_with_the_search_and_proves_accepted_histories() -> None:
     seen = {True: 0, False: 0}
     for ops in histories(1500, calls=9):
         calls = pair(ops)
@@ -211,7 +211,7 @@ def test_keys_are_decided_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )  # fmt: skip
-def test_the_reason_is_told(rows: list[tuple[int, str, str, Any]], said: str) -> None:
+def test_the_reason_names_the_operations(rows: list[tuple[int, str, str, Any]], said: str) -> None:
     (verdict,) = decided(history(rows)).verdicts
     assert verdict.outcome.valid is False
     assert said in (verdict.outcome.why or "")
@@ -246,7 +246,7 @@ def test_the_initial_value(
     assert all(v.outcome.valid for v in decision.verdicts) is valid
 
 
-def test_values_of_any_kind_are_told_apart() -> None:
+def test_values_of_any_kind_are_distinguished() -> None:
     rows = [*did(0, "write", "1"), *did(0, "write", [1, {"a": 2}]), *did(0, "write", True)]
     assert decided(history([*rows, *did(1, "read", True)])).verdicts == []
     for wrong in ("true", 1, [1, {"a": 2}]):

@@ -67,7 +67,7 @@ def test_a_sender_with_another_epoch_is_refused_altogether(topic: Any, epoch: in
     assert topic.refused("AlterPartition", 3, topic.proposal([1, 2], sender_epoch=epoch)) == 77
 
 
-def test_a_sender_who_is_not_registered_is_refused_altogether(topic: Any) -> None:
+def test_an_unregistered_sender_is_refused_as_a_whole(topic: Any) -> None:
     body = topic.proposal([1, 2], sender=9)
     assert topic.refused("AlterPartition", 3, body) == STALE_BROKER
 
@@ -155,7 +155,7 @@ def test_a_recovering_leader_says_when_it_has_recovered(cluster: Any) -> None:
     assert cluster.partition().recovery_state == 0
 
 
-def test_the_proposal_that_ends_the_leadership_is_told_so(cluster: Any) -> None:
+def test_a_proposal_that_ends_leadership_gets_new_leader_elected(cluster: Any) -> None:
     cluster.topic("t", [1, 2])
     assert cluster.reassign([3, 4]) == 0
     assert cluster.propose([1, 2, 3])["error_code"] == 0

@@ -206,7 +206,7 @@ MOVING = replace(
 
 
 @pytest.mark.parametrize("isr", ["12", "1", "124", "4"])
-def test_a_reassignment_waits_for_everyone_who_is_added(isr: str) -> None:
+def test_a_reassignment_waits_for_all_added_replicas(isr: str) -> None:
     """C14, C12 planted."""
     told = change(MOVING, isr=digits(isr), up=(1, 2, 4, 5)) or {}
     assert told.get("replicas") is None

@@ -132,7 +132,7 @@ def test_a_topic_grows(cluster: Any) -> None:
         assert (partition.isr, partition.leader) == (partition.replicas, partition.replicas[0])
 
 
-def test_new_partitions_go_where_they_are_told(cluster: Any) -> None:
+def test_new_partitions_follow_manual_assignments(cluster: Any) -> None:
     create(cluster, **manual([1, 2]))
     cluster.fence(3)
     assert grow(cluster, 3, [4, 3], [3, 2]) == 0

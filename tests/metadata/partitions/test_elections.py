@@ -70,7 +70,7 @@ def test_an_unknown_kind_is_refused_altogether(moved: Any) -> None:
     assert moved.refused("ElectLeaders", 2, {"election_type": 2}) == BAD_REQUEST
 
 
-def test_of_all_those_that_need_no_election_are_not_told(moved: Any) -> None:
+def test_an_election_of_all_leaves_out_unneeded_partitions(moved: Any) -> None:
     assert moved.elect(PREFERRED, "u") == 0
     answer = moved.call("ElectLeaders", 2, {"topic_partitions": None})
     assert results(answer) == {("t", 0): 0}

@@ -64,7 +64,7 @@ def test_a_leader_that_is_removed_hands_over(topic: Any) -> None:
     assert (partition.replicas, partition.isr) == ((2,), (2,))
 
 
-def test_a_second_reassignment_starts_from_what_the_first_left(topic: Any) -> None:
+def test_a_second_reassignment_starts_from_the_state_of_the_first(topic: Any) -> None:
     topic.reassign([3])
     topic.reassign([4])
     partition = topic.partition()
@@ -119,7 +119,7 @@ def only_the_new_one_is_in_sync(topic: Any) -> None:
     assert topic.partition().isr == (3,)
 
 
-def test_cancelling_never_gives_up_the_last_who_are_in_sync(topic: Any) -> None:
+def test_cancelling_keeps_the_last_replicas_in_sync(topic: Any) -> None:
     only_the_new_one_is_in_sync(topic)
     before = topic.partition()
     assert topic.reassign(None) == BAD_ASSIGNMENT
@@ -142,7 +142,7 @@ def test_an_unclean_cancellation_needs_somebody_to_elect(topic: Any) -> None:
     assert topic.reassign(None) == BAD_ASSIGNMENT
 
 
-def test_parts_of_a_request_stand_for_themselves(topic: Any) -> None:
+def test_parts_of_a_request_are_independent(topic: Any) -> None:
     parts = [
         {"partition_index": 0, "replicas": [3]},
         {"partition_index": 5, "replicas": [3]},

@@ -94,7 +94,7 @@ def test_a_proposal_that_may_be_lost_is_answered_so(started: Any) -> None:
     assert started.answers[token]["error_code"] == TIMED_OUT
 
 
-def test_the_second_proposal_sees_what_the_first_one_left(started: Any) -> None:
+def test_the_second_proposal_sees_the_result_of_the_first(started: Any) -> None:
     body = proposal(started)
     first = started.ask("AlterPartition", 3, body)
     second = started.ask("AlterPartition", 3, body)
