@@ -1,1 +1,1 @@
-"""Small services built on the project's parts, to read and to copy from."""
+"""Small services built on the project's parts, as examples."""

@@ -1,4 +1,4 @@
-"""What a run leaves behind: operations, traces, faults and verdicts, and how they are stored.
+"""The records of a run (operations, traces, faults, verdicts) and their storage.
 
-The ground floor, beside ``nodes``: it imports nothing of the project.
+The lowest layer, beside ``nodes``: it imports nothing of the project.
 """

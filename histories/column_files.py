@@ -1,7 +1,7 @@
 """Parquet and Arrow files as tables of :data:`~histories.tables.HISTORY_SCHEMA`.
 
-They may lack the columns that have a default, be ordered differently, and hold numbers where
-ours hold JSON text.
+The files may lack the columns that have a default, order columns differently, and hold numbers
+where ours hold JSON text.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TEXTS = ("key", "value")
 def read_columns(path: Path, kind: str, *, every: bool = False) -> pa.Table:
     """Return the events of a Parquet (file or folder) or Arrow file, ordered by index.
 
-    Unless ``every`` is set, nodes and errors may be left null: no checker of columns needs them.
-    Raises :class:`HistoryError`.
+    Unless ``every`` is set, nodes and errors may be null: no checker of columns needs them. Raises
+    :class:`HistoryError`.
     """
     try:
         if kind == "parquet":
@@ -67,7 +67,7 @@ def _selected(file: pq.ParquetFile, every: bool) -> pa.Table:
 
 
 def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """Return one column of the schema from whatever the table has of it."""
+    """Return one column of the schema, converted from the table's column or its default."""
     size = len(table)
     if field.name not in table.column_names:
         if field.name in ("index", "time"):

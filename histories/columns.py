@@ -1,7 +1,7 @@
 """Any history file as a table of :data:`~histories.tables.HISTORY_SCHEMA`.
 
-For checkers that work on whole columns. JSON lines are taken apart without making objects of
-their values.
+For checkers that work on whole columns. JSON lines are parsed without making objects of their
+values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from histories.tables import HISTORY_SCHEMA, HistoryError, from_text, to_table, 
 _TYPES = ("invoke", "ok", "fail", "info")
 _BATCH = 1 << 16
 _PLAIN = r'^(0|-?[1-9][0-9]*|"[^"\\]*")$'
-"""JSON texts that no other text equals."""
+"""JSON texts with a unique form: no other text has the same value."""
 
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -45,7 +45,7 @@ class _Line(msgspec.Struct, gc=False):
 def read_table(path: Path, kind: str | None = None, *, independent: bool = False) -> pa.Table:
     """Return the client events of ``path``, ordered by index.
 
-    Raises :class:`HistoryError` with one line saying where and what.
+    Raises :class:`HistoryError` with one line that names the place and the reason.
     """
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):
@@ -61,7 +61,7 @@ def read_table(path: Path, kind: str | None = None, *, independent: bool = False
 def with_equal_keys(path: Path, table: pa.Table) -> pa.Table:
     """Return ``table`` with one JSON text for each key, however its file writes it.
 
-    Raises :class:`HistoryError` for a key that is no JSON.
+    Raises :class:`HistoryError` for a key that is not JSON.
     """
     found = table.column("key").combine_chunks().dictionary_encode()
     plain = pc.match_substring_regex(found.dictionary, _PLAIN)
@@ -81,7 +81,7 @@ def table_of(events: Iterable[Event]) -> pa.Table:
 
 
 def _json_lines(path: Path) -> pa.Table | None:
-    """Read lines in the usual shape; None when any is another, so that it is read slowly."""
+    """Read lines of the usual shape; None if any line has another, so that it is read slowly."""
     decode = msgspec.json.Decoder(_Line).decode
     batches: list[pa.Table] = []
     rows: list[_Line] = []
@@ -126,7 +126,7 @@ def _batch(rows: list[_Line]) -> pa.Table:
 
 
 def _raw(raws: list[msgspec.Raw]) -> pa.Array:
-    """Return the JSON texts of a column; null and what is absent become null."""
+    """Return the JSON texts of a column; null and missing values become null."""
     texts = [bytes(raw) for raw in raws]
     column = pa.array(texts, pa.binary()).cast(pa.string())
     nothing = pc.or_(pc.equal(column, ""), pc.equal(column, "null"))

@@ -27,7 +27,7 @@ __all__ = ["FORMATS", "guess_format", "load", "to_edn", "to_json", "to_json_line
 def load(path: Path, kind: str | None = None, *, independent: bool = False) -> list[Op]:
     """Return the client operations of any history file, in order.
 
-    Raises :class:`HistoryError` with one line saying where and what.
+    Raises :class:`HistoryError` with one line that names the place and the reason.
     """
     return list(to_ops(read_events(path, kind, independent=independent)))
 
@@ -54,7 +54,7 @@ def to_json(ops: Sequence[Op], *, independent: bool = False) -> bytes:
 
 
 def to_json_lines(ops: Sequence[Op], *, independent: bool = False) -> bytes:
-    """Return ``ops`` as JSON lines, as a run's folder has them."""
+    """Return ``ops`` as JSON lines, the format of a run's folder."""
     rows = (_fields(op, independent) for op in ops) if independent else ops
     return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 

@@ -1,7 +1,7 @@
-"""What the network may be made to do to messages between nodes, as data.
+"""Network faults on messages between nodes, as data.
 
-A fault of the family ``network`` comes down to these; a run records them in the ``detail``
-of its :class:`~histories.fault.FaultEvent`.
+A fault of the family ``network`` consists of these; a run records them in the ``detail`` of its
+:class:`~histories.fault.FaultEvent`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ Names = Literal["", "silent", "refused"]
 
 
 class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
-    """What messages from one of ``senders`` to one of ``receivers`` (node names) suffer.
+    """A network fault on messages from ``senders`` to ``receivers`` (node names).
 
-    Only RPCs named in ``apis`` are meant (``Fetch``, ``BrokerHeartbeat`` …), empty meaning
-    all, and of those the ``part``. Times are microseconds. Chances are percents and are drawn
-    for each message:
+    It affects only RPCs named in ``apis`` (``Fetch``, ``BrokerHeartbeat`` …; empty: all), and of
+    those only the ``part``. Times are microseconds. Chances are percents and are drawn for each
+    message:
 
-    * ``delay``, ``jitter``: it takes ``delay`` longer, and anything up to ``jitter`` more;
-    * ``loss``: a transmission is lost and repeated later, as TCP does; with the chance
-      ``reset`` its connection is reset instead;
-    * ``drop``: it is swallowed, and its connection stays;
+    * ``delay``, ``jitter``: it takes ``delay`` longer, plus a random time up to ``jitter``;
+    * ``loss``: a transmission is lost and repeated later, as TCP does; with the chance ``reset``
+      its connection is reset instead;
+    * ``drop``: it is lost for good, and its connection stays;
     * ``duplicate``: a quorum request arrives once more, up to ``again`` later;
-    * ``window``: it loses its place among the others, by up to so much.
+    * ``window``: it is reordered, by up to that time.
 
-    The rest is about packets, which the simulator does not have:
+    The other fields are about packets, which the simulator does not have:
 
-    * ``corrupt``: a bit of it changes on the way; TCP throws such a packet away;
-    * ``twice``: it arrives twice; TCP throws the second one away;
-    * ``rate``: so many bytes a second pass, and others wait (0: no limit);
-    * ``port``: only packets from or to this port of a node are meant, "" meaning all;
-    * ``names``: not packets, but senders' questions for names (DNS): they get no answer
-      (``silent``) or are ``refused``.
+    * ``corrupt``: a bit of it is flipped in transit; TCP discards such a packet;
+    * ``twice``: it arrives twice; TCP discards the second one;
+    * ``rate``: the limit in bytes per second; further packets wait (0: no limit);
+    * ``port``: only packets from or to this port of a node are affected, "" meaning all;
+    * ``names``: DNS requests of the senders get no answer (``silent``) or are ``refused``.
     """
 
     senders: tuple[str, ...]
@@ -59,10 +58,10 @@ class Disturbance(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def of_packets(self) -> bool:
-        """Whether only real hosts can do it."""
+        """Whether only real hosts can inject it."""
         return bool(self.corrupt or self.twice or self.rate or self.port or self.names)
 
     @property
     def of_messages(self) -> bool:
-        """Whether whole requests or answers must be told apart to do it."""
+        """Whether it distinguishes whole requests or responses."""
         return bool(self.apis or self.part != "both" or self.duplicate)

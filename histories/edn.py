@@ -1,9 +1,9 @@
-"""Clojure's EDN: a reader that says where it failed, and a writer.
+"""Clojure's EDN: a reader that reports where it failed, and a writer.
 
 Source: github.com/edn-format/edn, with what Clojure prints beyond it (``##NaN``, ratios are
 refused). Maps become dicts, vectors lists, lists tuples, sets :class:`EdnSet`, keywords
-:class:`Keyword`, other symbols :class:`Symbol`, tagged values :class:`Tagged`. Map keys that
-Python cannot hash become tuples.
+:class:`Keyword`, other symbols :class:`Symbol`, tagged values :class:`Tagged`. Map keys that Python
+cannot hash become tuples.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class _Reader:
         raise self.error(f"unknown escape \\{letter}", self.at - 2)
 
     def paired(self, text: str, start: int) -> str:
-        """Join surrogate pairs, as Java writes them; half a pair is no text."""
+        """Join surrogate pairs, as Java writes them; an unpaired surrogate is an error."""
         try:
             if _SURROGATE.search(text):
                 return text.encode("utf-16", "surrogatepass").decode("utf-16")
@@ -244,7 +244,7 @@ class _Reader:
 
 
 def _hashable(value: Any) -> Any:
-    """Return ``value`` in a form a dict takes as a key (records become tuples)."""
+    """Return ``value`` in a form that can be a key of a dict (records become tuples)."""
     if isinstance(value, list | tuple):
         return tuple(_hashable(item) for item in value)
     if isinstance(value, dict):
@@ -270,8 +270,8 @@ def read_all(text: str) -> list[Any]:
 def read_each(text: str) -> Iterator[tuple[int, Any]]:
     """Yield the values of ``text`` with the line each begins on, without keeping them.
 
-    One vector or list that is all of the text is read item by item, as Jepsen writes
-    histories. Raises :class:`EdnError` with line and column.
+    If one vector or list is the whole text, as in Jepsen's histories, its items are read one by
+    one. Raises :class:`EdnError` with line and column.
     """
     reader = _Reader(text)
     reader.skip()
@@ -306,7 +306,7 @@ def is_name(word: str) -> bool:
 
 
 def write(value: Any) -> str:
-    """Return ``value`` as EDN text. Raises TypeError for what EDN has no form for."""
+    """Return ``value`` as EDN text. Raises TypeError for values without an EDN form."""
     match value:
         case None:
             return "nil"

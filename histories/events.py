@@ -1,9 +1,8 @@
-"""Histories as they are written, one event at a time: what is not ours is kept too.
+"""Histories as written, one event at a time; unknown fields are kept.
 
-Jepsen's own checkers look at single events and not at pairs, and their histories may lack
-what ours never do: an index, a time, a process, the invocation of a completion. Events are
-read as they come: a file of JSON lines, of EDN maps, or a Parquet file need never be whole
-in memory as objects.
+Jepsen's own checkers read single events and not pairs. Their histories may lack parts that ours
+always have: an index, a time, a process, the invocation of a completion. Events are read one by
+one: a file of JSON lines, of EDN maps, or a Parquet file is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 class Event(msgspec.Struct, kw_only=True, gc=False):
-    """An invocation or a completion, with all that its file says of it.
+    """An invocation or a completion, with all fields of its file.
 
-    ``index`` and ``time`` (nanoseconds) are the position when the file has none.
-    ``process`` may be None. ``fields`` are the fields that are not Jepsen's core ones.
-    ``line`` is the line of the file, or 0 when it has no lines.
+    ``index`` and ``time`` (nanoseconds) are the position when the file has none. ``process`` may be
+    None. ``fields`` are the fields that are not Jepsen's core ones. ``line`` is the line of the
+    file, or 0 when it has no lines.
     """
 
     index: int
@@ -58,18 +57,18 @@ class Event(msgspec.Struct, kw_only=True, gc=False):
     line: int = 0
 
     def where(self) -> str:
-        """Say where the event stands, for an error."""
+        """Return the place of the event, for an error."""
         return f"line {self.line}" if self.line else f"operation {self.index}"
 
     def refuse(self, what: str) -> HistoryError:
-        """Return the error that this event's value is ``what``."""
+        """Return the error that the value of this event is invalid: ``what``."""
         text = msgspec.json.encode(self.value, enc_hook=str).decode()
         shown = text if len(text) <= 80 else text[:77] + "..."
         return HistoryError(f"{self.where()}: field value of {self.f!r} {what}, got {shown}")
 
 
 def guess_format(path: Path) -> str:
-    """Return the format that ``path``'s name says. Raises :class:`HistoryError`."""
+    """Return the format given by ``path``'s name. Raises :class:`HistoryError`."""
     suffix = path.suffix.lstrip(".").lower()
     suffix = "arrow" if suffix in ("feather", "ipc") else suffix
     if suffix in FORMATS:
@@ -82,9 +81,9 @@ def read_events(
 ) -> Iterator[Event]:
     """Yield the client events of any history file, in its order.
 
-    Events of the nemesis (a process that is a word) are left out. With ``independent`` a
-    value ``[k, v]`` is split into key and value. Raises :class:`HistoryError` with one line
-    saying where and what.
+    Events of the nemesis (whose process is a word) are left out. With ``independent`` a value ``[k,
+    v]`` is split into key and value. Raises :class:`HistoryError` with one line that names the
+    place and the reason.
     """
     kind = kind or guess_format(path)
     if kind in ("parquet", "arrow"):
@@ -108,7 +107,7 @@ def events_of(
 
 
 def read_records(path: Path, kind: str) -> Iterator[tuple[int, Any]]:
-    """Yield what a JSON or EDN file says, with its lines (0: none), the nemesis' events too."""
+    """Yield the records of a JSON or EDN file, with their lines (0: none), the nemesis' too."""
     try:
         if kind == "jsonl":
             yield from _json_lines(path)
@@ -152,7 +151,7 @@ def _json_array(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _line_of(data: bytes, error: Exception) -> int:
-    """Return the line of a JSON file at which decoding failed: the byte is in the error's words."""
+    """Return the line at which decoding a JSON file failed; the error's text has the byte."""
     byte = re.search(r"\(byte (\d+)\)", str(error))
     if byte is not None:
         return data.count(b"\n", 0, int(byte[1])) + 1
@@ -176,7 +175,7 @@ def _edn_records(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _from_columns(path: Path, kind: str) -> Iterator[Event]:
-    """Read batch by batch where the file has our columns in order, else as a whole."""
+    """Read in batches if the file has our columns in order, else as a whole."""
     if kind == "parquet" and not path.is_dir():
         try:
             file = sized(pq.ParquetFile(path), path)
@@ -208,7 +207,7 @@ def _split(event: Event) -> tuple[Any, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return an EDN value as JSON would have it."""
+    """Return an EDN value in the form that JSON has for it."""
     if isinstance(value, str | int | float | None):
         return value
     if isinstance(value, edn.Keyword | edn.Symbol):
@@ -303,10 +302,10 @@ def _of_op(op: Op) -> Event:
 def to_ops(events: Iterable[Event]) -> Iterator[Op]:
     """Yield ``events`` as operations of ours.
 
-    Events without a process are those of clients that do one thing: a completion, or an
-    invocation with the completion that follows it. Such clients are numbered from -1 down.
-    Raises :class:`HistoryError` where an invocation without a process is followed by another
-    one, as nothing says which of them a completion answers.
+    An event without a process belongs to a client with a single operation: a completion, or an
+    invocation and the completion that follows it. Such clients are numbered from -1 down. Raises
+    :class:`HistoryError` for an invocation without a process that follows another one, as the
+    completions would be ambiguous.
     """
     nameless, waiting = 0, None
     for event in events:

@@ -28,7 +28,7 @@ MEANINGS: dict[int, str] = {
     FAILED: "the harness itself failed",
     INTERRUPTED: "interrupted",
 }
-"""All codes for help texts, in the order in which people read them."""
+"""All codes for help texts, in reading order."""
 
 _BY_VERDICT: dict[Validity, int] = {True: VALID, False: INVALID, "unknown": UNKNOWN}
 
@@ -45,6 +45,6 @@ class CommandError(Exception):
 
 
 class BadInputError(CommandError):
-    """The user can mend the cause: an argument, a file, a missing tool."""
+    """The user can fix the cause: an argument, a file, a missing tool."""
 
     exit_code = BAD_ARGUMENTS

@@ -1,7 +1,7 @@
-"""Faults as data: what was planned, and what was really done to whom, with the proof.
+"""Faults as data: the plan, the actual changes with their targets, and the evidence.
 
-A schedule is a list of :class:`Fault`; a run records one :class:`FaultEvent` when a fault
-starts and one when it ends. Times are nanoseconds since the start of the test.
+A schedule is a list of :class:`Fault`; a run records one :class:`FaultEvent` when a fault starts
+and one when it ends. Times are nanoseconds since the start of the test.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import msgspec
 class Storm(msgspec.Struct, kw_only=True, frozen=True):
     """One of the storms of a governed schedule, and the conditions under which it begins.
 
-    Storms begin in order of ``number`` and last ``length`` ns. The next one begins once no fault
-    is in force, there is a leader, ``operations`` were acknowledged since the storm before ended,
-    and at least ``percent`` of the operations that ended since that one began. It begins at the
-    latest ``bound`` ns after the storm before has ended.
+    Storms begin in order of ``number`` and last ``length`` ns. Between two storms the cluster must
+    recover: no fault is in force, and there is a leader. ``operations`` were acknowledged since the
+    storm before ended, and at least ``percent`` of the operations that ended since that one began.
+    The next storm begins at the latest ``bound`` ns after the storm before has ended.
     """
 
     number: int
@@ -28,18 +28,18 @@ class Storm(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Fault(msgspec.Struct, kw_only=True, frozen=True):
-    """One planned fault: when, what, whom, how long.
+    """One planned fault: time, kind, targets, duration.
 
-    ``at`` and ``duration`` are nanoseconds. ``kind`` names the fault family
-    (``partition``, ``kill``, ``pause``), ``shape`` the variant (``one``, ``leader``,
-    ``halves``, ``bridge``, ``ring``, ``one-way`` …). ``targets`` are node names; empty
-    means they are chosen when the fault fires, from ``draw`` (a number that decides every
-    random choice of this fault, so that a replay chooses the same).
+    ``at`` and ``duration`` are nanoseconds. ``kind`` names the fault family (``partition``,
+    ``kill``, ``pause``), ``shape`` the variant (``one``, ``leader``, ``halves``, ``bridge``,
+    ``ring``, ``one-way`` …). ``targets`` are node names. Without any they are chosen when the fault
+    fires. All random choices of the fault are derived from the number ``draw``, so a replay makes
+    the same choices.
 
-    With a ``trigger`` such as ``"elected#2"`` the fault does not start at ``at``: from then
-    on it waits for the second transition of that name seen in any node's trace, which
-    on hosts is followed live. See ``harness.triggers`` for the names, and for the targets
-    ``"@"`` (the node that made the transition) and ``"@leader"``.
+    With a ``trigger`` such as ``"elected#2"`` the fault does not start at ``at``. From then on it
+    waits for the second transition of that name in any node's trace, which is followed live on
+    hosts. See ``harness.triggers`` for the names, and for the targets ``"@"`` (the node that made
+    the transition) and ``"@leader"``.
 
     A fault of a ``storm`` is governed: its ``at`` counts from the beginning of the storm, and it
     ends with the storm at the latest. If its trigger does not fire, it starts when just its

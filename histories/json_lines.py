@@ -1,7 +1,7 @@
-"""The lines of a JSON lines file, with a limit on their length, and the last one where it is torn.
+"""The lines of a JSON lines file, with a limit on their length, and a torn last line.
 
-A recorder that is killed leaves a last line without its end. It is left out of the history, as
-Jepsen leaves out what was not written; :func:`torn_line` names it.
+A recorder that is killed may leave an unfinished last line. It is left out of the history, as
+Jepsen leaves out unwritten events; :func:`torn_line` names it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_LINE = 1 << 28
 """Bytes; a longer line is refused before it is parsed."""
 _BLOCK = 1 << 16
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding a line may raise."""
+"""Exceptions that decoding a line may raise."""
 
 
 def reason(error: Exception) -> str:
@@ -45,7 +45,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _whole(line: bytes) -> bool:
-    """Whether a line without a newline is whole JSON: some tools leave the last one off."""
+    """Whether a line without a newline is whole JSON: some tools omit the last newline."""
     try:
         msgspec.json.decode(line)
     except RecursionError:
@@ -56,10 +56,10 @@ def _whole(line: bytes) -> bool:
 
 
 def torn_line(path: Path) -> int | None:
-    """Return the number of the last line where it is torn, else None.
+    """Return the number of the last line if it is torn, else None.
 
-    A torn line has no newline and is no whole JSON. The first line of a file is never torn: a
-    file without one whole line is not JSON lines. Raises OSError.
+    A torn line has no newline and is not whole JSON. The first line of a file is never torn: a file
+    without one whole line is not JSON lines. Raises OSError.
     """
     with path.open("rb") as file:
         end, size, tail = path.stat().st_size, _BLOCK, b""

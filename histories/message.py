@@ -1,8 +1,8 @@
-"""One message between nodes, as it was captured: a request, an answer, or both.
+"""One captured message between nodes: a request, a response, or both.
 
-Real nodes keep what they were told in their input logs; the simulator sees both ends. The
-three shapes of a record: a request as its receiver got it (``response`` None), an answer as
-the asker got it (``request`` None), and a request with the answer its receiver gave.
+Real nodes keep their inputs in their input logs; the simulator sees both ends. A record has one of
+three shapes: a request as its receiver got it (``response`` None), a response as the requester got
+it (``request`` None), and a request with the response that its receiver gave.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import msgspec
 
 
 class Message(msgspec.Struct, gc=False):
-    """``api`` is the schema name without suffix (``"Fetch"``).
+    """A captured message; ``api`` is the schema name without suffix (``"Fetch"``).
 
-    ``time`` is nanoseconds since the start of the test, corrected for the clock of the node
-    that has captured it. ``asker`` and ``replier`` are node ids, -1 where not known.
-    ``request`` and ``response`` are the messages of the quorum as objects, those of other
-    APIs as decoded bodies. Bytes of records are left out; ``records`` tells of them: (base
-    offset and epoch of the first batch, end offset of the last), None for none. ``sent`` is
-    when the asker sent the request, -1 where that is not known.
+    ``time`` is nanoseconds since the start of the test, corrected for the clock of the node that
+    has captured it. ``asker`` sent the request and ``replier`` the response; they are node ids, -1
+    if not known. ``request`` and ``response`` are the messages of the quorum as objects, those of
+    other APIs as decoded bodies. Bytes of records are left out. ``records`` describes them: (base
+    offset and epoch of the first batch, end offset of the last), None for none. ``sent`` is when
+    the request was sent, -1 if not known.
     """
 
     time: int

@@ -15,20 +15,20 @@ OpType = Literal["invoke", "ok", "fail", "info"]
 
 INVOKE: Final = "invoke"
 OK: Final = "ok"
-"""The operation took effect, and ``value`` says what was seen."""
+"""The operation took effect, and ``value`` is its result."""
 FAIL: Final = "fail"
 """The operation certainly did not take effect."""
 INFO: Final = "info"
-"""Nobody knows: it may have taken effect, or may do so later."""
+"""The outcome is unknown: it may have taken effect, or may do so later."""
 
 
 class Op(msgspec.Struct, kw_only=True, gc=False):
     """An invocation or a completion.
 
-    ``index`` is the position in the history, from 0. ``process`` is a logical client; after
-    an ``info`` the process ends and its thread continues under a new number.
-    ``node`` is the node the client talked to, ``error`` why it did not end ``ok``.
-    ``final`` marks the reads made after the last heal.
+    ``index`` is the position in the history, from 0. ``process`` is a logical client; after an
+    ``info`` the process ends and its thread continues under a new number. ``node`` is the node that
+    served the client, ``error`` why it did not end ``ok``. ``final`` marks the reads made after the
+    last heal.
     """
 
     index: int

@@ -1,8 +1,7 @@
 """Tables as Parquet: histories sharded by key so that a per-key check needs no shuffle.
 
-A key's operations all lie in one shard, sorted by (key, index). The shard of a key is the
-CRC-32 of its JSON text modulo the number of shards; operations without a key count as the
-key "".
+A key's operations are all in one shard, sorted by (key, index). The shard of a key is the CRC-32 of
+its JSON text modulo the number of shards; operations without a key count as the key "".
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def shard_of(key: str | None, shards: int = SHARDS) -> int:
 def write_history(history: pa.Table, folder: Path, shards: int = SHARDS) -> None:
     """Write ``history`` to ``folder`` as ``part-00000.parquet`` …; empty shards are left out.
 
-    The folder appears whole or not at all.
+    The folder is created atomically.
     """
     numbers = [shard_of(key, shards) for key in history.column("key").to_pylist()]
     column = pa.array(numbers, type=pa.int32())
@@ -48,7 +47,7 @@ def write_history(history: pa.Table, folder: Path, shards: int = SHARDS) -> None
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write ``table`` as one file, at once or not at all."""
+    """Write ``table`` as one file, atomically."""
     temporary = path.with_name(path.name + ".tmp")
     _write(table, temporary)
     temporary.replace(path)

@@ -1,4 +1,4 @@
-"""How much memory a Parquet file needs, by its metadata alone, before any of it is read."""
+"""The memory that a Parquet file needs, computed from its metadata before it is read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 from histories.tables import HistoryError
 
 _WIDTHS = {"BOOLEAN": 0.125, "INT32": 4.0, "FLOAT": 4.0, "BYTE_ARRAY": 4.0}
-"""Bytes in memory for one value at least, by physical type; others take eight."""
+"""Least bytes in memory for one value, by physical type; others take eight."""
 
 
 def most_bytes() -> int:
-    """Return how much a file may unpack to: half of this machine's memory."""
+    """Return the limit of a file's unpacked size: half of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
@@ -37,7 +37,7 @@ def unpacked_bytes(file: pq.ParquetFile) -> int:
 def sized(file: pq.ParquetFile, path: Path) -> pq.ParquetFile:
     """Return ``file``, which was opened from ``path``.
 
-    Raises :class:`HistoryError`, one line, for one that would not fit into memory.
+    Raises :class:`HistoryError`, one line, if it would not fit into memory.
     """
     need, most = unpacked_bytes(file), most_bytes()
     if need > most:

@@ -1,4 +1,4 @@
-"""A run's live JSON lines, read as records and as tables; the Parquet where there are none."""
+"""A run's live JSON lines, read as records and as tables; the Parquet if there are none."""
 
 from __future__ import annotations
 

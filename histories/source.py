@@ -1,4 +1,4 @@
-"""A history that is read in the form whoever judges it asks for."""
+"""A history source that serves each checker in the form it needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Source(ABC):
 
 
 class HistoryFile(Source):
-    """A file or a folder of Parquet files; nothing is read before it is asked for."""
+    """A file or a folder of Parquet files, read lazily."""
 
     def __init__(self, path: Path, kind: str | None = None, *, independent: bool = False) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class HistoryFile(Source):
 
     @property
     def torn_line(self) -> int | None:
-        """The number of the last line where it is torn, so that it is no part of the history."""
+        """The number of the last line if it is torn and therefore not part of the history."""
         try:
             return torn_line(self.path) if self.kind == "jsonl" else None
         except OSError as error:
@@ -57,7 +57,7 @@ class HistoryFile(Source):
 
 
 class Events(Source):
-    """Events that are already here."""
+    """Events in memory."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._events: Sequence[Event] = list(events)

@@ -1,9 +1,9 @@
-"""The folder a run leaves behind, and appenders that survive a crash of anything.
+"""The folder of a run, and appenders that survive a crash.
 
-``store/<name>/<UTC time>-<seed>`` is made under ``….running`` and renamed when everything was
-collected. ``latest`` links always point at a judged run, ``current`` links at the newest one.
-Lines reach the kernel as they are written (no buffer of ours), so a killed control process
-loses nothing; files are synced to disk at least once a second.
+``store/<name>/<UTC time>-<seed>`` is named ``….running`` first, and renamed when everything was
+collected. ``latest`` links always point at a judged run, ``current`` links at the newest one. Lines
+reach the kernel as they are written (no buffer of ours), so a killed control process loses nothing;
+files are synced to disk at least once a second.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def whole_lines(data: bytes) -> int:
 
 
 def make_store(store: Path) -> None:
-    """Make the folder of a store, if there is none. Raises :class:`StoreError`."""
+    """Create the folder of a store, if there is none. Raises :class:`StoreError`."""
     try:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,7 +99,7 @@ class RunFolder:
     """One run on disk. ``path`` changes once, when :meth:`complete` renames it."""
 
     def __init__(self, store: Path, name: str, seed: int, now: datetime | None = None) -> None:
-        """Make ``store/name/<time>-<seed>.running`` and point ``current`` at it.
+        """Create ``store/name/<time>-<seed>.running`` and point ``current`` at it.
 
         Raises :class:`StoreError` when the store cannot be written.
         """
@@ -118,13 +118,13 @@ class RunFolder:
             raise StoreError(f"{self.path}: {error.strerror}; choose another --store") from error
 
     def node(self, name: str) -> Path:
-        """Return (and make) the folder of one node."""
+        """Return the folder of one node, created if missing."""
         folder = self.path / "nodes" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write ``value`` to file ``name`` at once or not at all. Raises StoreError."""
+        """Write ``value`` to file ``name`` atomically. Raises StoreError."""
         write_json(self.path / name, value)
 
     def complete(self) -> Path:
@@ -153,7 +153,7 @@ def link_latest(run: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON to ``path`` at once or not at all (write, rename)."""
+    """Write ``value`` as indented JSON to ``path`` atomically (write, rename)."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("wb") as file:
@@ -166,7 +166,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Point ``link`` at ``target`` by a relative path, replacing an older link at once."""
+    """Point ``link`` at ``target`` by a relative path, replacing an older link atomically."""
     temporary = link.with_name(f".{link.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))

@@ -1,8 +1,8 @@
 """Records as Arrow tables with fixed schemas, and back to objects.
 
-Columns ``key``, ``value``, ``detail`` and ``evidence`` hold any JSON value as compact JSON
-text; a null of the line is an Arrow null. So equal values are equal strings, and one
-schema fits every workload.
+Columns ``key``, ``value``, ``detail`` and ``evidence`` hold any JSON value as compact JSON text; a
+null of the line is an Arrow null. So equal values are equal strings, and one schema fits every
+workload.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Record = TypeVar("Record", Op, TraceEvent, FaultEvent)
 
 
 class HistoryError(BadInputError):
-    """A file of a run cannot be understood; the message is ``file:line: what``."""
+    """A file of a run cannot be read; the message is ``file:line: reason``."""
 
 
 def to_table(records: Iterable[Op | TraceEvent | FaultEvent], schema: pa.Schema) -> pa.Table:

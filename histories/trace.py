@@ -1,7 +1,7 @@
-"""What a node did, as it told it: one event per transition, one schema for all shells.
+"""The trace of a node: one event per transition, one schema for all shells.
 
-Real nodes write these as JSON lines (``trace.jsonl``); the simulator hands them over as
-objects. Checkers, Spark jobs and reports cannot tell the two apart.
+Real nodes write these as JSON lines (``trace.jsonl``); the simulator passes them on as objects.
+Both look the same to checkers, Spark jobs and reports.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 class TraceEvent(msgspec.Struct, kw_only=True, gc=False):
     """One transition of one node.
 
-    ``incarnation`` counts process starts of the node from 1, ``seq`` counts events within
-    an incarnation from 0. ``mono`` and ``wall`` are the node's own clocks in microseconds.
-    Every event carries the position of the node *after* the transition: ``state`` (lower
-    case state name), ``epoch``, ``leader`` (-1 unknown), ``voted`` (-1 none), ``leo`` (log
-    end offset) and ``hw`` (high watermark, -1 unknown). ``detail`` holds what is special to
-    the ``kind``; see docs/trace.md.
+    ``incarnation`` counts process starts of the node from 1, ``seq`` counts events within an
+    incarnation from 0. ``mono`` and ``wall`` are the node's own clocks in microseconds. Every event
+    carries the position of the node *after* the transition: ``state`` (lower case state name),
+    ``epoch``, ``leader`` (-1 unknown), ``voted`` (-1 none), ``leo`` (log end offset) and ``hw``
+    (high watermark, -1 unknown). ``detail`` holds the fields specific to the ``kind``; see
+    docs/trace.md.
     """
 
     node: str

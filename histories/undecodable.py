@@ -1,4 +1,4 @@
-"""What decoding JSON from a damaged or foreign file can raise."""
+"""The exceptions that decoding JSON from a damaged or foreign file can raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts: valid, invalid or unknown, and how several become one.
+"""Verdicts (valid, invalid or unknown), and how they are merged.
 
 Source: jepsen.checker ``merge-valid``: true < unknown < false.
 """
@@ -28,12 +28,12 @@ def merge_valid(values: Iterable[Validity]) -> Validity:
 
 
 class Anomaly(msgspec.Struct, kw_only=True):
-    """One thing that must not have happened.
+    """One violation.
 
-    ``type`` is the standard name or the invariant's id (``I1``), ``explanation`` one or two
-    plain sentences, ``operations`` the indices of the history that prove it, ``events``
-    the trace events that do (as dicts). ``time`` is when it was noticed, in microseconds since
-    the start of the test, where no operation or event says so.
+    ``type`` is the standard name or the invariant's id (``I1``), ``explanation`` one or two plain
+    sentences. ``operations`` are the indices of the history that prove it, ``events`` the trace
+    events that do (as dicts). ``time`` is when it was detected, in microseconds since the start of
+    the test, if no operation or event gives the time.
     """
 
     type: str
@@ -44,7 +44,7 @@ class Anomaly(msgspec.Struct, kw_only=True):
 
 
 class CheckerResult(msgspec.Struct, kw_only=True):
-    """What one checker says. ``stats`` are numbers for people, never part of the verdict."""
+    """The result of one checker. ``stats`` are numbers for people, never part of the verdict."""
 
     valid: Validity
     anomalies: list[Anomaly] = []
@@ -53,7 +53,7 @@ class CheckerResult(msgspec.Struct, kw_only=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """All checkers of a run; ``valid`` merges them."""
+    """The results of all checkers of a run; ``valid`` merges them."""
 
     valid: Validity
     checkers: dict[str, CheckerResult]

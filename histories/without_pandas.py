@@ -1,8 +1,8 @@
 """Arrow without pandas.
 
-Arrow imports pandas, where it is installed, when it is first given a list: a second and a half
-of a CPU, more than the check of a million operations takes. Spark's client needs pandas; whoever
-only reads histories does not.
+Arrow imports an installed pandas when it is first given a list. That takes one and a half seconds
+of a CPU, more than the check of a million operations. Spark's client needs pandas, but a program
+that only reads histories does not.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class _Refusing(MetaPathFinder):
 
 
 def leave_pandas_out() -> None:
-    """Let Arrow find, once and for all in this process, that there is no pandas.
+    """Hide pandas from Arrow for the life of this process.
 
-    Does nothing where pandas is imported already. Other modules may import it later on.
+    Does nothing if pandas is imported already. Other modules may import it later on.
     """
     if "pandas" in sys.modules:
         return

@@ -25,14 +25,14 @@ class Mutant(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tr
 
     @property
     def patch(self) -> Path:
-        """The patch file that plants it."""
+        """The patch file of the bug."""
         return FOLDER / f"{self.id}.patch"
 
 
 def catalogue() -> dict[str, Mutant]:
     """Return all planted bugs by id, in the order of the catalogue.
 
-    Raises :class:`msgspec.ValidationError` for an entry that is not complete.
+    Raises :class:`msgspec.ValidationError` for an incomplete entry.
     """
     entries = tomllib.loads((FOLDER / "catalogue.toml").read_text())
     return {name: msgspec.convert({"id": name, **entry}, Mutant) for name, entry in entries.items()}

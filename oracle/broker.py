@@ -20,7 +20,7 @@ ASK_MS: Final = 2000
 class Broker(Process):
     """A broker in a directory of its own; ``controllers`` are node id → port of the voters.
 
-    ``properties`` come on top of what every broker needs and use Kafka's names.
+    ``properties`` are added to those of every broker and have Kafka's names.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class Broker(Process):
         self.write_config(values)
 
     def own_properties(self) -> Mapping[str, object]:
-        """Return the properties only this kind knows."""
+        """Return the properties of this kind only."""
         return {}
 
     def format(self) -> None:
-        """Write ``meta.properties``, which is all a broker needs."""
+        """Write ``meta.properties``, the only file a broker needs."""
         format_directory(self.data, self.cluster_id, self.node_id)
 
     @property
     def address(self) -> str:
-        """Where its clients reach it."""
+        """The address for its clients."""
         return f"{HOST}:{self.port}"
 
     def knows(self) -> set[int]:
-        """Return the ids of the unfenced brokers it tells its clients of, none if it is down."""
+        """Return the unfenced brokers' ids that it reports to clients, none if it is down."""
         client = KafkaClient(HOST, self.port, "oracle")
         try:
             answer = client.call("Metadata", 9, {"topics": []}, ASK_MS)
@@ -80,7 +80,7 @@ class KafkaBroker(Broker):
     """A broker of Apache Kafka."""
 
     def own_properties(self) -> Mapping[str, object]:
-        """Return small quantities of what a test needs none or one of."""
+        """Return one or none of Kafka's internal threads and partitions."""
         return {
             "offsets.topic.num.partitions": 1,
             "group.initial.rebalance.delay.ms": 0,
@@ -98,7 +98,7 @@ class OurBroker(Broker):
     """A broker of this project: it has the metadata and no data."""
 
     def own_properties(self) -> Mapping[str, object]:
-        """Ours are told the cluster id; Kafka reads it from the formatted directory."""
+        """Return the cluster id; Kafka reads it from the formatted directory."""
         return {"cluster.id": self.cluster_id}
 
     def command(self) -> list[str]:

@@ -20,17 +20,17 @@ LISTENER: Final = "CONTROLLER"
 HOST: Final = "127.0.0.1"
 FORMAT_TIMEOUT_S: Final = 60.0
 TEST_FLAGS: Final = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""A controller of a test: it has to be up soon and leave the machine to others."""
+"""Flags of a controller in a test: it starts quickly and uses few resources."""
 BENCH_FLAGS: Final = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
 )
-"""What Kafka's own start script gives the virtual machine."""
+"""The flags in Kafka's own start script."""
 _SERVER: Final = (sys.executable, "-m", "nodes.server")
 
 
 def quorum_properties(ports: Mapping[int, int], *, dynamic: bool) -> dict[str, str]:
-    """Return how a node finds the quorum: node id → port of its voters, or of those it asks."""
+    """Return the properties of the quorum; ``ports`` are those of voters or bootstrap servers."""
     if dynamic:
         servers = ",".join(f"{HOST}:{port}" for port in ports.values())
         return {"controller.quorum.bootstrap.servers": servers}
@@ -42,9 +42,9 @@ class Controller(Process):
     """A controller in a directory of its own.
 
     ``ports`` are node id → port on loopback of all; they are the voters unless the quorum is
-    ``dynamic``. ``properties`` come on top of what every controller needs and use Kafka's
-    names. ``format_options`` are those of kafka-storage, such as ``--release-version 4.0``; the
-    format command of ours knows the same.
+    ``dynamic``. ``properties`` are added to those of every controller and have Kafka's names.
+    ``format_options`` are those of kafka-storage, such as ``--release-version 4.0``; our format
+    command has the same.
     """
 
     kind: str
@@ -80,12 +80,12 @@ class Controller(Process):
         self.write_config(values)
 
     def own_properties(self) -> Mapping[str, object]:
-        """Return the properties only this kind knows."""
+        """Return the properties of this kind only."""
         return {}
 
     @abstractmethod
     def format(self) -> None:
-        """Prepare the data directory; what is formatted already is left alone."""
+        """Prepare the data directory, unless it is formatted already."""
 
 
 class OurController(Controller):
@@ -93,10 +93,10 @@ class OurController(Controller):
 
     kind = "ours"
     profile: Path | None = None
-    """Where cProfile writes when the process stops, None for no profile."""
+    """The output file of cProfile, written when the process stops; None for no profile."""
 
     def own_properties(self) -> Mapping[str, object]:
-        """Ours are told the cluster id; Kafka reads it from the formatted directory."""
+        """Return the cluster id; Kafka reads it from the formatted directory."""
         return {"cluster.id": self.cluster_id}
 
     def format(self) -> None:
@@ -118,8 +118,8 @@ class OurController(Controller):
 class KafkaController(Controller):
     """A controller of Apache Kafka.
 
-    Formatting takes a virtual machine's start; a directory formatted before is used again,
-    with other ids, as ``like``.
+    Formatting takes the start of a virtual machine. So the directory of ``like``, formatted before,
+    is copied and gets other ids.
     """
 
     kind = "kafka"
@@ -127,7 +127,7 @@ class KafkaController(Controller):
     level = "INFO"
 
     def format(self, like: KafkaController | None = None, directory_id: str | None = None) -> None:
-        """Run kafka-storage, or copy what it wrote for ``like``; then the ids are its own."""
+        """Run kafka-storage, or copy the files of ``like`` and change their ids."""
         if (self.data / "meta.properties").exists():
             return
         if like is not None:

@@ -1,4 +1,4 @@
-"""What Apache Kafka's DumpLogSegments makes of a segment or snapshot, beside what we make of it."""
+"""Apache Kafka's DumpLogSegments output of a segment or snapshot, compared with our reading."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Batch:
 def kafka_dump(path: Path) -> list[Batch]:
     """Let Apache Kafka read a segment or snapshot.
 
-    Raises :class:`OracleError` with its complaint when it finds anything wrong.
+    Raises :class:`OracleError` with its message if it reports any error.
     """
     ran = run_tool(
         DUMP, "--cluster-metadata-decoder", "--deep-iteration", "--files", str(path.resolve())
@@ -79,7 +79,7 @@ def kafka_dump(path: Path) -> list[Batch]:
 
 
 def parse_dump(text: str) -> list[Batch]:
-    """Parse what the tool writes. Raises :class:`OracleError` for any line it must not write."""
+    """Parse the tool's output. Raises :class:`OracleError` for any unexpected line."""
     batches: list[tuple[re.Match[str], list[Record]]] = []
     for line in text.splitlines():
         if line.startswith(("Dumping ", "Log starting offset: ", "Snapshot end offset: ")):
@@ -145,7 +145,7 @@ def our_dump(data: bytes) -> list[Batch]:
 
 
 def re_encoded(data: bytes) -> bytes:
-    """Decode every batch and record, encode them anew and return the bytes."""
+    """Decode every batch and record, encode them again and return the bytes."""
     out = bytearray()
     for raw in split_batches(data):
         header, records = decode_batch(raw)
@@ -162,10 +162,10 @@ def re_encoded(data: bytes) -> bytes:
 
 
 def difference(theirs: list[Batch], ours: list[Batch]) -> str | None:
-    """Say where two readings of one file part, None if they agree.
+    """Return the first difference of two readings of one file, None if they agree.
 
-    Kafka's JSON leaves out tagged fields at their default: what it does not name is not
-    compared; the bytes are, by ``re_encoded``.
+    Kafka's JSON omits tagged fields at their default. Omitted fields are not compared, but
+    ``re_encoded`` compares all bytes.
     """
     if len(theirs) != len(ours):
         return f"{len(theirs)} batches there, {len(ours)} here"

@@ -1,10 +1,11 @@
-"""``python -m oracle.fetch``: bring the pinned jars of Apache Kafka here, or say why not.
+"""``python -m oracle.fetch``: download the pinned jars of Apache Kafka, or report why not.
 
-Maven resolves and downloads (the repositories are those it is configured with); what it
-brought must be exactly what ``artefacts.lock`` says. Nothing is done when all is there.
-``--lock`` writes the lock anew from what Maven resolves, after a change of ``pom.xml``.
+Maven resolves and downloads them from its configured repositories; the result must match
+``artefacts.lock`` exactly. Nothing is done if all jars are present. ``--lock`` rewrites the lock
+from the versions that Maven resolves, after a change of ``pom.xml``.
 
-Exit status: 0 it is there, 254 a tool or the network is missing, 255 it is not as locked.
+Exit status: 0 the jars are present, 254 a tool or the network is missing, 255 a jar does not match
+the lock.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _RESOLVED: Final = re.compile(r"\s*([\w.-]+):([\w.-]+):jar:([\w.-]+):(?:compile|
 def download(folder: Path) -> list[tuple[str, str, str]]:
     """Let Maven copy all jars into ``folder``; return the (group, artifact, version) of each.
 
-    Raises :class:`OracleError` without Maven, and with Maven's own first complaint.
+    Raises :class:`OracleError` without Maven, and with the first error that Maven reports.
     """
     maven = shutil.which("mvn")
     if maven is None:
@@ -69,9 +70,9 @@ def download(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def fetch(folder: Path, wanted: list[Artefact]) -> str:
-    """Make ``folder`` hold exactly ``wanted``; return what was done, in words.
+    """Make ``folder`` hold exactly ``wanted``; return a description of the changes.
 
-    Raises :class:`OracleError` when it cannot be fetched, ValueError when it is not as locked.
+    Raises :class:`OracleError` if the download fails, ValueError if a jar does not match the lock.
     """
     find_java()
     if folder.is_dir() and problem(folder, wanted) is None:
@@ -91,7 +92,7 @@ def fetch(folder: Path, wanted: list[Artefact]) -> str:
 
 
 def write_lock() -> str:
-    """Resolve ``pom.xml`` and write what came of it as the new lock."""
+    """Resolve ``pom.xml`` and write the result as the new lock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lines = ["# Written by python -m oracle.fetch --lock from pom.xml; see docs/oracle.md."]

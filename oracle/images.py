@@ -1,4 +1,4 @@
-"""The metadata image that a controller's files stand for, of either kind, as we understand them."""
+"""The metadata image in a controller's files, of either kind, as we read them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def snapshot_image(path: Path) -> MetadataImage:
 
 
 def log_image(log: Path, end: int, start: Path | None = None) -> MetadataImage:
-    """Load snapshot ``start`` (None: begin with nothing), then the log from there up to ``end``.
+    """Load snapshot ``start`` (None: begin empty), then the log from there up to ``end``.
 
     Raises :class:`OracleError` when a batch is missing in between.
     """

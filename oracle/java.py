@@ -1,4 +1,4 @@
-"""Running Java: which one, with which flags, and a main class to its end."""
+"""Running Java: its program and flags, and a main class to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oracle.release import OracleError, class_path
 LEAST_JAVA: Final = 17
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 TOOL_FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""A tool lives for two seconds: no optimizing compiler, no helper threads of a collector."""
+"""A tool runs for two seconds: no optimizing compiler, no helper threads of a collector."""
 TOOL_TIMEOUT_S: Final = 120.0
 
 
@@ -54,7 +54,7 @@ def java_command(
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a tool ended, and what it wrote."""
+    """The exit status and the output of a tool."""
 
     status: int
     stdout: str

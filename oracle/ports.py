@@ -17,10 +17,10 @@ _taken = itertools.count()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on now and no later call returns.
+    """Return ports that are free now and that no later call returns.
 
-    They lie below the kernel's range for outgoing connections, so that none of those can take
-    one between its choice and its use; each worker of pytest-xdist has a range of its own.
+    They are below the kernel's range for outgoing connections, so that none of those can take one
+    between its choice and its use; each worker of pytest-xdist has a range of its own.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports: list[int] = []

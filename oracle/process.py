@@ -1,4 +1,4 @@
-"""A process of the oracle or of ours, that ends when whoever started it does."""
+"""A process of the oracle or of ours, that ends with the thread that started it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Process(ABC):
-    """A process with its files in ``directory``; ``name`` is what complaints call it.
+    """A process with its files in ``directory``; ``name`` is its name in errors.
 
     It dies with the thread that started it.
     """
@@ -42,7 +42,7 @@ class Process(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -53,7 +53,7 @@ class Process(ABC):
         return self._process.pid
 
     def start(self) -> None:
-        """Start the process; it is not waited for."""
+        """Start the process, without waiting until it is ready."""
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 self.command(),
@@ -72,7 +72,7 @@ class Process(ABC):
             self._process = None
 
     def stop(self) -> int:
-        """Send SIGTERM; return the exit status. Kills what has not ended after 30 s."""
+        """Send SIGTERM and return the exit status; after 30 s send SIGKILL."""
         if self._process is None:
             raise OracleError(f"{self.name} does not run")
         self._process.send_signal(signal.SIGTERM)
@@ -82,7 +82,7 @@ class Process(ABC):
             self.kill()
 
     def said(self) -> str:
-        """Return everything the processes so far have written."""
+        """Return all output of the processes so far."""
         return self.output.read_text(errors="replace") if self.output.exists() else ""
 
     def cpu_seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""A quorum of controllers of both kinds on loopback, and what a test asks it."""
+"""A quorum of controllers of both kinds on loopback, and the requests of tests to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KAFKA: Final = "kafka"
 OURS: Final = "ours"
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 PATIENCE_S: Final = 90.0
-"""How long to wait for something that takes seconds on an idle machine."""
+"""Timeout for actions that take seconds on an idle machine."""
 CALL_MS: Final = 10_000
 FAIL_OVERS: Final = 8
 METADATA_PARTITION: Final = {"topic_name": "__cluster_metadata", "partitions": [{}]}
@@ -45,9 +45,9 @@ def wait_until(what: str, check: Callable[[], T | None], patience_s: float = PAT
 class Quorum:
     """Controllers; ``kinds`` are ``"kafka"`` or ``"ours"``, ids from 1.
 
-    ``properties`` are those of all, ``by_kind`` those of one kind on top. The voters are all of
-    them, for good; or, in a dynamic quorum, at first those with the ids ``initial``. Use it as a
-    context manager: no process outlives it.
+    ``properties`` are those of all, ``by_kind`` additional ones of one kind. All controllers are
+    voters for good, except in a dynamic quorum, where at first only those with the ids ``initial``
+    are. Use it as a context manager: no process outlives it.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class Quorum:
 
     @property
     def running(self) -> list[int]:
-        """Ids of the controllers whose process is there."""
+        """Ids of the controllers whose process is running."""
         return [node for node, controller in self.controllers.items() if controller.running]
 
     def format(self) -> None:
-        """Format every data directory; Kafka's tool is run once each way, its work copied."""
+        """Format every data directory; Kafka's tool runs once per variant, others are copied."""
         formatted: dict[tuple[str, ...], KafkaController] = {}
         for node, controller in self.controllers.items():
             if isinstance(controller, KafkaController):
@@ -120,7 +120,7 @@ class Quorum:
                 controller.format()
 
     def _first_voters(self, node: int) -> tuple[str, ...]:
-        """Return the options of formatting that tell how the quorum begins."""
+        """Return the format options that select the first voters."""
         if self.initial is None:
             return ()
         if node not in self.initial:
@@ -129,15 +129,15 @@ class Quorum:
         return ("--initial-controllers", ",".join(voters))
 
     def directory_id(self, node: int) -> str:
-        """Return the directory id that the node's ``meta.properties`` tells."""
+        """Return the directory id in the node's ``meta.properties``."""
         return to_text(load_meta(self.controllers[node].data).directory_id)
 
     def addresses(self) -> str:
-        """Return all as a tool's ``--bootstrap-controller``."""
+        """Return all addresses in the form of ``--bootstrap-controller``."""
         return ",".join(f"{HOST}:{port}" for port in self.ports.values())
 
     def start(self, *nodes: int) -> None:
-        """Start these controllers, or all; they are not waited for."""
+        """Start these controllers, or all, without waiting until they are ready."""
         for node in nodes or tuple(self.controllers):
             self.controllers[node].start()
 
@@ -150,7 +150,7 @@ class Quorum:
     def call(
         self, node: int, api: str, version: int, body: Body, timeout_ms: int = CALL_MS
     ) -> Body | None:
-        """Send one request to one controller; None when no answer came."""
+        """Send one request to one controller; None if there was no answer."""
         client = KafkaClient(HOST, self.ports[node], "oracle")
         try:
             answer = client.call(api, version, body, timeout_ms)
@@ -185,10 +185,10 @@ class Quorum:
             raise TimeoutError(f"{error}; they said {said}") from None
 
     def fail_over(self, kind: str) -> tuple[int, int]:
-        """Kill leaders until one of ``kind`` leads; return the ids of the dead one and of it.
+        """Kill leaders until one of ``kind`` leads; return the last killed and the new leader.
 
-        Who follows a leader is never quite certain, so one of the wrong kind is killed in its
-        turn once the one before it is back and has the log.
+        The next leader is never certain. One of the wrong kind is killed too, once the controller
+        killed before it is back and has caught up.
         """
         dead = self.leader()
         self.kill(dead)
@@ -228,11 +228,11 @@ class Quorum:
         return wait_until(f"an answer to CreateTopics {name}", create)[0]
 
     def has_topic(self, node: int, name: str) -> bool:
-        """Whether the leader ``node`` knows a topic, told by its refusal to create it again."""
+        """Whether the leader ``node`` has a topic: it then refuses to create it again."""
         return self.create_topic(name, node, num_partitions=1) == TOPIC_ALREADY_EXISTS
 
     def end_offsets(self) -> dict[int, int]:
-        """Return how far each voter has the log, as the leader knows."""
+        """Return the end offset of each voter's log, as the leader knows it."""
         partition = self.describe(self.leader())
         if partition is None:
             return {}

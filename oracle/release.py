@@ -1,6 +1,6 @@
-"""The Apache Kafka that is the oracle: which release, from which artefacts, and where it lies.
+"""The Apache Kafka release that is the oracle: its version, its jars, and their folder.
 
-``artefacts.lock`` has one line per jar, ``group:artifact:version sha256``; the jars lie in
+``artefacts.lock`` has one line per jar, ``group:artifact:version sha256``; the jars are in
 ``build/oracle/<version>``, which git ignores, under ``group.artifact-version.jar``.
 """
 
@@ -20,7 +20,7 @@ _LINE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+) ([0-9a-f]{64})")
 
 
 class OracleError(Exception):
-    """Apache Kafka cannot be had or run here; one line that says what to do."""
+    """Apache Kafka cannot be fetched or run here; one line that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ def kafka_version(pom: Path = POM) -> str:
 
 
 def jar_folder() -> Path:
-    """Return the folder the jars of the pinned release lie in, once fetched."""
+    """Return the folder of the pinned release's jars, once fetched."""
     return FOLDER / kafka_version()
 
 
 def problem(folder: Path, wanted: list[Artefact]) -> str | None:
-    """Say what is missing, wrong or surplus in ``folder``; None if it is as locked."""
+    """Return what is missing, wrong or surplus in ``folder``; None if it matches the lock."""
     there = {path.name for path in folder.glob("*.jar")}
     for artefact in wanted:
         if artefact.file_name not in there:

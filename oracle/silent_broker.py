@@ -1,7 +1,7 @@
-"""A broker in the eyes of the controllers: it registers and sends heartbeats, and has no data.
+"""A broker as the controllers see it: it registers and sends heartbeats, and has no data.
 
-Apache Kafka's controllers place replicas on registered, unfenced brokers only; without one no
-topic can be created.
+Apache Kafka's controllers place replicas on registered, unfenced brokers only; without one no topic
+can be created.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEATURES: Final = (
 class SilentBroker:
     """Keeps one broker registered with whichever controller is active, from a thread.
 
-    ``unfenced`` is set once a controller has said that the broker is not fenced.
+    ``unfenced`` is set once a controller has reported the broker as unfenced.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SilentBroker:
 
     @property
     def epoch(self) -> int:
-        """The broker epoch it was given, -1 as long as it is not registered."""
+        """The broker epoch of its registration, -1 as long as it is not registered."""
         return -1 if self._epoch is None else self._epoch
 
     def _run(self) -> None:
@@ -79,7 +79,7 @@ class SilentBroker:
             self._stop.wait(HEARTBEAT_S)
 
     def _turn(self, client: KafkaClient) -> bool:
-        """Register or send a heartbeat; False when this controller did not take it."""
+        """Register or send a heartbeat; False if this controller did not accept it."""
         api, version, body = (
             ("BrokerRegistration", 4, self._registration())
             if self._epoch is None
@@ -119,7 +119,7 @@ class SilentBroker:
         return {
             "broker_id": self.broker_id,
             "broker_epoch": epoch,
-            # A broker that says it has applied everything is unfenced at once.
+            # A broker that reports that it has caught up is unfenced at once.
             "current_metadata_offset": 2**62,
             "want_fence": False,
             "want_shut_down": False,

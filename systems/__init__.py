@@ -1,1 +1,1 @@
-"""What can be tested: one adapter per system."""
+"""The systems under test, one adapter each."""

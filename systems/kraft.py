@@ -1,4 +1,4 @@
-"""KRaft controllers and brokers of our own, deployed over SSH: the flagship system under test."""
+"""Our own KRaft controllers and brokers, deployed over SSH: the main system under test."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ SNAPSHOTS = {
     "kraftwreck.clean.interval.ms": "1000",
     "controller.quorum.fetch.snapshot.max.bytes": "700",
 }
-"""Settings by which a run of a minute makes snapshots, cleans its log, and fetches snapshots in
-pieces: a node that was away comes back to a log that begins after its own."""
+"""Settings with which a run of a minute makes snapshots, cleans its log, and fetches snapshots.
+
+A node that was away comes back to a log that begins after its own, and fetches in pieces.
+"""
 CHANGES_S = 60.0
-"""How long voter changes that were asked for may take once nothing is broken (L6)."""
+"""How long requested voter changes may take after the last fault (L6)."""
 
 
 class KraftDeployment:
@@ -73,7 +75,7 @@ class KraftDeployment:
         return self._remote.measure_clocks()
 
     def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """Return how the clocks of nodes ran that were set."""
+        """Return samples of the clocks of nodes whose clock was set."""
         return self._remote.clock_samples()
 
     def use(self, machines: Machines) -> None:
@@ -81,7 +83,7 @@ class KraftDeployment:
         self._remote.machines = machines
 
     def follow(self, seen: Seen) -> None:
-        """Call ``seen`` for what the nodes trace from now on."""
+        """Call ``seen`` for each new trace event of the nodes."""
         self._remote.follow(seen)
 
     def unfollow(self) -> None:
@@ -89,13 +91,16 @@ class KraftDeployment:
         self._remote.unfollow()
 
     def position(self) -> str:
-        """Return who leads the highest epoch right now."""
+        """Return the leader of the highest epoch right now."""
         claim = self._claim(self._watchers)
         return f"leader {claim[1]} epoch {claim[0]}" if claim else "no leader"
 
     def ready(self, timeout_s: float) -> str:
-        """Wait until one controller leads with a high watermark, every controller says so, and
-        every broker knows itself to be unfenced; before, until no voter change is open."""
+        """Wait until the cluster is ready.
+
+        One controller leads with a high watermark, every controller reports it, and every broker
+        reports itself unfenced. Before that, wait until no voter change is in progress.
+        """
         begun = time.monotonic()
         while (left := self._remote.open_changes) > 0:
             if time.monotonic() - begun > CHANGES_S:
@@ -120,7 +125,7 @@ class KraftDeployment:
             time.sleep(_POLL_S)
 
     def _is_alive(self, node: str) -> bool:
-        """Whether the node's broker counts itself among the unfenced ones."""
+        """Whether the node's broker reports itself among the unfenced ones."""
         client = self._broker_probes[node]
         answer = client.call("Metadata", METADATA_VERSION, _WHO_LEADS, _ASK_TIMEOUT_MS)
         wanted = self.deployment.hosts[node].node_id
@@ -150,18 +155,18 @@ class KraftDeployment:
         return int(answer.body["controller_id"]) if answer.status == "ok" else -1
 
     def restore(self) -> list[Trouble]:
-        """Heal, resume and start every node; return what failed."""
+        """Heal, resume and start every node; return the failures."""
         return self._remote.restore()
 
     def stop(self) -> None:
-        """End every node: SIGTERM, and soon SIGKILL; brokers get the time to take leave.
+        """End every node: SIGTERM, then SIGKILL; brokers get time for a controlled shutdown.
 
-        A leader that ends waits for answers that nodes which end too will not give.
+        A leader that ends waits for answers that other ending nodes will not give.
         """
         self.deployment.stop_all(_STOP_S)
 
     def collect(self, run: Path) -> None:
-        """Copy what the nodes wrote into ``run/nodes/<name>``."""
+        """Copy the nodes' files into ``run/nodes/<name>``."""
         self.deployment.collect(run)
 
     def close(self) -> None:
@@ -174,7 +179,7 @@ class KraftDeployment:
 
 
 def _means(options: RunOptions) -> frozenset[str]:
-    """Return by which means the faults of a run disturb the network."""
+    """Return the fault driver for the network faults of a run."""
     disturbed = not {"network", "wire", "roles-slow"}.isdisjoint(options.faults)
     return frozenset({"packets", "messages"} - set(options.lacking) if disturbed else ())
 
@@ -188,10 +193,10 @@ class Kraft:
     workloads: Sequence[str] = ("metadata", "register", "leader", "partitions")
     checkers: Sequence[str] = ("conformance", "recovery")
     replayable = True
-    """Its nodes leave input logs by which they can be run again."""
+    """Its nodes leave input logs with which they can be run again."""
 
     def prepare(self, nodes: Path) -> None:
-        """Compile what is sent to hosts: the node code and the agents."""
+        """Compile the code for hosts: the node code and the agents."""
         with_bytecode(build_archive(nodes))
         modules(AGENT)
 

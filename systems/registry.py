@@ -1,6 +1,6 @@
 """Systems under test by name: the entry points of the group ``kraftwreck.systems``.
 
-Ours are declared there too, so a package that adds one is no different.
+Ours are declared there too, in the same way as those of other packages.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What clients do, one workload per file."""
+"""The workloads, one per file: the operations of clients."""

@@ -1,4 +1,4 @@
-"""What operators ask of topics that exist: to grow, to elect, to move, to be configured."""
+"""Operators' changes of existing topics: more partitions, elections, reassignments, configs."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ Metadata = Generator[Call, Answer, tuple[Answer, str | None, dict[str, Any] | No
 
 @dataclass(slots=True, frozen=True)
 class Operation:
-    """``value`` draws the value of an operation on a topic, ``carry_out`` does it."""
+    """An operation on a topic: ``value`` draws its value, ``carry_out`` executes it."""
 
     value: Callable[[str, Choose], Any]
     carry_out: Callable[[Op, ClientState, int], Invocation]
 
 
 def metadata_of(name: str, client: ClientState, timeout_ms: int) -> Metadata:
-    """Read what the active controller knows of a topic.
+    """Read a topic from the active controller.
 
-    Returns the answer, who gave it, and the topic's part of it, or None if who answered is not
-    the active controller.
+    Returns the answer, the node that gave it, and the topic's part of it. The part is None if the
+    node is not the active controller.
     """
     answer, node = yield from ask_controller(
         client, "Metadata", METADATA_VERSION, metadata_request([{"name": name}]), timeout_ms
@@ -72,7 +72,7 @@ def metadata_of(name: str, client: ClientState, timeout_ms: int) -> Metadata:
 
 
 def _grow(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
-    """Ask for ``op.value`` partitions."""
+    """Increase the number of partitions to ``op.value``."""
     topic = {"name": op.key, "count": op.value, "assignments": None}
     body = {"topics": [topic], "timeout_ms": timeout_ms, "validate_only": False}
     version = CREATE_PARTITIONS_VERSION
@@ -90,10 +90,10 @@ def _configure(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
 
 
 def _elect(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
-    """Ask for elections of kind ``op.value`` (0 preferred, 1 unclean) in all partitions.
+    """Request elections of kind ``op.value`` (0 preferred, 1 unclean) in all partitions.
 
-    Few partitions need one at a moment: of those whose preferred replica is in sync and does not
-    lead, one is asked for beside them, whatever its topic.
+    Few partitions need an election at a time. So the request also names one partition, of any
+    topic, whose preferred replica is in sync and does not lead.
     """
     wanted = [{"topic": op.key, "partitions": list(range(MOST_PARTITIONS))}]
     if op.value == PREFERRED:
@@ -124,8 +124,7 @@ def _elect(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
 
 
 def _unbalanced(metadata: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield the partitions that are led by another than the preferred replica, though that is in
-    sync: (topic, partition)."""
+    """Yield (topic, partition) where the preferred replica is in sync but does not lead."""
     for topic in metadata["topics"]:
         for part in topic["partitions"]:
             preferred = part["replica_nodes"][0]
@@ -134,7 +133,7 @@ def _unbalanced(metadata: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _reassign(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
-    """Move one partition to brokers that are alive; ``op.value`` is [partition, draw]."""
+    """Move one partition to active brokers; ``op.value`` is [partition, draw]."""
     number, key = op.value
     answer, node, topic = yield from metadata_of(op.key, client, timeout_ms)
     if answer.status != "ok":
@@ -142,7 +141,7 @@ def _reassign(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     alive: list[int] = list(client.memory.get("brokers", ()))
     if topic is None or len(alive) < 2:
         return Completion("fail", error="nowhere to go to", node=node)
-    # Neighbours: the brokers that one client plays have ids that follow each other.
+    # Neighbours: the brokers played by one client have consecutive ids.
     first = draw_below(len(alive), key, "first")
     rotated = alive[first:] + alive[:first]
     target = rotated[: 2 + draw_below(2, key, "factor")]
@@ -197,7 +196,7 @@ def _features(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
 def _of_parts(
     codes: Iterable[int], value: Any, client: ClientState, node: str | None
 ) -> Completion:
-    """How an operation on several things ends: done if any is, not done if surely none is."""
+    """Return the outcome for several parts: ok if any succeeded, fail if certainly none did."""
     told = list(codes)
     if errors.NONE in told:
         return Completion("ok", value, node=node)

@@ -1,8 +1,8 @@
-"""Talking to the active controller, as every workload does.
+"""Finding the active controller and sending it requests, for all workloads.
 
-A client keeps a guess of who leads. Without one it asks nodes, chosen by draw, for the
-controller id (a Metadata request with an empty topic list, answered at once by any node).
-The guess is dropped when the node refuses, is silent, or says it is not the controller.
+A client keeps a guess of the leader. Without one it requests the controller id from nodes chosen by
+draw (a Metadata request with an empty topic list, which any node answers at once). It drops the
+guess when the node refuses, does not answer, or is not the controller.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CERTAINLY_NOT_DONE: Final = frozenset(
         errors.INVALID_REGISTRATION,
     }
 )
-"""Codes that promise a write did not happen. Every other code promises nothing."""
+"""Codes which guarantee that a write was not done. Every other code leaves it open."""
 
 Conversation = Generator[Call, Answer, tuple[Answer, str | None]]
 Ask = Callable[[ClientState, str, int, dict[str, Any], int], Conversation]
@@ -67,7 +67,7 @@ def metadata_request(topics: list[dict[str, Any]] | None) -> dict[str, Any]:
 
 
 def find_controller(client: ClientState) -> Generator[Call, Answer, str | None]:
-    """Return the node believed to lead, asking around if there is no guess yet."""
+    """Return the node believed to lead; without a guess, ask other nodes first."""
     for _ in range(_DISCOVERY_TRIES):
         if client.leader is not None:
             break
@@ -88,10 +88,10 @@ def find_controller(client: ClientState) -> Generator[Call, Answer, str | None]:
 def ask_for_write(
     client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
 ) -> Conversation:
-    """Send a request that changes something; return the answer and who gave it.
+    """Send a request for a change; return the answer and the node that gave it.
 
-    Where there are gateways, it is one of these brokers that is asked. It forwards the request
-    to the active controller; what brokers say of themselves is stale, so reads never go there.
+    With gateways, the request goes to one of these brokers, which forwards it to the active
+    controller. Brokers' own answers may be stale, so reads are never sent to them.
     """
     if not client.gateways:
         return (yield from ask_controller(client, api, version, body, timeout_ms))
@@ -105,9 +105,9 @@ def ask_for_write(
 def ask_controller(
     client: ClientState, api: str, version: int, body: dict[str, Any], timeout_ms: int
 ) -> Conversation:
-    """Send one request to the controller; return the answer and who gave it.
+    """Send one request to the controller; return the answer and the node that gave it.
 
-    The answer is ``refused`` and the node None when nobody was known to lead.
+    The answer is ``refused`` and the node None if no leader is known.
     """
     leader = yield from find_controller(client)
     if leader is None:
@@ -124,9 +124,9 @@ def ask_elsewhere(
 ) -> Conversation:
     """Send one write to the controller, and after a lost answer to any node but the silent one.
 
-    Followers believe in a leader that was cut off until they elect another. A client that takes
-    their word returns to it; this one tries :data:`_PROBES` nodes, and may be the first to write to
-    the new leader. Where there are gateways, they are asked (:func:`ask_for_write`).
+    Followers name an isolated leader until they elect another, so a client that asks them returns
+    to it. This one tries :data:`_PROBES` nodes directly, and may be the first to write to the new
+    leader. Gateways, if there are any, get the write instead (:func:`ask_for_write`).
     """
     silent, tries = client.memory.get("silent", ("", 0))
     if client.gateways or client.leader is not None or not tries:
@@ -149,8 +149,8 @@ def ask_loyally(
 ) -> Conversation:
     """Send one read to the node that served this client last; return the answer and the node.
 
-    The client changes the node only when that refuses: it stays with a leader that was deposed or
-    is silent, which may serve stale reads. Without such a node it asks any one.
+    The client changes the node only when that refuses. It stays with a deposed or silent leader,
+    which may serve stale reads. Without such a node it chooses any node.
     """
     client.calls += 1
     node = client.leader
@@ -163,9 +163,9 @@ def ask_loyally(
 
 
 def not_answered(answer: Answer, node: str | None, *, write: bool) -> Completion:
-    """How an operation ends whose answer is ``refused`` or ``lost``.
+    """Return the outcome of an operation whose answer is ``refused`` or ``lost``.
 
-    A lost write is indeterminate; a read that was not answered has no effect either way.
+    A lost write is indeterminate; a read without an answer has no effect either way.
     """
     kind = "info" if write and answer.status == "lost" else "fail"
     reason = f"{answer.status}: {answer.error}" if answer.error else answer.status
@@ -173,7 +173,7 @@ def not_answered(answer: Answer, node: str | None, *, write: bool) -> Completion
 
 
 def refused_by_node(client: ClientState, code: int, node: str | None, *, write: bool) -> Completion:
-    """How an operation ends that was answered with the error ``code``."""
+    """Return the outcome of an operation that got the error ``code``."""
     if code in (errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT):
         client.leader = None
     certain = not write or code in CERTAINLY_NOT_DONE
@@ -190,7 +190,7 @@ def change(
     timeout_ms: int,
     ask: Ask = ask_for_write,
 ) -> Invocation:
-    """Carry out a write of one thing; ``items`` names the list of results in the answer."""
+    """Execute a write of one thing; ``items`` names the list of results in the answer."""
     answer, node = yield from ask(client, api, version, body, timeout_ms)
     if answer.status != "ok":
         return not_answered(answer, node, write=True)
@@ -206,7 +206,7 @@ def error_name(code: int) -> str:
 
 
 def first_error(body: dict[str, Any], items: str) -> int:
-    """Return the error code of the first of ``items``; an empty list promises nothing."""
+    """Return the error code of the first of ``items``; an empty list leaves the outcome open."""
     found = body.get(items) or []
     return int(found[0]["error_code"]) if found else int(errors.UNKNOWN_SERVER_ERROR)
 

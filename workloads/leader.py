@@ -1,4 +1,4 @@
-"""Ask every node, over and over, whether it leads: is there one leader per epoch?"""
+"""Request every node's claim of leadership continuously: is there one leader per epoch?"""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _NOT_LEADING: Final = frozenset({errors.NOT_LEADER_OR_FOLLOWER, errors.NOT_CONTR
 
 
 class LeaderWorkload:
-    """Each client asks the nodes in turn with DescribeQuorum.
+    """Each client sends DescribeQuorum to the nodes in turn.
 
-    ``leader`` answers ``{"leader", "epoch", "hw", "node"}`` (a claim when ``leader`` is
-    ``node``, which is null for a broker) or null when the node says that it does not lead.
+    ``leader`` answers ``{"leader", "epoch", "hw", "node"}`` (a claim when ``leader`` is ``node``,
+    which is null for a broker), or null when the node does not lead.
     """
 
     name = "leader"
     about = "ask every node who leads which epoch"
     checkers: Sequence[str] = ("stats", "epochs", "committed", "invariants")
-    floor = Floor(share=0.5)  # Every node can answer, also without a leader.
+    floor = Floor(share=0.5)  # Every node can answer, even without a leader.
 
     def __init__(self, timeout_ms: int = 1000) -> None:
         self.timeout_ms = timeout_ms
@@ -36,7 +36,7 @@ class LeaderWorkload:
         return Planned("leader")
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
-        """Carry out ``op``."""
+        """Execute ``op``."""
         node = op.node or client.nodes[(client.thread + client.calls) % len(client.nodes)]
         client.calls += 1
         partition = {"partition_index": 0}
@@ -66,7 +66,7 @@ class LeaderWorkload:
         return Completion("ok", claim, node=node)
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
-        """Ask every node once more."""
+        """Send the request to every node once more."""
         return [Planned("leader", node=node, final=True) for node in nodes]
 
 

@@ -1,9 +1,8 @@
 """Create and delete topics, and read the set of them: is committed metadata ever lost?
 
-Most names are one client's own: a topic that was acknowledged and not deleted must be in every
-later read. A client has a number of them and then begins again, so that a cluster never holds
-more than so many topics and an hour costs what its minutes do. A few shared names are created
-and deleted by everybody.
+Most names belong to one client: a topic that was acknowledged and not deleted must be in every
+later read. A client reuses its limited set of names, so a cluster never holds more topics than
+that, and the cost per operation stays constant. All clients create and delete a few shared names.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ DELETE_TOPICS_VERSION: Final = 6
 
 SHARED_NAMES: Final = 5
 OWN_NAMES: Final = 64
-"""Operations of a client after which its names come again: half a minute at two a second."""
+"""Operations of a client until its names repeat: half a minute at two a second."""
 
 _REMEMBERED: Final = 1 << 14
 _LOOK_BACK: Final = 8
@@ -41,9 +40,9 @@ _LOOK_BACK: Final = 8
 class MetadataWorkload:
     """45 % creates, 30 % deletes, 25 % reads of all topic names.
 
-    ``create`` and ``delete`` have the topic name as key and value; ``read`` answers the
-    sorted names. Reads count only when the asked node says that it is the controller
-    itself; final reads ask a node for its own committed image.
+    ``create`` and ``delete`` have the topic name as key and value; ``read`` returns the sorted
+    names. A read counts only if the node reports itself as the controller; a final read reads a
+    node's own committed image.
     """
 
     name = "metadata"
@@ -72,7 +71,7 @@ class MetadataWorkload:
         return Planned("create", name, name)
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
-        """Carry out ``op``."""
+        """Execute ``op``."""
         if op.f == "create":
             return self._create(op, client)
         if op.f == "delete":
@@ -80,7 +79,7 @@ class MetadataWorkload:
         return read_names(op, client, self.timeout_ms)
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
-        """Every node's own view of the topics."""
+        """Read every node's own view of the topics."""
         return [Planned("read", node=node, final=True) for node in nodes]
 
     def _create(self, op: Op, client: ClientState) -> Invocation:
@@ -100,15 +99,17 @@ class MetadataWorkload:
 
 
 def own_name(thread: int, count: int) -> str:
-    """Return the name that the ``count``-th operation of ``thread`` creates, if it creates one
-    that only this client uses."""
+    """Return the name of the ``count``-th operation of ``thread``.
+
+    None unless that operation creates a topic that only this client uses.
+    """
     return f"t{thread}-{count % OWN_NAMES}"
 
 
 def read_names(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
     """Read all topic names: the controller's, or, for an operation with a node, that node's.
 
-    Without a node it counts only when the asked node says that it is the controller itself.
+    Without a node the read counts only if the answering node reports itself as the controller.
     Topics of probes are left out.
     """
     request = metadata_request(None)

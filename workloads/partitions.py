@@ -1,8 +1,8 @@
-"""What replicas, brokers and operators do to partitions, without any data.
+"""Partition changes by replicas, brokers and operators, without any data.
 
-The first clients play phantom brokers (:mod:`workloads.phantoms`): some of them lead
-partitions and propose ISRs (:mod:`workloads.proposals`). All clients are operators, who create,
-grow, reassign, elect and configure. Brokers that are real hold replicas beside the phantoms.
+The first clients play phantom brokers (:mod:`workloads.phantoms`): some of them lead partitions and
+propose ISRs (:mod:`workloads.proposals`). All clients are operators that create, grow, reassign,
+elect and configure. Real brokers hold replicas beside the phantoms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNREGISTER_VERSION: Final = 0
 PRODUCER_IDS_VERSION: Final = 0
 
 MOOD_LENGTH: Final = 16
-"""Operations of a client between two changes of what its brokers are up to."""
+"""Operations of a client until the mood of its brokers changes."""
 
 MOODS: Final = (
     *("serve",) * 9,
@@ -54,15 +54,20 @@ MOODS: Final = (
     "lag",
     *("stop",) * 2,
 )
-"""``silent``: the brokers say nothing, so that their sessions end; ``half``: all but one say
-nothing; ``lag``: they learn no metadata, so that they must stay fenced once they are."""
+"""The behaviour of a client's brokers for some operations.
+
+``silent``: the brokers send nothing, so that their sessions expire; ``half``: all but one send
+nothing; ``lag``: they learn no metadata, so that once fenced they must stay fenced.
+"""
 
 LOOSE_PERCENT: Final = 20
-"""Topics of which records may be lost: only there unclean elections are asked for."""
+"""Topics that may lose records: only these get unclean elections."""
 
 NAMES: Final = 64
-"""Operations of a client after which names come again, so that a cluster does not hold more and
-more topics: half a minute at two a second."""
+"""Operations of a client until its names repeat: half a minute at two a second.
+
+This bounds the number of topics in the cluster.
+"""
 
 _LOOK_BACK: Final = 12
 _REMEMBERED: Final = 1 << 14
@@ -92,10 +97,10 @@ _OF_OPERATORS: Final = {
 
 
 class PartitionsWorkload:
-    """Every client is an operator; the first few play three brokers each, too.
+    """Every client is an operator; each of the first few also plays three brokers.
 
-    ``create`` and ``delete`` have the topic's name as key, ``read`` answers all names, as in
-    the workload ``metadata``. The values of the others are said where they are carried out.
+    ``create`` and ``delete`` have the topic's name as key, ``read`` returns all names, as in the
+    workload ``metadata``. The functions of the other operations describe their values.
     """
 
     name = "partitions"
@@ -103,16 +108,16 @@ class PartitionsWorkload:
     checkers: Sequence[str] = ("stats", "epochs", "committed", "partitions", "invariants")
     owed = ("beat", "create", "read")
     clients = (4, 6, 8)
-    """How many there may be where the seed decides: few enough for sessions to be kept alive."""
+    """Possible numbers of clients, drawn by the seed: few enough to keep sessions alive."""
 
     rate_per_client = 4.0
     of_brokers: Mapping[str, int] = _OF_BROKERS
     of_operators: Mapping[str, int] = _OF_OPERATORS
-    """The shares of operations, in percent; what brokers leave is the operators'."""
+    """The shares of operations, in percent; operators get those that brokers do not use."""
 
     def __init__(self, timeout_ms: int = 5000) -> None:
         self.timeout_ms = timeout_ms
-        # What came before is asked for again and again.
+        # Earlier operations are needed again and again.
         self._kind = lru_cache(maxsize=_REMEMBERED)(self._draw_kind)
 
     def plan(self, seed: int, thread: int, count: int) -> Planned:
@@ -152,7 +157,7 @@ class PartitionsWorkload:
         raise AssertionError("the shares of operations make 100 percent")
 
     def _earlier_topic(self, seed: int, thread: int, count: int) -> str | None:
-        """Return the name of a topic that was to be created not long ago, by any thread."""
+        """Return the name of a topic that any thread was to create a short time ago."""
         if draw_below(2, seed, "others", thread, count):
             thread = draw_below(THREADS, seed, "owner", thread, count)
         creations: list[int] = []
@@ -167,7 +172,7 @@ class PartitionsWorkload:
         return _name(seed, thread, victim)
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
-        """Carry out ``op``."""
+        """Execute ``op``."""
         match op.f:
             case "create":
                 return self._create(op, client)
@@ -192,7 +197,7 @@ class PartitionsWorkload:
         return OPERATIONS[op.f].carry_out(op, client, self.timeout_ms)
 
     def final(self, nodes: Sequence[str]) -> Sequence[Planned]:
-        """Every node's own view of the topics."""
+        """Read every node's own view of the topics."""
         return [Planned("read", node=node, final=True) for node in nodes]
 
     def _create(self, op: Op, client: ClientState) -> Invocation:
@@ -242,7 +247,7 @@ def is_loose(name: str) -> bool:
 
 
 def mood_of(seed: int, thread: int, count: int) -> str:
-    """Return what the brokers of ``thread`` are up to at its ``count``-th operation."""
+    """Return the mood of the brokers of ``thread`` at its ``count``-th operation."""
     turn = count // MOOD_LENGTH
     return "serve" if turn == 0 else MOODS[draw_below(len(MOODS), seed, "mood", thread, turn)]
 
@@ -268,7 +273,7 @@ def _name(seed: int, thread: int, count: int) -> str:
 
 
 def _beat(op: Op, client: ClientState) -> Invocation:
-    """Let the client's brokers say what their mood is; the value is a report of each."""
+    """Send the heartbeats of the client's brokers by their mood; the value is a report of each."""
     phantoms = phantoms_of(client)
     mood = op.value
     if mood == "silent":
@@ -285,8 +290,11 @@ def _beat(op: Op, client: ClientState) -> Invocation:
 
 
 def _other_process(op: Op, client: ClientState) -> Invocation:
-    """``restart``: the process died, another one comes. ``twin``: another one comes while the
-    first still runs; it takes its place if the controller lets it in, else it is gone."""
+    """Replace the process of a broker.
+
+    ``restart``: the process died, and a new one starts. ``twin``: a new one starts while the first
+    still runs. It replaces the first if the controller accepts it, else it ends.
+    """
     phantoms = phantoms_of(client)
     phantom = phantoms[op.value % len(phantoms)]
     if op.f == "restart":
@@ -318,7 +326,7 @@ def _chosen(op: Op, client: ClientState) -> Phantom | None:
 
 
 def _producer_ids(op: Op, client: ClientState) -> Invocation:
-    """Take a block of producer ids; the value is {broker, epoch, start, length}."""
+    """Allocate a block of producer ids; the value is {broker, epoch, start, length}."""
     phantom = _chosen(op, client)
     if phantom is None:
         return Completion("fail", error="no broker is registered")
@@ -337,7 +345,7 @@ def _producer_ids(op: Op, client: ClientState) -> Invocation:
 
 
 def _unregister(op: Op, client: ClientState) -> Invocation:
-    """Let a broker die, and forget it; the value is its id."""
+    """Let a broker die, and unregister it; the value is its id."""
     phantom = _chosen(op, client)
     if phantom is None:
         return Completion("fail", error="no broker is registered")
@@ -355,8 +363,7 @@ def _unregister(op: Op, client: ClientState) -> Invocation:
 
 
 def _describe(op: Op, client: ClientState, timeout_ms: int) -> Invocation:
-    """Read one topic: {id, partitions: [[leader, leader epoch, replicas, isr]]}, null if there
-    is none."""
+    """Read one topic: {id, partitions: [[leader, leader epoch, replicas, isr]]}, or null."""
     answer, node, topic = yield from metadata_of(op.key, client, timeout_ms)
     if answer.status != "ok":
         return not_answered(answer, node, write=False)

@@ -1,9 +1,9 @@
-"""Phantom brokers: lives of brokers that are played by a client (KIP-631).
+"""Phantom brokers: broker lifecycles that a client plays (KIP-631).
 
-A phantom registers, beats its heart, is fenced, stops, dies in silence and comes back as a new
-process, all by the requests a real broker sends; there is no process behind it. So the rules
-for brokers are tested wherever there is a controller, and as often as one likes. What a phantom
-tells as its metadata offset it has learnt from the leader's high watermark: it is committed.
+A phantom registers, sends heartbeats, is fenced, stops, dies silently and comes back as a new
+process, all by the requests of a real broker; there is no process behind it. So the rules for
+brokers are tested wherever there is a controller, as often as needed. A phantom reports as its
+metadata offset the leader's high watermark, which is committed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from workloads.controller import (
 )
 
 FIRST_ID: Final = 1000
-"""Below it are the ids of real nodes."""
+"""Real nodes have ids below this."""
 
 PER_THREAD: Final = 3
 THREADS: Final = 4
-"""How many client threads play phantoms, the first ones."""
+"""The first threads, which play phantoms."""
 
 REGISTRATION_VERSION: Final = 4
 HEARTBEAT_VERSION: Final = 1
@@ -43,15 +43,18 @@ _REPLACED: Final = frozenset({errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_RE
 
 Report = dict[str, Any]
 Said = Generator[Call, Answer, tuple[str, Report]]
-"""A conversation that returns how it went (``ok``, ``fail``, ``info``) and what was seen."""
+"""A generator of requests that returns the outcome (``ok``, ``fail``, ``info``) and a report."""
 
 
 @dataclass(slots=True)
 class Phantom:
-    """One broker id. ``epoch`` is that of the registration in force as far as its process
-    knows, ``old_epochs`` those of the processes before; ``previous`` is the epoch at which the
-    process before stopped cleanly; ``offset`` is the metadata offset it knows of. A process
-    that is ``stopping`` never changes its mind; ``quiet`` are the heartbeats it leaves out yet."""
+    """One broker id.
+
+    ``epoch`` is that of the registration in force as far as its process knows, ``old_epochs`` those
+    of the processes before. ``previous`` is the epoch at which the process before stopped cleanly.
+    ``offset`` is its metadata offset. A ``stopping`` process never changes its mind. ``quiet`` is
+    the number of heartbeats that it still skips.
+    """
 
     id: int
     directory: bytes
@@ -66,7 +69,7 @@ class Phantom:
     old_epochs: list[int] = field(default_factory=list)
 
     def replace(self, incarnation: bytes, previous: int = NO_EPOCH) -> None:
-        """Let another process take the place of this one."""
+        """Replace this process by another one."""
         if self.epoch != NO_EPOCH:
             self.old_epochs.append(self.epoch)
         self.incarnation = incarnation
@@ -97,13 +100,13 @@ def incarnation(client: ClientState, number: int, life: int) -> bytes:
 
 
 def restart(client: ClientState, phantom: Phantom) -> None:
-    """Let a new process come; it tells its predecessor's epoch only if that stopped cleanly."""
+    """Start a new process; it reports its predecessor's epoch only after a clean stop."""
     previous = phantom.epoch if phantom.stopped else NO_EPOCH
     phantom.replace(incarnation(client, phantom.id, phantom.lives + 1), previous)
 
 
 def _uuid(client: ClientState, *key: object) -> bytes:
-    # The first byte is kept small: some values mean something in text form or are reserved.
+    # The first byte is kept small: some values have a text form or meaning of their own.
     halves = [draw(client.seed, "phantom", half, *key) for half in (0, 1)]
     return b"\x10" + b"".join(half.to_bytes(8, "big") for half in halves)[1:]
 
@@ -112,7 +115,7 @@ def _uuid(client: ClientState, *key: object) -> bytes:
 
 
 def _ask(client: ClientState, api: str, version: int, body: dict[str, Any]) -> Said:
-    """Send a broker's request; return how it went and its answer, or the error."""
+    """Send a broker's request; return the outcome and the answer or the error."""
     answer, node = yield from ask_controller(client, api, version, body, TIMEOUT_MS)
     if answer.status != "ok":
         how = "info" if answer.status == "lost" else "fail"
@@ -127,7 +130,7 @@ def _ask(client: ClientState, api: str, version: int, body: dict[str, Any]) -> S
 
 
 def cluster_id(client: ClientState) -> Generator[Call, Answer, str | None]:
-    """Return the id of the cluster, as any node tells it; None if none does."""
+    """Return the id of the cluster as reported by any node, None if there is no answer."""
     known: str | None = client.memory.get("cluster_id")
     if known is None:
         client.calls += 1
@@ -142,7 +145,7 @@ def cluster_id(client: ClientState) -> Generator[Call, Answer, str | None]:
 
 
 def committed_offset(client: ClientState) -> Generator[Call, Answer, int]:
-    """Return an offset that is committed, the last one known of; -1 if none is."""
+    """Return a committed offset, the last one known; -1 if none is."""
     answer, _ = yield from ask_controller(
         client, "DescribeQuorum", DESCRIBE_QUORUM_VERSION, _QUORUM, TIMEOUT_MS
     )
@@ -163,7 +166,7 @@ def committed_offset(client: ClientState) -> Generator[Call, Answer, int]:
 def register(
     client: ClientState, phantom: Phantom, process: bytes, previous: int = NO_EPOCH
 ) -> Said:
-    """Register the phantom as ``process``; return how it went and what was seen."""
+    """Register the phantom as ``process``; return the outcome and a report."""
     report: Report = {
         "broker": phantom.id,
         "did": "register",
@@ -204,7 +207,7 @@ def registration(
 
 
 def beat(client: ClientState, phantom: Phantom, *, fence: bool = False, stop: bool = False) -> Said:
-    """Send a heartbeat, and take in what it says; return how it went and what was seen."""
+    """Send a heartbeat and apply its answer; return the outcome and a report."""
     report: Report = {
         "broker": phantom.id,
         "did": "heartbeat",
@@ -242,10 +245,9 @@ def live(
     fence: bool = False,
     stop: bool = False,
 ) -> Generator[Call, Answer, tuple[str, list[Report]]]:
-    """Let each of ``phantoms`` do what is next for it: come back, register, or beat its heart.
+    """Execute the next step of each of ``phantoms``: come back, register, or send a heartbeat.
 
-    Returns how it went, the worst of all, and what was seen of each. After an answer that is
-    lost nothing more is said.
+    Returns the worst outcome of all, and the report of each. A lost answer ends the sequence.
     """
     offset = (yield from committed_offset(client)) if learn else -1
     reports: list[Report] = []

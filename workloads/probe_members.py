@@ -1,6 +1,6 @@
-"""The requests that probes send in the name of brokers and controllers that are none.
+"""Probes with requests in the name of brokers and controllers that do not exist.
 
-As :mod:`workloads.probe_requests`, which lists them with all others.
+:mod:`workloads.probe_requests` lists them with all others.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Request = tuple[str, int, Body]
 
 
 def stranger(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """A broker nobody knows, or of another time."""
+    """Send a request of an unknown broker, or with an outdated epoch."""
     ids = [*client.memory.get("brokers", ()), 888]
     broker = {"broker_id": ids[choose(len(ids), "id")], "broker_epoch": choose(2, "epoch")}
     match choose(4, "stranger"):
         case 0:
             return "AllocateProducerIds", 0, broker
         case 1:
-            # Of brokers that live, too, where there are any: it is an operator's mistake, and they
-            # come back by themselves.
+            # Also of live brokers, as if by an operator's mistake; they register again by
+            # themselves.
             living = [len(client.nodes) + 1 + each for each in range(2)]
             known = (888, 888, *living)
             return "UnregisterBroker", 0, {"broker_id": known[choose(len(known), "living")]}
@@ -36,7 +36,7 @@ def stranger(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 
 
 def again(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A phantom that is registered says it once more, and keeps what it is."""
+    """Repeat the registration of a registered phantom, which must change nothing."""
     cluster_id = client.memory.get("cluster_id")
     registered = [p for p in client.memory.get("phantoms", ()) if p.epoch != NO_EPOCH]
     if cluster_id is None or not registered:
@@ -47,7 +47,7 @@ def again(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Re
 
 
 def newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A broker that may not be registered as it is."""
+    """Register a broker with an invalid field."""
     cluster_id = client.memory.get("cluster_id")
     if cluster_id is None:
         return None
@@ -83,8 +83,10 @@ def newcomer(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 
 
 def voters(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request | None:
-    """A change of the voters that can never be made: of a disk that nobody has, of the only voter
-    there is, or in another cluster."""
+    """Request an impossible change of the voters.
+
+    It names an unknown directory, the only voter, or another cluster.
+    """
     cluster_id = client.memory.get("cluster_id")
     if cluster_id is None:
         return None

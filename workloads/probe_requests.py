@@ -1,7 +1,7 @@
 """The requests that probes send (:mod:`workloads.probes`), by kind.
 
-Each function makes one of a topic's name, a draw, what the client remembers and a time-out; None
-where there is nothing to ask about.
+Each function makes one from a topic's name, a draw, the client's memory and a timeout. It returns
+None if there is no suitable target.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from workloads import probe_members
 from workloads.controller import METADATA_VERSION, TOPIC, metadata_request
 
 PREFIX: Final = "ask"
-"""What the names of probes' topics begin with."""
+"""The prefix of the names of probes' topics."""
 
 BROKER: Final = 4
 REMEMBERED: Final = 12
-"""Topics and partitions that a client remembers of each kind."""
+"""Topics and partitions that a client remembers, of each kind."""
 
 Body = dict[str, Any]
 Choose = Callable[..., int]
@@ -56,7 +56,7 @@ _OF_BROKERS: Final = (
 
 
 def _known(name: str, choose: Choose, client: ClientState, *, own: bool = False) -> str:
-    """Return a topic that most probably is there, or ``name``, which is not.
+    """Return a topic that most probably exists, or ``name``, which does not.
 
     With ``own`` it is one of a probe.
     """
@@ -68,12 +68,12 @@ def _known(name: str, choose: Choose, client: ClientState, *, own: bool = False)
 
 
 def _brokers(client: ClientState) -> list[int]:
-    """Return the brokers the client has heard of, of late."""
+    """Return the brokers in the client's latest metadata."""
     return list(client.memory.get("brokers", ()))
 
 
 def _settings(choose: Choose, table: Any, count: int) -> list[Body]:
-    """Return some settings; two in three times different ones, all of them legal."""
+    """Return some settings; two times in three they are distinct and all legal."""
     legal = choose(3, "legal") > 0
     first = choose(len(table), "setting")
     chosen = []
@@ -113,9 +113,9 @@ def _create_configured(name: str, choose: Choose, client: ClientState, timeout_m
 
 
 def _create_named(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """Two in one request: one of them may be there, have no name, or be the other again.
+    """Create two topics, one of which may exist, have an invalid name, or repeat the other.
 
-    The one that is there is a probe's: if it is gone by now, it comes back by this.
+    The existing one belongs to a probe: if it was deleted meanwhile, this creates it again.
     """
     known = _known(name, choose, client, own=True)
     other = ("", ".", "..", "__cluster_metadata", name, known)
@@ -157,7 +157,7 @@ def _create_dry(name: str, choose: Choose, client: ClientState, timeout_ms: int)
 
 
 def _delete(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """Only topics of probes are ever deleted, and most of the time none is."""
+    """Delete topics of probes only; most requests delete nothing."""
     known = _known(name, choose, client, own=True)
     no_id, wrong_id = bytes(16), bytes(range(16))
     of_known = client.memory.get("asked ids", {}).get(known, wrong_id)
@@ -179,7 +179,7 @@ def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Re
     moved: list[str] = client.memory.get("moved", [])
     turned = bool(moved) and choose(4, "moved") > 0
     if turned:
-        # As many replicas as there will be, whatever is added or goes at the moment.
+        # Enough for all replicas during the reassignment.
         known, count = moved[-1], 6 + choose(6, "count")
     assignments = None
     if brokers and choose(4 if turned else 2, "manual") == 1:
@@ -195,7 +195,7 @@ def _grow(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Re
 
 
 def _resource(name: str, choose: Choose, client: ClientState) -> tuple[int, str, Any]:
-    """Return type and name of a resource, and the settings there are for it."""
+    """Return type and name of a resource, and its possible settings."""
     match choose(8, "resource"):
         case 0:
             return BROKER, "", _OF_BROKERS
@@ -222,7 +222,7 @@ def _configure(name: str, choose: Choose, client: ClientState, timeout_ms: int) 
 
 
 def _splice(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """Lists grow and shrink by elements."""
+    """Append elements to lists, or subtract them."""
     lists = {
         "cleanup.policy": ("compact", "delete", "delete,compact", "compact,delete"),
         "leader.replication.throttled.replicas": ("0:1", "1:2,0:1", "2:3", "0:1,2:3"),
@@ -283,7 +283,7 @@ def _reassign(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
 
 
 _BACK: Final = ((24, 2), (23, 2), (22, 2), (16, 2))
-"""Levels of metadata.version to go back to, if nothing is lost; some lose something."""
+"""Levels of metadata.version to downgrade to if nothing is lost; some would lose data."""
 
 
 def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
@@ -311,7 +311,7 @@ def _features(name: str, choose: Choose, client: ClientState, timeout_ms: int) -
             {"feature": feature, "max_version_level": level, "upgrade_type": kind}
             for feature, level, kind in updates
         ],
-        # A cluster that has gone back could not show much of what is new.
+        # After a downgrade, few of the new abilities could be tested.
         "validate_only": choose(2, "dry") == 0 or updates[0][1:] in _BACK,
     }
     return "UpdateFeatures", 1, body
@@ -342,7 +342,7 @@ def _cluster(name: str, choose: Choose, client: ClientState, timeout_ms: int) ->
 
 def _described(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
     names = [name, _known(name, choose, client)][: choose(3, "names")]
-    # As if the page before had ended there; the topic may be gone, or be none of those asked.
+    # As if the page before had ended there; the topic may be deleted, or not requested.
     at = (name, _known(name, choose, client), f"{PREFIX}.")[choose(3, "cursor-topic")]
     cursor = {"topic_name": at, "partition_index": choose(4, "cursor-index")}
     body = {
@@ -379,7 +379,7 @@ _LAYERS: Final = (
 
 
 def _layered(name: str, choose: Choose, client: ClientState, timeout_ms: int) -> Request:
-    """One setting at a topic, for the whole cluster, or asked for: the nearer one wins."""
+    """Set one config of a topic or of the whole cluster, or read it; the topic's has priority."""
     own, synonym, values = _LAYERS[draw_below(len(_LAYERS), client.seed, "layer", client.thread)]
     known = client.memory.get("asked", [])[:1] or client.memory.get("topics", [])[-1:]
     topic = str(known[0]) if known else name

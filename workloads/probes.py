@@ -1,9 +1,9 @@
-"""Requests of every kind a controller or broker serves, legal and illegal ones, by draw.
+"""Legal and illegal requests of every kind that a controller or broker serves, by draw.
 
-An ``ask`` of the workload ``partitions`` has the value {"kind", "name", "creates"}: which probe it
-is, the topic it is about, and whether a topic of that name may come of it. Whether the answer is
-right is judged by what the committed log holds (``checkers.answers``), not here. Topics of
-probes begin with :data:`~workloads.probe_requests.PREFIX`, and nobody else asks for them.
+An ``ask`` of the workload ``partitions`` has the value {"kind", "name", "creates"}: the kind of
+probe, its topic, and whether it may create that topic. The committed log decides whether the answer
+is right (``checkers.answers``). Topics of probes begin with
+:data:`~workloads.probe_requests.PREFIX`, and no other operation names them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from workloads.probe_requests import PREFIX, PROBES, REMEMBERED, Body
 from workloads.stories import STORIES, tell
 
 NAMES: Final = 64
-"""Operations of a client after which the names of its probes come again."""
+"""Operations of a client until the names of its probes repeat."""
 
 HURRY_MS: Final = (1, 10, 40)
-"""What a request in a hurry gives the controller: less than a commit takes, or hardly more."""
+"""Short timeouts: less than a commit takes, or hardly more."""
 
 _LONGEST: Final = 249
 
@@ -115,7 +115,7 @@ def _codes(value: Any) -> list[int]:
 
 
 def note_partitions(client: ClientState, topics: list[Body]) -> None:
-    """Remember of an answer to Metadata which partitions another than their first replica leads."""
+    """Remember from a Metadata answer the partitions whose first replica does not lead."""
     client.memory["odd"] = [
         (topic["name"], part["partition_index"])
         for topic in topics
@@ -133,13 +133,13 @@ _READS: Final = (
     "Metadata",
 )
 _FORWARDED: Final = "ListPartitionReassignments"
-"""The read that brokers pass on to the controller."""
+"""The read that brokers forward to the controller."""
 
 _ANYBODY: Final = ("ApiVersions", "DescribeCluster", "DescribeTopicPartitions", "Metadata")
-"""What any node answers."""
+"""APIs that any node answers."""
 
 _OF_BROKER: Final = _ANYBODY
-"""What brokers answer by themselves, too."""
+"""APIs that brokers answer themselves."""
 
 _BY_BROKERS: Final = (
     "AddRaftVoter",
@@ -149,4 +149,4 @@ _BY_BROKERS: Final = (
     "BrokerRegistration",
     "RemoveRaftVoter",
 )
-"""What brokers ask for themselves; nobody forwards it."""
+"""Requests that brokers send for themselves and never forward."""

@@ -1,9 +1,9 @@
 """ISR proposals of phantom leaders, honest and stale (AlterPartition, KIP-497 and KIP-903).
 
-The leader proposes against the epochs it knows. Nobody tells a client the partition epoch, so
-an honest leader starts from the lowest it can have and goes on while it is told that it is
-behind. Deliberately wrong proposals are made against something newer that this very client was
-told before: if one is accepted, the compare-and-set is broken, whatever else goes on.
+The leader proposes against the epochs it knows. No API reports the partition epoch to clients. So
+an honest leader starts from the lowest possible one and raises it while the answer is
+INVALID_UPDATE_VERSION. A deliberately stale proposal uses epochs older than those in an earlier
+answer to this very client. If it is accepted, the compare-and-set is broken, whatever else happens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ TIMEOUT_MS: Final = 3000
 MOST_GUESSES: Final = 10
 
 HONEST: Final = ("expand", "expand", "one-more", "shrink", "alone", "same", "recovering")
-"""``recovering`` says of a leader that is alone that it has yet to recover: right of few."""
+"""Proposals that a leader may make.
+
+``recovering`` claims that a leader, alone in its ISR, is still recovering, which is seldom true.
+"""
 WRONG: Final = (
     "stale-leader-epoch",
     "stale-partition-epoch",
@@ -41,17 +44,17 @@ WRONG: Final = (
     "not-leader",
     "stranger",
 )
-"""What is wrong with a proposal that must be refused."""
+"""Proposals that must be refused, by their fault."""
 
 Known = dict[tuple[bytes, int], tuple[int, int]]
 """(topic id, partition) -> (leader epoch, partition epoch) as of the last accepted proposal."""
 
 
 def propose(op: Op, client: ClientState) -> Invocation:
-    """Look who leads what, and propose an ISR in the name of a phantom that leads.
+    """Read the leaders, and propose an ISR in the name of a phantom that leads.
 
-    ``op.value`` is one of :data:`HONEST` and :data:`WRONG`. The value of the completion holds
-    the proposal that was sent last and, where it was accepted, ``new``.
+    ``op.value`` is one of :data:`HONEST` and :data:`WRONG`. The value of the completion holds the
+    proposal that was sent last and, if it was accepted, ``new``.
     """
     answer, node = yield from ask_controller(
         client, "Metadata", METADATA_VERSION, metadata_request(None), TIMEOUT_MS
@@ -72,10 +75,10 @@ def propose(op: Op, client: ClientState) -> Invocation:
         return Completion("fail", error="leads nothing", node=node)
     client.calls += 1
     topic, part = led[draw_below(len(led), client.seed, "led", client.thread, client.calls)]
-    # Some elections are left to operators and to the controller, who look for them, too.
+    # Some elections are left to operators and to the controller, which elect preferred leaders too.
     asks = draw_below(2, client.seed, "prefer", client.thread, client.calls)
     if op.value in WRONG:
-        # Wrong in this one thing only, so that nothing else is a reason to refuse it.
+        # The proposal must have a single fault, so that there is no other reason to refuse it.
         honest = _proposal("same", client, leaders, topic, part)
         learnt = None if honest is None else (yield from _negotiate("same", client, honest))
         if learnt is not None and learnt.type == "ok" and "new" in learnt.value:
@@ -91,8 +94,10 @@ def propose(op: Op, client: ClientState) -> Invocation:
 
 
 def _prefer(client: ClientState, name: str, number: int) -> Generator[Call, Answer, None]:
-    """Ask for the election of the preferred leader, who may be in sync now; what comes of it is
-    judged by the log."""
+    """Request the election of the preferred leader, which may be in sync now.
+
+    The checkers judge the result by the log.
+    """
     body = {
         "election_type": 0,
         "topic_partitions": [{"topic": name, "partitions": [number]}],
@@ -108,12 +113,12 @@ def _proposal(
     topic: dict[str, Any],
     part: dict[str, Any],
 ) -> dict[str, Any] | None:
-    """Return what to send, as the history shows it; None if it cannot be made."""
+    """Return the proposal as the history shows it; None if it cannot be made."""
     leader = leaders[part["leader_id"]]
     key = bytes(topic["topic_id"]), part["partition_index"]
     known: Known = client.memory.setdefault("partitions", {})
     leader_epoch, partition_epoch = known.get(key, (0, 0))
-    # Every choice of a leader is a change of the partition, too.
+    # Every change of the leader also changes the partition epoch.
     base = max(partition_epoch + part["leader_epoch"] - leader_epoch, part["leader_epoch"])
     replicas, isr = list(part["replica_nodes"]), list(part["isr_nodes"])
     members = _members(how, client, leader.id, replicas, isr)
@@ -166,7 +171,7 @@ def _members(
         case "expand":
             return replicas
         case "one-more":
-            # As followers catch up, one after the other.
+            # Followers catch up one by one.
             missing = [i for i in replicas if i not in isr]
             if missing:
                 place = draw_below(len(missing), client.seed, "in", client.thread, client.calls)
@@ -185,7 +190,7 @@ def _members(
 
 
 def _negotiate(how: str, client: ClientState, proposal: dict[str, Any]) -> Invocation:
-    """Send the proposal; an honest one again, with the next partition epoch, while behind."""
+    """Send the proposal; repeat an honest one with the next partition epoch while it is behind."""
     known: Known = client.memory["partitions"]
     key = bytes.fromhex(proposal["id"]), proposal["partition"]
     for _ in range(MOST_GUESSES):
@@ -210,9 +215,9 @@ def _negotiate(how: str, client: ClientState, proposal: dict[str, Any]) -> Invoc
                 }
                 return Completion("ok", proposal | {"new": new}, node=node)
             if code == errors.NEW_LEADER_ELECTED:
-                # An error with an effect: a reassignment is complete, and the sender is out.
+                # An error with an effect: a reassignment is complete, and the sender was removed.
                 return Completion("ok", proposal | {"error": error_name(code)}, node=node)
-            if code == errors.NOT_CONTROLLER:  # of this partition the controller knows less
+            if code == errors.NOT_CONTROLLER:  # its partition epoch is older than ours
                 known.pop(key, None)
                 return Completion("fail", proposal, error="ahead", node=node)
         if code != errors.INVALID_UPDATE_VERSION or how not in HONEST:

@@ -1,13 +1,13 @@
-"""Registers on top of topic configs: is every read the latest write?
+"""Registers on top of topic configs: does every read return the latest write?
 
-Key ``k`` is the topic ``register-<k>``, its value the config ``retention.ms``; a register
-whose topic does not exist holds null. Keys rotate, so that every key's history stays small
-and all clients meet on a few keys at a time.
+Key ``k`` is the topic ``register-<k>``, its value the config ``retention.ms``; a register whose
+topic does not exist holds null. Keys rotate, so that every key's history stays small and all
+clients use the same few keys at a time.
 
-Two clients in five only read, and stay with the node that served them last. Most writes are
-hasty: their clients give up early and try any other node, so they write to a new leader while the
-old one still believes that it leads. A leader that serves reads without asking its quorum is found
-by the two together.
+Two clients in five only read, and stay with the node that served them last. Most writes are hasty:
+their clients give up early and try any other node, so they write to a new leader while the old one
+still believes that it leads. Together they detect a leader that serves reads without confirming its
+leadership with the quorum.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _LAST_VALUE: Final = 10**15
 class RegisterWorkload:
     """Reads, unique writes, creations (``cas [null, v]``) and deletions of registers.
 
-    A ``write`` or ``delete`` of a topic that is not there fails. Some reads go back to an
-    older key, so that a value lost long after its write is seen too.
+    A ``write`` or ``delete`` of a missing topic fails. Some reads return to an older key, so that
+    they detect a value that was lost long after its write.
     """
 
     name = "register"
@@ -85,7 +85,7 @@ class RegisterWorkload:
         return Planned("delete", key)
 
     def invoke(self, op: Op, client: ClientState) -> Invocation:
-        """Carry out ``op``."""
+        """Execute ``op``."""
         match op.f:
             case "read":
                 return self._read(op, client)
@@ -179,7 +179,7 @@ class RegisterWorkload:
         )
 
     def _patience_ms(self, client: ClientState) -> int:
-        """Return how long a write waits for its answer: three of four are hasty."""
+        """Return the timeout of a write: three of four are hasty."""
         patient = draw_below(4, client.seed, "patient", client.thread, client.calls) == 0
         return self.timeout_ms if patient else HASTY_MS
 

@@ -1,4 +1,4 @@
-"""Workloads by name, ours and those of installed packages.
+"""Workloads by name: ours and those of installed packages.
 
 A package adds its own with an entry point of the group ``kraftwreck.workloads`` that is a
 :class:`~harness.workload.Workload`.

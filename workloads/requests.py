@@ -1,8 +1,8 @@
-"""Requests of every kind, most of them odd: does every answer say what the log says?
+"""Requests of every kind, most of them unusual: does every answer agree with the log?
 
-The cluster and its phantom brokers are those of the workload ``partitions``, a little calmer;
-most operations are probes (:mod:`workloads.probes`). What came of them is judged by the
-invariants C15 and C18 to C21.
+The cluster and its phantom brokers are those of the workload ``partitions``, with fewer changes;
+most operations are probes (:mod:`workloads.probes`). The invariants C15 and C18 to C21 judge the
+answers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Short stories of a topic on a client's own phantom brokers: several steps, one after the other.
+"""Scripted sequences of changes of one topic on a client's own phantom brokers.
 
-Some states of a partition take three or four requests in a row, by its leader, an operator and a
-broker that falls silent, and would hardly ever come about by draw. A story is a probe
-(:mod:`workloads.probes`) of more than one request; whether its answers, and what follows when it is
-over, are right is judged by the committed log.
+Some states of a partition need three or four requests in a row, by its leader, an operator and a
+broker that falls silent. Random requests would hardly ever produce them. A story is a probe
+(:mod:`workloads.probes`) of more than one request. The committed log decides whether its answers
+and the later ones are right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workloads.proposals import ALTER_PARTITION_VERSION
 Body = dict[str, Any]
 Choose = Callable[..., int]
 Steps = Generator[Call, Answer, "Completion | None"]
-"""What a step or a story yields; it returns how it ended where it could not go on."""
+"""A step or a story; it returns the completion of a failed step, else None."""
 
 CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6
@@ -31,11 +31,11 @@ REASSIGN_VERSION: Final = 1
 ALTER_CONFIGS_VERSION: Final = 1
 TOPIC: Final = 2
 QUIET: Final = 14
-"""Heartbeats that a broker leaves out: long enough for what the controller does by itself."""
+"""Heartbeats that a broker skips: long enough for the controller's periodic tasks."""
 
 
 class _Stage:
-    """One story: who plays, and the topic with its one partition."""
+    """The setting of one story: its brokers, and the topic with its one partition."""
 
     def __init__(self, client: ClientState, name: str, choose: Choose, timeout_ms: int) -> None:
         self.client, self.name, self.choose = client, name, choose
@@ -45,7 +45,7 @@ class _Stage:
         self.cast: list[Phantom] = []
 
     def send(self, api: str, version: int, body: Body, items: str | None) -> Steps:
-        """Send a request; return how the story ends unless it was done."""
+        """Send a request; unless it succeeds, return the completion of the story."""
         client = self.client
         answer, node = yield from ask_controller(client, api, version, body, self.timeout_ms)
         if answer.status != "ok":
@@ -81,7 +81,7 @@ class _Stage:
         return ended
 
     def move(self, target: list[Phantom] | None) -> Steps:
-        """Reassign the partition, or cancel that."""
+        """Reassign the partition, or cancel a reassignment."""
         wanted = None if target is None else [p.id for p in target]
         part = {"partition_index": 0, "replicas": wanted}
         body = {
@@ -96,7 +96,7 @@ class _Stage:
         return ended
 
     def propose(self, isr: list[Phantom]) -> Steps:
-        """Let the first of the cast, who leads, propose an ISR."""
+        """Let the first of the cast, which leads, propose an ISR."""
         leader = self.cast[0]
         part = {
             "partition_index": 0,
@@ -124,7 +124,7 @@ class _Stage:
         return (yield from self.send(api, ALTER_CONFIGS_VERSION, body, "responses"))
 
     def keep_eligible(self) -> Steps:
-        """Let those be remembered who were in sync as long as there were enough (KIP-966)."""
+        """Enable eligible leader replicas (KIP-966)."""
         update = {"feature": ELR_VERSION, "max_version_level": 1, "upgrade_type": UPGRADE}
         body = {
             "timeout_ms": self.timeout_ms, "feature_updates": [update], "validate_only": False,
@@ -132,20 +132,19 @@ class _Stage:
         return (yield from self.send("UpdateFeatures", UPDATE_FEATURES_VERSION, body, None))
 
     def depart(self, phantom: Phantom, *, stop: bool = False) -> Steps:
-        """Let a broker be fenced, as it wants, or ``stop``; it says nothing more for a while."""
-        phantom.stopping |= stop  # Once it has asked to go it asks for nothing else.
+        """Let a broker request to be fenced, or ``stop``; then it is silent for a while."""
+        phantom.stopping |= stop  # Once it has requested a shutdown it repeats that.
         how, seen = yield from beat(self.client, phantom, fence=not stop, stop=phantom.stopping)
         if how == "ok":
             if stop:
-                restart(self.client, phantom)  # It dies, and comes back as another process.
+                restart(self.client, phantom)  # It dies, and a new process follows.
             phantom.quiet = QUIET
             return None
         return Completion("info" if how == "info" else "fail", error=seen["error"])
 
 
 def _partial(stage: _Stage) -> Steps:
-    """A reassignment of which one new replica is in sync; then it is cancelled, ends, or becomes
-    another one."""
+    """Begin a reassignment with one new replica in sync, then cancel, complete or change it."""
     a, b, c = stage.cast
     ended = yield from stage.create([a])
     target = ([b, c], [a, b, c], [c, b])[stage.choose(3, "target")]
@@ -166,7 +165,7 @@ def _partial(stage: _Stage) -> Steps:
 
 
 def _turned(stage: _Stage) -> Steps:
-    """The replicas change their order: another should lead, and nobody asks for it."""
+    """Change the order of the replicas: another one should lead, without a request for it."""
     a, b, c = stage.cast
     replicas = [a, b, c][: 2 + stage.choose(2, "factor")]
     ended = yield from stage.create(replicas)
@@ -174,7 +173,7 @@ def _turned(stage: _Stage) -> Steps:
 
 
 def _stranded(stage: _Stage) -> Steps:
-    """Nobody in sync is left, and only then a topic may lose records rather than have no leader."""
+    """Allow the loss of records only after no replica in sync is left."""
     a, b, _ = stage.cast
     ended = yield from stage.create([a, b])
     ended = ended or (yield from stage.propose([a]))
@@ -184,7 +183,7 @@ def _stranded(stage: _Stage) -> Steps:
 
 
 def _shrunk(stage: _Stage) -> Steps:
-    """Fewer replicas are wanted than there are, and one of those that are to stay lags behind."""
+    """Reduce the replicas while one of the remaining ones lags behind."""
     a, b, c = stage.cast
     ended = yield from stage.create([a, b, c])
     ended = ended or (yield from stage.propose([[a], [a, c]][stage.choose(2, "in-sync")]))
@@ -193,14 +192,14 @@ def _shrunk(stage: _Stage) -> Steps:
 
 
 def _halted(stage: _Stage) -> Steps:
-    """Who leads wants to stop, and dies before it is told to go."""
+    """Let a leader request its shutdown, and die before the controller permits it."""
     a, b, _ = stage.cast
     ended = yield from stage.create([a, b])
     return ended or (yield from stage.depart(a, stop=True))
 
 
 def _dropped(stage: _Stage) -> Steps:
-    """The only one in sync is replaced, and who comes for it is not enough."""
+    """Replace the only replica in sync by one that leaves the ISR below the minimum."""
     a, b, c = stage.cast
     ended = yield from stage.keep_eligible()
     ended = ended or (yield from stage.create([a, b]))
@@ -221,14 +220,14 @@ STORIES: Final[dict[str, Callable[[_Stage], Steps]]] = {
 
 
 def story_of(seed: int, thread: int, count: int, names: int) -> Body:
-    """Return the value of an ``ask`` that tells a story, of one of ``names`` topics."""
+    """Return the value of an ``ask`` for a story, with one of ``names`` topics."""
     kinds = sorted(STORIES)
     kind = kinds[draw_below(len(kinds), seed, "story", thread, count)]
     return {"kind": kind, "name": f"{PREFIX}-story{thread}-{count % names}", "creates": True}
 
 
 def tell(probe: Body, client: ClientState, choose: Choose, timeout_ms: int) -> Invocation:
-    """Play a story; the completion is ``ok`` if all of its steps were done."""
+    """Execute a story; the completion is ``ok`` if all of its steps succeeded."""
     stage = _Stage(client, probe["name"], choose, timeout_ms)
     stage.cast = [p for p in phantoms_of(client) if p.epoch != NO_EPOCH and not p.quiet]
     if len(stage.cast) < 3:
@@ -239,5 +238,5 @@ def tell(probe: Body, client: ClientState, choose: Choose, timeout_ms: int) -> I
     ended = yield from STORIES[probe["kind"]](stage)
     if ended is None:
         return Completion("ok", probe | {"codes": [error_name(errors.NONE)]})
-    ended.value = probe  # What was done before the step that failed is done.
+    ended.value = probe  # The steps before the failed one took effect.
     return ended

@@ -1,7 +1,7 @@
-"""The state that is replicated: sessions, and who holds which lock.
+"""The replicated state: sessions, and the holder of each lock.
 
-Deterministic: no clock and no chance. That a session has expired is decided by the leader,
-which proposes ``expire``; every member then applies it at the same place in the log.
+Deterministic: no clock and no randomness. The leader decides that a session has expired and
+proposes ``expire``; every member then applies it at the same offset.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ def encode(command: Command) -> bytes:
 
 
 class Locks:
-    """Sessions with their time-outs (ms), and the holder and the queue of each lock.
+    """Sessions with their timeouts (ms), and the holder and the queue of each lock.
 
-    ``version`` of a lock is the offset of the record that changed its holder last: a fencing
-    token that only grows. ``on_change`` is told of each lock whose holder has changed.
+    ``version`` of a lock is the offset of the record that changed its holder last: a fencing token
+    that only grows. ``on_change`` is called with each lock whose holder has changed.
     """
 
     def __init__(self) -> None:
@@ -31,10 +31,10 @@ class Locks:
         self.queues: dict[str, list[str]] = {}
         self.on_change: Callable[[str], None] = lambda lock: None
 
-    # --- what nodes.consensus.embedded.StateMachine asks for ---------------------------------
+    # --- required by nodes.consensus.embedded.StateMachine -----------------------------------
 
     def apply(self, offset: int, record: bytes) -> None:
-        """Take a committed command; one that makes no sense any more does nothing."""
+        """Apply a committed command; one that is no longer valid does nothing."""
         command = json.loads(record)
         session = command["session"]
         match command["do"]:
@@ -53,7 +53,7 @@ class Locks:
         yield json.dumps(state, sort_keys=True).encode()
 
     def restore(self, records: Iterable[bytes]) -> None:
-        """Take the state of a snapshot."""
+        """Restore the state of a snapshot."""
         for record in records:
             state = json.loads(record)
             self.sessions = state["sessions"]

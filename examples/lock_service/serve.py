@@ -66,7 +66,7 @@ class Process:
         self.requests = Requests(self.submit, members)
 
     def begin(self) -> None:
-        """Take up the state on the disk."""
+        """Start from the state on the disk."""
         self._carry_out(self.service.start(*clocks()))
 
     def submit(self, event: Event) -> None:
@@ -77,7 +77,7 @@ class Process:
         self._carry_out(self.service.step(event, *clocks()))
 
     def ask(self, request: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        """Take a client's request in."""
+        """Handle a client's request."""
 
         def answer(body: dict[str, Any]) -> None:
             if not writer.is_closing():
@@ -86,7 +86,7 @@ class Process:
         self._carry_out(self.service.ask(request, answer, clocks()[0]))
 
     async def clients(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one client until it hangs up or says something that is no request."""
+        """Serve one client until it disconnects or sends an invalid request."""
         try:
             while line := await reader.readline():
                 request = json.loads(line)
@@ -99,7 +99,7 @@ class Process:
             writer.close()
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
-        """What is durable first, then what is said: persist before you speak."""
+        """Carry out durable effects first, then send messages: persist before you speak."""
         self._storage.carry_out(effects)
         for effect in effects:
             if isinstance(effect, Send):
@@ -148,7 +148,7 @@ async def serve(node_id: int, members: dict[int, Endpoint], clients: Endpoint, d
 
 
 def endpoint(text: str) -> Endpoint:
-    """Return the endpoint written as ``host:port``."""
+    """Parse an endpoint of the form ``host:port``."""
     host, _, port = text.rpartition(":")
     return Endpoint(host, int(port))
 

@@ -1,6 +1,6 @@
 """One member of the lock service: commands in, answers out, sessions that expire, watches.
 
-Pure like the quorum below it: :meth:`LockService.step` is all a shell calls.
+Pure like the quorum below it: a shell only calls :meth:`LockService.step`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Watch:
 class LockService:
     """A member; ``ask`` takes a client's request and answers it once, in this step or later.
 
-    Requests: ``open`` (session, timeout_ms), ``keep`` (session), ``close`` (session),
-    ``acquire`` and ``release`` (session, lock), ``holder`` (lock; a linearizable read),
-    ``watch`` (lock, version). Answers have ``ok``; where not, ``error`` says why and
-    ``leader`` whom to ask, and ``"unknown"`` means that the command may or may not happen.
+    Requests: ``open`` (session, timeout_ms), ``keep`` (session), ``close`` (session), ``acquire``
+    and ``release`` (session, lock), ``holder`` (lock; a linearizable read), ``watch`` (lock,
+    version). Answers have ``ok``. If it is false, ``error`` gives the reason and ``leader`` the
+    member to use instead; the error ``"unknown"`` means that the command may or may not happen.
     """
 
     def __init__(self, config: QuorumConfig, recovered: Recovered, now: int, wall_ms: int) -> None:
@@ -48,11 +48,11 @@ class LockService:
 
     @property
     def deadline(self) -> int:
-        """When the next Tick is wanted, monotonic microseconds."""
+        """The time at which the next Tick is due, monotonic microseconds."""
         return min([self.quorum.deadline, *self._due.values()])
 
     def start(self, now: int, wall_ms: int) -> list[Effect]:
-        """Take up the recovered state."""
+        """Start from the recovered state."""
         return self.quorum.start(now, wall_ms)
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
@@ -91,7 +91,7 @@ class LockService:
                 answer({"ok": False, "error": "no such session"})
         elif kind in ("open", "close", "acquire", "release"):
             if not self.quorum.leads:
-                raise NotLeaderError  # Which sessions there are is known to the leader alone.
+                raise NotLeaderError  # Only the leader knows the sessions in use.
             if kind in ("acquire", "release") and session not in self.locks.sessions:
                 answer({"ok": False, "error": "no such session"})
                 return
@@ -113,7 +113,7 @@ class LockService:
     # --- sessions and watches ---------------------------------------------------------------
 
     def _watch_sessions(self, now: int) -> None:
-        """The leader's clock decides when a session ends, the log when everybody knows."""
+        """Propose the expiry of sessions by the leader's clock; the log decides when it applies."""
         if not self.quorum.leads or self.quorum.replica.shutting_down:
             self._led = False
             self._due.clear()
@@ -121,7 +121,7 @@ class LockService:
             return
         sessions = self.locks.sessions
         if not self._led:
-            # A new leader has heard of nobody yet: every session gets its whole time anew.
+            # A new leader has no contact times yet: every session gets its whole timeout again.
             self._led = True
             self._due = {session: now + ms * MS for session, ms in sessions.items()}
         self._due = {s: at for s, at in self._due.items() if s in sessions}
