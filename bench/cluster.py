@@ -1,11 +1,11 @@
-"""How long namespace hosts take to come up, to be talked to, and to go.
+"""Measures how long namespace hosts take to start, to answer, and to stop.
 
     .venv/bin/python bench/cluster.py [--nodes 5] [--runs 5]
 
 Prints medians, minima and maxima in seconds as JSON. ``up`` is from the call to all sshds
-listening; ``connect`` is an SSH session with every host, in parallel; ``agent`` the first
-answer of every agent; ``drop`` and ``heal`` one nftables transaction on every host, read
-back; ``exec`` one command on one host; ``down`` until the uplink and all processes are gone.
+listening; ``connect`` is an SSH session with every host, in parallel; ``agent`` the first answer of
+every agent; ``drop`` and ``heal`` one nftables transaction on every host, read back; ``exec`` one
+command on one host; ``down`` until the uplink and all processes are gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast messages and batches are written and read, beside kio on the same messages.
+"""Measures how fast messages and batches are written and read, compared with kio.
 
     python -m bench.codec
 

@@ -1,16 +1,16 @@
-"""Run the clean build on hosts, over everything that can be asked for: it must never be INVALID.
+"""Run the clean build on hosts, over all tests and options: it must never be INVALID.
 
     sudo .venv/bin/python -m bench.hosts_matrix STORE [--runs 300] [--first 0] [--jobs 2]
         [--cluster netns] [--busy 0] [--slice]
 
 A cell of the matrix is a workload, the fault families, a time limit, the kind of quorum and the
-brokers; cell ``k`` is drawn from ``k``, so equal numbers are equal tests. Every pair of a workload
-and a family comes before one comes twice. Each cell is one ``kraftwreck run``; its outcome is a
-line of ``STORE/matrix.jsonl``, and cells that are there are not run again. ``--slice`` runs the
-ten cells of continuous integration; ``--busy N`` keeps N processes busy beside the runs.
+brokers; cell ``k`` is drawn from ``k``, so equal numbers are equal tests. All pairs of a workload
+and a family occur once before any occurs twice. Each cell is one ``kraftwreck run``; its outcome is
+a line of ``STORE/matrix.jsonl``, and cells with a line are not run again. ``--slice`` runs the ten
+cells of continuous integration; ``--busy N`` keeps N processes busy beside the runs.
 
-Exits with 1 if a run was invalid, 2 if one was unknown, 255 if one failed otherwise. The page
-docs/hosts-matrix.md is made of such stores by :mod:`bench.hosts_matrix_page`.
+Exits with 1 if a run was invalid, 2 if one was unknown, 255 if one failed otherwise.
+:mod:`bench.hosts_matrix_page` makes the page docs/hosts-matrix.md of such stores.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STATIC, DYNAMIC = "static", "dynamic"
 _SECONDS = (*(20,) * 14, *(60,) * 5, 300)
 """Most runs are short."""
 LIMIT_S = 900.0
-"""A run that takes longer is ended."""
+"""Timeout of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ SLICE = (
     Cell("requests", ALL, 20, DYNAMIC, BROKERS, 9),
     Cell("register", "clock", 20, STATIC, COMBINED, 10),
 )
-"""What continuous integration runs: runs without faults first, one of them long."""
+"""The runs of continuous integration: runs without faults first, one of them long."""
 
 
 def possible(family: str, quorum: str, nodes: str) -> bool:
-    """Return whether ``family`` can be asked for with this quorum and these brokers."""
+    """Return whether ``family`` works with this quorum and these brokers."""
     known = families()[family]
     if known.action == "members" and quorum != DYNAMIC:
         return False
@@ -146,7 +146,7 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
 
 
 def _checkers(folder: str | None) -> dict[str, Any]:
-    """Return what each checker said of the run in ``folder``; nothing of one that left none."""
+    """Return each checker's result of the run in ``folder``; none if the run left none."""
     try:
         results = json.loads((Path(folder or "") / "results.json").read_bytes())
     except (OSError, ValueError):
@@ -157,7 +157,7 @@ def _checkers(folder: str | None) -> dict[str, Any]:
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """Keep ``processes`` processes busy meanwhile."""
+    """Keep ``processes`` processes busy during the block."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
@@ -168,7 +168,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def records(store: Path) -> list[dict[str, Any]]:
-    """Return what is known of the runs in ``store``, a torn last line left out."""
+    """Return the records of the runs in ``store``, without a torn last line."""
     path = store / "matrix.jsonl"
     found = []
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -208,7 +208,7 @@ def run_all(cells: Iterable[tuple[int, Cell]], cluster: str, store: Path, jobs: 
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the cells of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("store", type=Path)
     parser.add_argument("--runs", type=int, default=300)

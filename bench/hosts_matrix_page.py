@@ -1,9 +1,9 @@
-"""Make docs/hosts-matrix.md of the records that :mod:`bench.hosts_matrix` left.
+"""Make docs/hosts-matrix.md of the records written by :mod:`bench.hosts_matrix`.
 
     .venv/bin/python -m bench.hosts_matrix_page STORE [STORE ...] > docs/hosts-matrix.md
 
-Alarms and unknown verdicts are listed with their causes from bench/results/hosts-alarms.toml;
-one without a cause says so.
+Alarms and unknown verdicts are listed with their causes from bench/results/hosts-alarms.toml, or as
+without a cause.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 
 def page(stores: Sequence[tuple[str, Sequence[Record]]], causes: Sequence[Record]) -> str:
-    """Return the page for the records of ``stores``, each with what it is called."""
+    """Return the page for the records of ``stores``, each with its title."""
     lines = [
         "# Everything on hosts",
         "",

@@ -1,22 +1,23 @@
-"""What stays when the control process is killed with -9 amid every fault there is: nothing.
+"""Checks that nothing is left after the control process is killed with -9 during any fault.
 
     sudo .venv/bin/python bench/hygiene.py [--points 200] [--first 0] [--results FILE] [--plain]
 
 Every point is one ``kraftwreck run`` with all fault families, by a seed that lets each of them
-strike within the first seconds, killed with -9 at a moment that is drawn from the point's number:
-during the set-up, amid the faults, or while they are undone; then whatever the machine
-has is compared with what it had before. There are three ways back, and with ``--plain`` one:
+strike within the first seconds. The run is killed with -9 at a moment drawn from the point's
+number: during the set-up, during the faults, or while they are healed. Then the state of the
+machine is compared with its state before. There are three ways of recovery, and with ``--plain``
+one:
 
-``alone``  namespace hosts of the run's own: they must be gone without anybody's help;
-``heal``   hosts brought up by hand (``-c hosts:FILE``): ``kraftwreck cluster heal``, and all that a
-           host has is compared, but for the nodes, which go on;
-``next``   likewise, but the next run on them, without faults, is what cleans up;
-``plain``  as ``alone``, but all of it is done by a user without any right.
+* ``alone``: the run has namespace hosts of its own, which must disappear by themselves;
+* ``heal``: hosts brought up by hand (``-c hosts:FILE``). After ``kraftwreck cluster heal`` the
+  whole state of each host is compared, except for the nodes, which stay up;
+* ``next``: likewise, but the next run on the hosts, without faults, cleans up;
+* ``plain``: as ``alone``, but an unprivileged user does all of it.
 
 A point runs in network, mount and process namespaces of its own with an empty ``/tmp`` (so this
-checkout must be elsewhere): all there is can be compared, and nobody else's doings count.
-``FILE`` gets a line per point; points that are there already are not run again. Prints a
-table; exits with 1 if anything was left.
+checkout must be elsewhere). So the whole state can be compared, and other processes do not disturb
+it. ``FILE`` gets a line per point; points with a line are not run again. Prints a table; exits with
+1 if anything was left.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ WAYS = ("alone", "heal", "next")
 PLAIN = "plain"
 NOBODY = 65534
 NEVER_PLAIN = frozenset({"roles-slow"})
-"""Families that a plain user's hosts may not have."""
+"""Families that the hosts of an unprivileged user may not have."""
 NODES = ("n1", "n2", "n3", "n4", "n5")
 BROKERS = 2
 SOON_S = 9.0
-"""When each family has struck, or waits for its transition."""
+"""By then each family has struck, or waits for its transition."""
 PATIENCE_S = 60.0
 TOLERANCE_S = 0.05
 TEMPORARY = Path("/tmp")  # noqa: S108 - an empty one, of the point's own
@@ -64,7 +65,7 @@ JAVA = {f"hsperfdata_{getpass.getuser()}", "hsperfdata_nobody"}
 State = dict[str, list[str]]
 
 
-# --- what there is --------------------------------------------------------------------------
+# --- state of the machine -------------------------------------------------------------------
 
 
 def output(*command: str) -> list[str]:
@@ -73,8 +74,11 @@ def output(*command: str) -> list[str]:
 
 
 def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
-    """Return what this machine has, by kind; of control groups and loop devices, which all
-    share, those of ``clusters``. What is on hosts that live is looked at there."""
+    """Return the state of this machine, by kind.
+
+    Control groups and loop devices are shared by all, so only those of ``clusters`` are listed.
+    Live hosts are inspected themselves.
+    """
     reap()
     known = "kraftwreck-nodes" if nodes_go_on else "\0"
     ours = {str(os.getpid()), "PID"}
@@ -105,9 +109,9 @@ def machine(clusters: set[str], *, nodes_go_on: bool) -> State:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """Yield all that lies below; it may be going away meanwhile."""
+    """Yield all files below ``folder``; files may disappear meanwhile."""
     for here, folders, files in os.walk(folder):
-        # Java keeps a directory for each user in /tmp for good.
+        # Java leaves a directory for each user in /tmp.
         folders[:] = [
             name for name in folders if name not in {"nodes", *JAVA} and Path(here, name) != STORE
         ]
@@ -119,7 +123,7 @@ def _names(text: str, clusters: set[str]) -> bool:
 
 
 def reap() -> None:
-    """Collect what has ended: we are the first process here, and orphans are ours."""
+    """Collect ended processes: we are the init process here, and orphans are ours."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -128,14 +132,14 @@ def reap() -> None:
 
 
 def kernel_clock() -> dict[str, int]:
-    """Return what of the kernel's clock can be set, by adjtimex(2), which only looks here."""
+    """Return the settings of the kernel's clock, read by adjtimex(2)."""
     buffer = (ctypes.c_long * 64)()  # modes = 0: nothing is changed
     ctypes.CDLL(None).adjtimex(buffer)
     return {"tick": buffer[11]}
 
 
 def host_state(remote: Remote) -> State:
-    """Return what a host has, but for its node and what is passing."""
+    """Return the state of a host, without its node and transient values."""
 
     def ask(command: str) -> list[str]:
         return sorted(remote.run(["sh", "-c", command], check=False).text.splitlines())
@@ -164,7 +168,7 @@ def host_state(remote: Remote) -> State:
 
 
 def different(before: State, after: State) -> list[str]:
-    """Return, a line each, what is there and was not (+), and what was there and is not (-)."""
+    """Return the differences, a line each: new entries (+) and missing ones (-)."""
     found = []
     for kind in before:
         was, now = before[kind], after[kind]
@@ -174,7 +178,7 @@ def different(before: State, after: State) -> list[str]:
 
 
 def settle(look: Callable[[], list[str]]) -> list[str]:
-    """Look until nothing is left, for as long as the kernel may take; return what is."""
+    """Wait until nothing is left, for as long as the kernel may take; return the rest."""
     deadline = time.monotonic() + PATIENCE_S
     while (left := look()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -190,7 +194,7 @@ def kraftwreck(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def plan(number: int, plain: bool) -> dict[str, Any]:
-    """Return what a point is: all of it drawn by its number."""
+    """Return the plan of a point, drawn by its number."""
     way = PLAIN if plain else WAYS[number % len(WAYS)]
     never = {"alone": frozenset(), PLAIN: NEVER_PLAIN}.get(way, frozenset({"host"}))
     names = tuple(name for name in families() if name not in never)
@@ -210,7 +214,7 @@ def plan(number: int, plain: bool) -> dict[str, Any]:
 
 
 def seed_of(names: Sequence[str], seconds: float, number: int) -> int:
-    """Return the first seed from a drawn one on by which every family strikes soon."""
+    """Return the first seed, from a drawn one on, with which every family strikes early."""
     for seed in count(draw_below(1 << 24, number, "seed")):
         faults = generator.plan(names, seed, seconds, NODES, brokers=BROKERS)
         soon = {fault.kind for fault in faults if fault.at <= SOON_S * 1e9}
@@ -220,7 +224,7 @@ def seed_of(names: Sequence[str], seconds: float, number: int) -> int:
 
 
 def carry_out(number: int, plain: bool) -> dict[str, Any]:
-    """Run one point; return what it was and what was left. Needs a machine of its own."""
+    """Run one point; return its plan and what was left. Needs a machine of its own."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(TEMPORARY)], check=True)
     RUNTIME.mkdir()
@@ -234,7 +238,7 @@ def carry_out(number: int, plain: bool) -> dict[str, Any]:
         inventory = Path(json.loads(up.stdout)["inventory"])
         where, hosts = f"hosts:{inventory}", load_inventory(inventory)
     else:
-        # The directory of all clusters, and its lock, stay.
+        # The directory of all clusters and its lock stay.
         (RUNTIME / "kraftwreck").mkdir(mode=0o700)
         (RUNTIME / "kraftwreck/.lock").touch()
     if plain:
@@ -283,13 +287,14 @@ def _looker(before: State, remote: Remote) -> Callable[[], list[str]]:
     return lambda: [
         line
         for line in different(before, host_state(remote))
-        # What nodes may open is what anybody may; that there are nodes now is no difference.
+        # A node's limit of open files may equal the machine's; that nodes exist now is no
+        # difference.
         if not (line.startswith("node +") and _is_default(line, before))
     ]
 
 
 def _is_default(line: str, before: State) -> bool:
-    """Whether a node's limit of open files is the machine's own: nobody has lowered it."""
+    """Whether a node's limit of open files is the machine's own, not a lowered one."""
     soft = Path("/proc/self/limits").read_text()
     (ours,) = (each for each in soft.splitlines() if "open files" in each)
     return line.removeprefix("node + ").split() == ours.split()
@@ -335,12 +340,12 @@ def _kill(point: dict[str, Any], where: str, clusters: set[str]) -> tuple[str, s
         lines = said.read().splitlines() or [""]
     (TEMPORARY / "said").unlink()
     how = "killed" if run.returncode == -signal.SIGKILL else f"ended with {run.returncode}"
-    # Why a run ended by itself is said before where it lies.
+    # The reason why a run ended by itself comes before the line with its folder.
     return how, lines[-1] if how == "killed" else " / ".join(lines[-4:])
 
 
 def _seen() -> list[str]:
-    """Return the kinds of faults that had begun, as the run wrote them down."""
+    """Return the kinds of faults that had begun, from the records of the run."""
     kinds = set()
     for file in STORE.rglob("faults.jsonl"):
         for line in file.read_bytes().split(b"\n")[:-1]:
@@ -352,7 +357,7 @@ def _seen() -> list[str]:
 
 
 def run_point(number: int, plain: bool) -> dict[str, Any]:
-    """Run one point on a machine of its own; one that cannot be run is told of as what is left."""
+    """Run one point on a machine of its own; a point that fails counts as something left."""
     own = ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--mount-proc"]
     command = [*own, "--kill-child", sys.executable, __file__, "--one", str(number)]
     command += ["--plain"] if plain else []
@@ -366,7 +371,7 @@ def run_point(number: int, plain: bool) -> dict[str, Any]:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Return the results as a Markdown table, a row per way back."""
+    """Return the results as a Markdown table, a row per way of recovery."""
     lines = ["| way back | points | killed | of them during faults | fault families in force "
              "until then | left anything |", "|---|---|---|---|---|---|"]  # fmt: skip
     for way in (*WAYS, PLAIN):

@@ -1,12 +1,12 @@
-"""How a metadata image grows: loading and making snapshots, and what a failover costs.
+"""Measures loading and making snapshots of a metadata image by size, and the cost of a failover.
 
     python -m bench.image [partitions ...]
 
 For each size (10,000, 100,000 and 1,000,000 partitions by default) a process of its own, in one
 thread: an image of topics with ten partitions each, replication factor 3, on 100 brokers. Its
-snapshot is made, loaded into an empty image (a restart) and over the image that is there (a
-node that fell behind), always in the bounded steps in which a node works. A *claim* is what
-the image costs a new leader: its first records in the head; a *revert* takes them back.
+snapshot is made, loaded into an empty image (a restart) and loaded over the present image (a node
+that fell behind), always in the bounded steps of a node. A *claim* is the cost of the image for a
+new leader: its first records in the head; a *revert* removes them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def records(partitions: int) -> list[tuple[str, dict[str, Any]]]:
                 "directories": [(1000 + r).to_bytes(16, "big") for r in replicas],
             }
             found.append(("PartitionRecord", 1, fields))
-    # Through their encoding, so that nothing is shared which a log would not share.
+    # Encoded and decoded, so that records share no objects, as in a log.
     return [(name, decode_record(encode_record(name, v, f))[2]) for name, v, f in found]
 
 
@@ -116,8 +116,8 @@ def make(image: MetadataImage) -> tuple[bytes, Steps]:
 def load(image: MetadataImage, content: bytes, end: int, freeze: bool) -> Steps:
     """Load a snapshot into the image; return the times of the steps.
 
-    ``freeze``: after each step take what is loaded away from the garbage collector, which
-    otherwise looks through all of it again and again.
+    ``freeze``: after each step exempt the loaded objects from garbage collection, which otherwise
+    scans all of them repeatedly.
     """
     loader, steps = Loader(image), Steps()
 
@@ -179,7 +179,7 @@ def restart(path: Path, end: int, freeze: bool) -> dict[str, Any]:
 
 
 def one_of_each() -> bytes:
-    """Return a batch with one record of each kind that is measured."""
+    """Return a batch with one record of each measured kind."""
     small = records(PER_TOPIC)
     versions = {"RegisterBrokerRecord": 3, "PartitionRecord": 1}
     encoded = [encode_record(name, versions.get(name, 0), fields) for name, fields in small]
@@ -195,7 +195,7 @@ def in_process(*arguments: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print one row per size, or, told to, one measurement as JSON."""
+    """Print one row per size, or, on request, one measurement as JSON."""
     parser = argparse.ArgumentParser(description="How a metadata image grows.")
     parser.add_argument("partitions", nargs="*", type=int, default=SIZES)
     parser.add_argument("--source", type=Path)

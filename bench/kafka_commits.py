@@ -1,13 +1,13 @@
-"""Committed metadata records per second with five controllers, and what each costs.
+"""Measures committed metadata records per second with five controllers, and the CPU cost of each.
 
     .venv/bin/python -m bench.kafka_commits [--rounds 5] [--warm-up 4] [--scale 1.0]
 
 Five controllers of Apache Kafka and five of ours run side by side, with three registered brokers
-that have no data. Each load is a fixed number of requests, the same to both, alternately; the first
-rounds warm up (Java compiles what runs often) and do not count. CPU is user and system time of the
-controllers until every voter has the log; the client is another process and not in it. Rates and
-CPU are medians of the rounds. At the end our leader runs every load under cProfile. The page is
-bench/results/kafka.md.
+that have no data. Each load is a fixed number of requests, the same to both, alternately. The first
+rounds warm up (Java compiles frequently executed code) and do not count. CPU is user and system
+time of the controllers until every voter has the log, without the client, which is another process.
+Rates and CPU are medians of the rounds. At the end our leader runs every load under cProfile. The
+page is bench/results/kafka.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONFIGURED: Final = "configured"
 TIMEOUT_MS: Final = 60_000
 REPLICAS: Final = 3
 PATIENT: Final = {"controller.quorum.fetch.timeout.ms": 20_000}
-"""For the profile: no leader may be given up because cProfile slows all of them down."""
+"""For the profile: long timeouts, because cProfile slows all controllers down."""
 
 
 def create(names: list[str], partitions: int) -> Request:
@@ -57,12 +57,12 @@ def create(names: list[str], partitions: int) -> Request:
 
 
 def small_topics(number: int, scale: float) -> list[Request]:
-    """One topic of one partition a request."""
+    """Return requests with one topic of one partition each."""
     return [create([f"small-{number}-{i}"], 1) for i in range(int(1000 * scale))]
 
 
 def large_topics(number: int, scale: float) -> list[Request]:
-    """Ten topics of 99 partitions a request: 1,000 records."""
+    """Return requests with ten topics of 99 partitions each: 1,000 records."""
     return [
         create([f"large-{number}-{i}-{n}" for n in range(TOPICS_PER_BATCH)], PARTITIONS_PER_TOPIC)
         for i in range(int(40 * scale))
@@ -70,7 +70,7 @@ def large_topics(number: int, scale: float) -> list[Request]:
 
 
 def configs(number: int, scale: float) -> list[Request]:
-    """One changed value of one topic a request."""
+    """Return requests with one changed value of one topic each."""
 
     def alter(value: int) -> dict[str, Any]:
         change = {"name": "retention.ms", "config_operation": 0, "value": str(value)}
@@ -94,7 +94,7 @@ LOADS: Final[dict[str, tuple[Callable[[int, float], list[Request]], int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one load took of one quorum: records a second, CPU seconds a record."""
+    """The cost of one load for one quorum: records a second, CPU seconds a record."""
 
     rate: float
     leader: float
@@ -102,7 +102,7 @@ class Cost:
 
 
 def measure(quorum: Quorum, requests: list[Request], connections: int) -> Cost:
-    """Run one load against the leader, to its end everywhere."""
+    """Run one load against the leader until every voter has the log."""
     leader = quorum.leader()
     before = {node: c.cpu_seconds() for node, c in quorum.controllers.items()}
     seconds = run(quorum.ports[leader], requests, connections)
@@ -113,7 +113,7 @@ def measure(quorum: Quorum, requests: list[Request], connections: int) -> Cost:
 
 
 def delete_all(quorum: Quorum, requests: list[Request]) -> None:
-    """Delete the topics these requests have made."""
+    """Delete the topics made by these requests."""
     names = [topic["name"] for request in requests for topic in request.body.get("topics", [])]
     for first in range(0, len(names), 100):
         topics = [{"name": name, "topic_id": bytes(16)} for name in names[first : first + 100]]
@@ -142,7 +142,7 @@ def compare(rounds: int, warm_up: int, scale: float) -> dict[str, dict[str, list
 
 
 def profile(scale: float) -> str:
-    """Run every load against a quorum of ours under cProfile; return what the leader did."""
+    """Run every load against a quorum of ours under cProfile; return the leader's profile."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         quorum = stack.enter_context(Quorum(folder, [OURS] * SIZE, free_ports(SIZE), PATIENT))

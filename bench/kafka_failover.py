@@ -1,14 +1,14 @@
-"""A leader is killed: how long until the next write is acknowledged as committed?
+"""Measures the time from the death of a leader to the next committed write.
 
     .venv/bin/python -m bench.kafka_failover [--kills 100] [--timeouts 1000/2000,250/500]
 
 Three controllers of Apache Kafka and three of ours run side by side. In turn, the leader of one
-quorum is killed with kill -9 while all is quiet, and a client asks both survivors for a write
-(IncrementalAlterConfigs with a value never used before) every 5 ms, over connections that are
-open already. The time is from the kill to the first acknowledgement. The killed controller is
-started again and catches up before the next turn. ``--timeouts`` are pairs of
-controller.quorum.election.timeout.ms and controller.quorum.fetch.timeout.ms; the first is Kafka's
-default. The page is bench/results/kafka.md.
+quorum is killed with kill -9 while there is no other load. A client sends both survivors a write
+(IncrementalAlterConfigs with a value never used before) every 5 ms, over open connections. The time
+is from the kill to the first acknowledgement. The killed controller is started again and catches up
+before the next turn. ``--timeouts`` are pairs of controller.quorum.election.timeout.ms and
+controller.quorum.fetch.timeout.ms; the first is Kafka's default. The page is
+bench/results/kafka.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _values = itertools.count(1_000_000)
 
 
 class Writer:
-    """Asks one controller for the write, from a thread, until somebody has done it."""
+    """Sends one controller the write, from a thread, until any controller has done it."""
 
     def __init__(self, port: int, done: threading.Event) -> None:
         self._client = KafkaClient(HOST, port, "bench")
@@ -61,7 +61,7 @@ class Writer:
         self.thread.start()
 
     def begin(self) -> None:
-        """Let it ask from now on."""
+        """Let it send from now on."""
         self._begin.set()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The same requests to either controller: encoded before, sent over connections in turn."""
+"""The same requests to either kind of controller: encoded in advance, sent over connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Request:
 
 
 class _Connection:
-    """One connection; its requests go one after the other."""
+    """One connection; it sends its requests one after the other."""
 
     def __init__(self, port: int, frames: Sequence[bytes]) -> None:
         self.socket = socket.create_connection((HOST, port), timeout=TIMEOUT_S)
@@ -46,7 +46,7 @@ class _Connection:
         return frame is not None
 
     def receive(self) -> bool:
-        """Take in what came; True when that completes an answer."""
+        """Receive data; True when that completes an answer."""
         chunk = self.socket.recv(1 << 20)
         if not chunk:
             raise EOFError("the controller closed the connection")
@@ -64,7 +64,7 @@ class _Connection:
 def run(port: int, requests: Sequence[Request], connections: int) -> float:
     """Send all requests, dealt to the connections; return the seconds until all are answered.
 
-    Raises RuntimeError when an answer has an error in it.
+    Raises RuntimeError for an answer with an error.
     """
     frames = [_frame(number, request) for number, request in enumerate(requests)]
     opened = [_Connection(port, frames[n::connections]) for n in range(connections)]

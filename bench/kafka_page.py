@@ -26,7 +26,7 @@ of its own start script, and logs warnings only. Both flush what they append bef
 
 
 def taken() -> str:
-    """Say when, where and of what the figures are; call it before measuring, for the load."""
+    """Return date, machine and versions of the figures; call it before measuring, for the load."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout.strip()
@@ -55,7 +55,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_section(name: str, text: str, page: Path = PAGE) -> None:
-    """Put ``text`` between the marks of section ``name``, in place of what was there."""
+    """Replace the text of section ``name``, between its marks, by ``text``."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     content = page.read_text("utf-8") if page.exists() else _HEAD
     section = f"{begin}\n{text.strip()}\n{end}"

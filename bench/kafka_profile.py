@@ -1,4 +1,4 @@
-"""A profile of our leader, added up by module and by what it waits for in the kernel."""
+"""A profile of our leader, added up by module and by the kernel calls it waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDLE: Final = ("select.epoll",)
 
 
 def profile_table(path: Path) -> str:
-    """Return the shares of own time by module; built-in functions stand for themselves."""
+    """Return the shares of own time by module; each built-in function has its own row."""
     stats = cast(Any, pstats.Stats(str(path))).stats
     seconds: dict[str, float] = defaultdict(float)
     calls: dict[str, int] = defaultdict(int)

@@ -64,7 +64,7 @@ class Pair:
             register_brokers(quorum, self._stack)
 
     def settle(self) -> None:
-        """Wait until the processes of both have next to nothing to do, 20 s at most."""
+        """Wait until the processes of both are nearly idle, 20 s at most."""
         limit = time.monotonic() + SETTLE_S
         while time.monotonic() < limit:
             before = self._cpu_seconds()
@@ -99,7 +99,7 @@ def create_topic(quorum: Quorum, name: str) -> None:
 
 
 def wait_until_replicated(quorum: Quorum) -> None:
-    """Wait until every voter has the log up to where the leader's ends now."""
+    """Wait until every voter's log reaches the present end of the leader's."""
     leader = quorum.leader()
     partition = quorum.describe(leader)
     goal = 0 if partition is None else partition["high_watermark"]

@@ -1,10 +1,10 @@
-"""How fast the log takes batches and snapshots, on the disk that holds the temporary directory.
+"""Measures how fast the log writes batches and snapshots, on the disk of the temporary directory.
 
     python -m bench.log [DIRECTORY]
 
 Appends are batches of 10 records of 100 bytes: each flushed, flushed 20 at a time, and not at all.
-A snapshot has 200,000 records of 60 bytes; it is written in pieces of 64 KiB and finished, read
-back and verified whole, and read in the pieces of 1 MiB that FetchSnapshot asks for.
+A snapshot has 200,000 records of 60 bytes. It is written in pieces of 64 KiB and finished, read
+back and verified whole, and read in pieces of 1 MiB, the size that FetchSnapshot requests.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def snapshots(directory: Path) -> None:
 
 
 def fsyncs(directory: Path) -> float:
-    """Return how often a second a small write can be made durable: the floor of a flush."""
+    """Return how many small writes a second can be made durable, the upper bound of flushes."""
     fd = os.open(directory / "fsync", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     count = 300
 

@@ -1,10 +1,9 @@
 """Planted bugs found by two nemeses, side by side: ``python -m bench.nemesis [ID…]``.
 
-``swarm`` is what ``kraftwreck sim`` does; ``timed`` is Jepsen's way in the same simulator, with
-the same workloads, checkers and numbers of nodes: faults by the clock, one configuration. Each
-bug is hunted by both from the same first seeds, each hunt for a budget of CPU seconds. Rows
-are appended to the table as they come, and bugs that have one are skipped: a long comparison
-may be interrupted.
+``swarm`` is the nemesis of ``kraftwreck sim``. ``timed`` is Jepsen's way in the same simulator,
+with the same workloads, checkers and numbers of nodes: faults by the clock, one configuration. Both
+hunt each bug from the same first seeds, each hunt for a budget of CPU seconds. Rows are appended to
+the table one by one, and bugs that have one are skipped. So a long comparison may be interrupted.
 """
 
 from __future__ import annotations
@@ -43,8 +42,10 @@ counts as longer than any other. Python {python}.
 
 
 def hunt_with(style: Style, tree: Path, budget_s: float, first_seed: int) -> Hunted:
-    """Hunt with the node code ``tree`` in a process of its own; what fails without the bug,
-    too, does not count."""
+    """Hunt with the node code ``tree`` in a process of its own.
+
+    A failure that also occurs without the bug does not count.
+    """
     seed, spent = first_seed, 0.0
     while True:
         found = _child(style, tree, budget_s - spent, seed)

@@ -1,8 +1,8 @@
-"""What a step of a node costs, by kind of event: ``python -m bench.nodes``.
+"""Measures the cost of a node's step, by kind of event: ``python -m bench.nodes``.
 
-Some runs are simulated as ``bench.simulator`` does, and every event of every node is kept.
-Then the nodes alone are run again with the same events, several times; the shortest time of
-each step counts, so that a busy machine disturbs little.
+Some runs are simulated as ``bench.simulator`` does, and every event of every node is kept. Then the
+nodes alone are run again with the same events, several times. The shortest time of each step
+counts, so that other load on the machine matters little.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _init, _start, _step = Node.__init__, Node.start, Node.step
 
 
 class Recorder:
-    """Keeps what nodes are given."""
+    """Keeps the arguments and events of nodes."""
 
     def __init__(self) -> None:
         self.processes: list[Process] = []
         self._of: dict[int, list[Step]] = {}
 
     def made(self, node: Node, *arguments: Any) -> None:
-        """Stand in for ``Node.__init__``."""
+        """Replaces ``Node.__init__``."""
         steps = self._of[id(node)] = []
         self.processes.append((pickle.dumps(arguments), steps))
         _init(node, *arguments)
 
     def started(self, node: Node, now: int, wall_ms: int) -> list[Effect]:
-        """Stand in for ``Node.start``."""
+        """Replaces ``Node.start``."""
         self._of[id(node)].append((None, now, wall_ms))
         return _start(node, now, wall_ms)
 
     def stepped(self, node: Node, event: Event, now: int, wall_ms: int) -> list[Effect]:
-        """Stand in for ``Node.step``."""
+        """Replaces ``Node.step``."""
         self._of[id(node)].append((pickle.dumps(event), now, wall_ms))
         return _step(node, event, now, wall_ms)
 
@@ -72,7 +72,7 @@ def record(campaign: Campaign, seeds: range) -> tuple[list[Process], float]:
 
 
 def kind_of(node: Node, event: Event | None) -> str:
-    """Return what a step is counted under."""
+    """Return the kind under which a step is counted."""
     kind = "start" if event is None else type(event).__name__
     if isinstance(event, RequestReceived | ResponseReceived):
         kind = type(event.message).__name__ if event.message is not None else "transport failed"

@@ -1,10 +1,10 @@
-"""Gold over many runs by Spark, side by side with DuckDB doing the same; memory of one large run.
+"""Gold over many runs by Spark, compared with DuckDB doing the same; memory of one large run.
 
-``python bench/pipeline.py --runs 100 --operations 10000 --events 100000`` makes a store by
-seed, analyzes it, lets DuckDB compute the same aggregates from the same silver files, and
-compares the results. ``--incremental`` then adds one run. CPU seconds are those of all
-processes: driver, JVM and Python workers, or DuckDB's own; peak memory is the sum of their
-resident sets (shared pages count once for each).
+``python bench/pipeline.py --runs 100 --operations 10000 --events 100000`` makes a store by seed,
+analyzes it, lets DuckDB compute the same aggregates from the same silver files, and compares the
+results. ``--incremental`` then adds one run. CPU seconds are those of all processes: driver, JVM
+and Python workers, or DuckDB's own; peak memory is the sum of their resident sets (shared pages
+count once for each).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ QUERIES = {
 
 
 def _tree() -> list[Path]:
-    """Return the /proc folders of this process and all that it started."""
+    """Return the /proc folders of this process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -75,7 +75,7 @@ _GROUP = _CPUACCT / f"kraftwreck-bench-{os.getpid()}"
 
 
 def _enter_group() -> None:
-    """Let the kernel count all processes from here on, those that end unnoticed, too."""
+    """Let the kernel count all processes from here on, also those that end unnoticed."""
     try:
         _GROUP.mkdir()
         (_GROUP / "cgroup.procs").write_text(str(os.getpid()))
@@ -91,9 +91,9 @@ def _leave_group() -> None:
 
 
 def cpu_s() -> float:
-    """Return the CPU seconds of this process, all it started, and those that ended.
+    """Return the CPU seconds of this process and its descendants, ended ones included.
 
-    Without a group of the kernel's, what Spark's daemon does not wait for is missing.
+    Without a control group those of processes that Spark's daemon does not wait for are missing.
     """
     with contextlib.suppress(OSError):
         return int((_GROUP / "cpuacct.usage").read_text()) / 1e9
@@ -140,13 +140,13 @@ class Memory:
         return self.peak
 
     def told(self) -> str:
-        """Return the peak and who had how much of it."""
+        """Return the peak and each program's part of it."""
         parts = sorted(self.who.items(), key=lambda part: -part[1])
         return f"{self.peak:.2f} GiB ({', '.join(f'{name} {size:.2f}' for name, size in parts)})"
 
 
 class Phases:
-    """CPU and wall seconds between the steps an analysis tells."""
+    """CPU and wall seconds between the steps that an analysis reports."""
 
     def __init__(self) -> None:
         self._last = (cpu_s(), time.monotonic())
@@ -176,7 +176,7 @@ def _duckdb(store: Path) -> tuple[dict[str, Any], float, float]:
 
 
 def _same(store: Path, found: dict[str, Any]) -> None:
-    """Both engines computed the same rows."""
+    """Whether both engines computed the same rows."""
 
     def value(found: Any) -> Any:
         if isinstance(found, Decimal):  # DuckDB counts in 128 bits.

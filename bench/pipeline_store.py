@@ -1,7 +1,7 @@
-"""A store of synthetic run folders, by seed: as large as one likes, in the time it takes to write.
+"""A store of synthetic run folders, by seed and of any size.
 
-Histories are linearizable registers (:mod:`bench.checkers.histories`); traces have one leader
-per epoch, and positions that only grow.
+Histories are linearizable registers (:mod:`bench.checkers.histories`); traces have one leader per
+epoch, and positions that only grow.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def trace(events: int, seed: int) -> pa.Table:
             "hw": np.maximum(end - 1, 0),
             "detail": _word(kinds, [f'{{"of":"{kind}","count":1}}' for kind in _KINDS]),
         }
-        # Kinds that the checkers take apart would need details that fit; these are passed over.
+        # Kinds whose details the checkers parse would need matching details, so there are none.
         columns["kind"] = _word(np.zeros(each, np.int32), ["tick"])
         arrays = [pa.array(columns[field.name]).cast(field.type) for field in TRACE_SCHEMA]
         tables.append(pa.Table.from_arrays(arrays, schema=TRACE_SCHEMA))

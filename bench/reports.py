@@ -1,7 +1,7 @@
-"""How large a report is, how long it takes to write, to open and to zoom.
+"""Measures the size of a report, and the time to write, open and zoom it.
 
 Run: ``python -m bench.reports [COUNT…]``; writes ``bench/results/reports.md``. The runs are
-made up (``tests.reports.fake_run``); the browser is headless Chromium with software drawing.
+synthetic (``tests.reports.fake_run``); the browser is headless Chromium with software drawing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async (frames) => {
   });
 }
 """
-"""Turns the wheel once per frame, in and out again; tells the time between frames."""
+"""Turns the wheel once per frame, in and out again; returns the time between frames."""
 
 
 def cpu(browser: Any) -> float:

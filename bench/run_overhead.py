@@ -1,11 +1,16 @@
-"""How long ``kraftwreck run`` takes beyond the time the test itself runs, step by step.
+"""Measures the time of ``kraftwreck run`` beyond the test itself, step by step.
 
-Runs the default test on five namespace hosts (needs root) several times with a short time
-limit, reads the lines that the command prints with the moment they appear, and prints the
-median of each step in seconds as Markdown. Steps: ``start`` from the command to its first
-line (imports), ``hosts`` and ``ready`` to the cluster that serves, ``heal`` to the cluster
-that serves again, ``read`` the final operations, ``collect`` stopping and collecting,
-``judge`` conversion, checkers, Spark tables and report, ``down`` to the exit.
+Runs the default test on five namespace hosts (needs root) several times with a short time limit. It
+takes the time of each line that the command prints, and prints the median of each step in seconds
+as Markdown. Steps:
+
+* ``start``: from the command to its first line (imports);
+* ``hosts`` and ``ready``: until the cluster serves;
+* ``heal``: until the cluster serves again;
+* ``read``: the final operations;
+* ``collect``: stopping and collecting;
+* ``judge``: conversion, checkers, Spark tables and report;
+* ``down``: until the exit.
 
     .venv/bin/python bench/run_overhead.py --runs 3 --seconds 20
 """
@@ -32,7 +37,7 @@ MARKS = (
 
 
 def once(seconds: float, seed: int, store: str) -> dict[str, float]:
-    """Return how long each step of one run took; raises RuntimeError unless it was valid."""
+    """Return the seconds of each step of one run; raises RuntimeError unless it was valid."""
     command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", str(seconds)]
     begun = last = time.monotonic()
     steps: dict[str, float] = {}

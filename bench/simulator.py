@@ -1,11 +1,11 @@
 """Simulated seconds per CPU second, checking included: ``python -m bench.simulator``.
 
-Five controllers without brokers, ten operations a second of five clients, every fault family,
-all invariants and checkers: each workload for itself and all together, by seed. A round
-simulates and judges the same seeds of every workload; the medians of the rounds count.
-``--jobs 2`` measures worker processes instead, as ``kraftwreck sim`` starts them, by the wall
-clock, ``--flat`` what an event costs in runs of different length. ``--brokers seed`` and
-``--rate 0`` take the broker and load that each seed draws.
+Five controllers without brokers, ten operations a second of five clients, every fault family, all
+invariants and checkers: each workload alone and all together, by seed. A round simulates and judges
+the same seeds of every workload; the medians of the rounds count. ``--jobs 2`` measures worker
+processes instead, as ``kraftwreck sim`` starts them, by wall time. ``--flat`` measures the cost of
+an event in runs of different length. ``--brokers seed`` and ``--rate 0`` use the broker and load
+that each seed draws.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def main(
 
 
 def _speeds(make: Callable[..., Campaign], limit: float, seeds: range, rounds: int) -> None:
-    """Simulated seconds per CPU second, each workload for itself and all together."""
+    """Print simulated seconds per CPU second, each workload alone and all together."""
     names = sorted(workloads())
     speeds: dict[str, list[float]] = {name: [] for name in [*names, ALL]}
     steps: dict[str, float] = {}
@@ -121,7 +121,7 @@ def _speeds(make: Callable[..., Campaign], limit: float, seeds: range, rounds: i
 
 
 def _workers(campaign: Campaign, seeds: range, jobs: int, rounds: int) -> None:
-    """Simulated seconds per second of ``jobs`` worker processes that have all seeds."""
+    """Print simulated seconds per second of ``jobs`` worker processes that share all seeds."""
     click.echo("| processes | simulated s per s | per CPU s |\n|---|---|---|")
     for count in dict.fromkeys((1, jobs)):
         by_wall, by_cpu = [], []
@@ -143,7 +143,7 @@ def _run(campaign: Campaign, seed: int) -> Tested:
 
 
 def _flat(make: Callable[..., Campaign], seeds: range) -> None:
-    """CPU microseconds that an event costs: to simulate, and to judge."""
+    """Print CPU microseconds per event, of simulating and of judging."""
     click.echo(
         "| workload, seed | snapshots | length (s) | events | simulated, µs per event | judged |"
         " peak memory (MB) |\n|---|---|---|---|---|---|---|"

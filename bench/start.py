@@ -1,14 +1,14 @@
-"""How long a start takes: hosts up to ready, kill to serving, and a whole ``kraftwreck run``.
+"""Measures how long starts take: hosts up to ready, kill to serving, a whole ``kraftwreck run``.
 
     .venv/bin/python bench/start.py [--runs 5] [--totals 1] [--seconds 60] [--fastest]
 
 Five namespace hosts (needs root). ``ready`` is from the moment the hosts are up until the cluster
-serves; ``serving`` from the start of a follower that was killed until it names the leader again,
-the second time (the first one also starts an agent: ``first``); ``total`` is the whole command
-minus the seconds that the test itself was to run. Prints medians as Markdown.
+serves. ``serving`` is from the start of a killed follower until it names the leader again, the
+second time (the first one also starts an agent: ``first``). ``total`` is the time of the whole
+command minus the planned seconds of the test. Prints medians as Markdown.
 
-With ``--fastest`` processes have real-time priority (chrt -r 1): close to an idle machine on a
-busy one, at the cost of everybody else there. Take few runs.
+With ``--fastest`` processes have real-time priority (chrt -r 1): close to an idle machine on a busy
+one, at the cost of all other processes. Take few runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LEADER = {
 
 
 def wait_until_serving(client: KafkaClient) -> None:
-    """Ask the node until it names the active controller."""
+    """Send the node requests until it names the active controller."""
     deadline = time.monotonic() + _READY_S
     while time.monotonic() < deadline:
         answer = client.call("Metadata", METADATA_VERSION, _LEADER, _ASK_MS)

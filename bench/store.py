@@ -1,10 +1,10 @@
-"""How long the first page of a large store takes: cold, again, after one more run, and in the
-browser.
+"""Measures how long the first page of a large store takes: cold, again, and after one more run.
 
-Run: ``python -m bench.store [RUNS…]``; writes ``bench/results/store.md``. The stores are made up
-(``tests.reports.made_store``); the browser is headless Chromium with software drawing. Cold is a
-new server that has read nothing, with the files in the page cache of the machine. The machine is
-shared, so what its other users do is in every wall time; CPU times are of the server.
+Run: ``python -m bench.store [RUNS…]``; writes ``bench/results/store.md``. The stores are synthetic
+(``tests.reports.made_store``); the browser is headless Chromium with software drawing, which is
+measured too. Cold is a new server that has read nothing, with the files in the page cache of the
+machine. The machine is shared, so its other load is part of every wall time; CPU times are of the
+server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parent / "results" / "store.md"
 
 
 def asked(url: str) -> tuple[float, int]:
-    """Return CPU seconds until the whole page was there, and its bytes."""
+    """Return CPU seconds until the whole page was received, and its size."""
     began = time.process_time()
     with urllib.request.urlopen(url) as answer:  # noqa: S310 - loopback
         size = len(answer.read())

@@ -1,12 +1,12 @@
-"""Holds the checkers against naive judges, on as many small random histories as time allows.
+"""Compares the checkers with naive judges, on as many small random histories as time allows.
 
     python -m bench.checkers.brute_force [--seconds S] [--family F] [--state FILE] [--seed N]
 
-Histories are numbered (:mod:`bench.checkers.random_histories`), the judges try every order
-(:mod:`bench.checkers.judges`, :mod:`bench.checkers.naive_cycles`). FILE remembers how many of
-every family were held against each other, so that the next call goes on from there; every
-disagreement is written beside it as a history. Exit code 1 if there is one.
-Runs in one process, at the lowest priority unless told.
+Histories are numbered (:mod:`bench.checkers.random_histories`). The judges try every order
+(:mod:`bench.checkers.judges`, :mod:`bench.checkers.naive_cycles`). FILE stores the number of
+compared histories of each family, so that the next call continues there. Every disagreement is
+written beside it as a history; the exit code is then 1. Runs in one process, by default at the
+lowest priority.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Verdicts = Callable[[Sequence[History]], list[Any]]
 
 
 class Family(msgspec.Struct, frozen=True):
-    """How histories are made, what the checker says of each of many, and what is true."""
+    """The generator of a family of histories, the checker's verdicts, and the true ones."""
 
     make: Callable[[int, int], History]
     ours: Verdicts
@@ -196,7 +196,7 @@ def _lists(consistency: str) -> Family:
 
 
 def _values(strict: bool) -> Family:
-    """No register history that some order explains is invalid; of others nothing is asked."""
+    """A register history with a legal order must not be invalid; others may have any verdict."""
     model = "strict-serializable" if strict else "serializable"
 
     def ours(histories: Sequence[History]) -> list[Any]:
@@ -290,7 +290,7 @@ FAMILIES |= {
 
 
 def hold(family: Family, seed: int, first: int, count: int) -> tuple[int, list[tuple[Any, ...]]]:
-    """Return how many of the histories are illegal, and those judged differently."""
+    """Return the number of illegal histories, and the histories that were judged differently."""
     histories = [family.make(seed, number) for number in range(first, first + count)]
     wrong, differing = 0, []
     for history, said in zip(histories, family.ours(histories), strict=True):
@@ -308,7 +308,7 @@ def hold(family: Family, seed: int, first: int, count: int) -> tuple[int, list[t
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--nice", type=click.IntRange(0, 19), default=19, show_default=True)
 def main(seconds: float, names: tuple[str, ...], state: Path, seed: int, nice: int) -> None:
-    """Go on for some seconds, ten for each family in turn; print the counts of all calls."""
+    """Compare for some seconds, ten for each family in turn; print the counts of all calls."""
     os.nice(max(0, nice - os.nice(0)))
     counts: dict[str, dict[str, int]] = {}
     if state.is_file():

@@ -1,12 +1,12 @@
-"""How fast histories of transactions are judged, and in how much memory.
+"""Measures how fast histories of transactions are judged, and in how much memory.
 
     python -m bench.checkers.elle [--rounds N] [--counts 1000,10000,…] [--elle COMMAND]
 
-Each round is a process of its own that imports, reads a Parquet file and judges it against
-strict serializability: so figures are what a user waits. Wall and CPU seconds are medians,
-memory is the largest resident size of the rounds. Where there is an Elle (``--elle``,
-``KRAFTWRECK_ELLE`` or ``elle-cli``), it judges the same files up to 100,000 transactions in the
-same run. Histories: :mod:`bench.checkers.transactions`. Results: bench/results/elle.md.
+Each round is a process of its own that imports, reads a Parquet file and judges it against strict
+serializability, so the figures are the waiting time of a user. Wall and CPU seconds are medians,
+memory is the largest resident size of the rounds. An available Elle (``--elle``,
+``KRAFTWRECK_ELLE`` or ``elle-cli``) judges the same files up to 100,000 transactions in the same
+run. Histories: :mod:`bench.checkers.transactions`. Results: bench/results/elle.md.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ print(time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_max
 
 
 class Figures(msgspec.Struct):
-    """What one history took: seconds of wall and CPU, MB of memory, and the verdict."""
+    """The cost of one history: seconds of wall and CPU, MB of memory, and the verdict."""
 
     verdict: str
     wall: float
@@ -82,7 +82,7 @@ def measure(code: str, arguments: list[str], rounds: int) -> Figures:
 
 
 def measure_ours(path: Path, model: str, rounds: int) -> Figures:
-    """Return what a file took our engine."""
+    """Return the figures of our engine for a file."""
     return measure(_NATIVE, [str(path), model], rounds)
 
 

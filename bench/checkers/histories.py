@@ -2,7 +2,7 @@
 
 Closed-loop clients: each operation takes effect at a random moment inside its interval, so a
 history is linearizable by construction. 5 % of the operations end ``info`` (half of them took
-effect), and their clients go on under new process numbers, as Jepsen's do.
+effect). Their clients continue under new process numbers, as Jepsen's do.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _held(writes: Array, effects: Array, keys: Array) -> Array:
 def registers(
     path: Path, count: int, clients: int, *, keys: int = 1, stale: bool = False, seed: int = 1
 ) -> None:
-    """Write reads and writes of distinct values; with ``stale`` one read is of the past."""
+    """Write reads and writes of distinct values; with ``stale`` one read returns an old value."""
     random = np.random.default_rng(seed)
     line = timeline(count, clients, random)
     key = random.integers(0, keys, count)
@@ -127,7 +127,7 @@ def log(path: Path, count: int, clients: int, *, stale: bool = False, seed: int 
     by_offset = effects[(append & line.happened)[effects]]
     offset = np.where(append, place, np.maximum(place - random.integers(0, 50, count), 0))
     if stale:
-        # An append is answered with the offset of another one, long before it.
+        # An append gets the offset of another one, long before it.
         pair = by_offset[[len(by_offset) // 2, -1]]
         offset[pair] = offset[pair[::-1]]
     operation, ends = _events(line)

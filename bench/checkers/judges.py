@@ -1,7 +1,7 @@
 """Naive judges of small histories, which share no code with the checkers.
 
-An order of the operations is looked for by trying every one that real time allows, one after
-the other; places (operations done, state) that failed are remembered.
+They search for a legal order of the operations by trying every one that real time allows. They
+remember positions (operations done, state) that failed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Done(NamedTuple):
 
 
 Step = Callable[[Any, Done], Iterable[Hashable]]
-"""The states that may follow; none where the operation cannot be answered so."""
+"""The states that may follow; none if the operation cannot have this answer."""
 _NEVER = 1 << 40
 
 
 def operations(ops: Sequence[Op], looks: Iterable[str] = ()) -> list[Done]:
-    """Join begins and ends; leave out what did not happen and looks that saw nothing."""
+    """Join invocations and completions; leave out failed operations and reads without a result."""
     begun: dict[int, Op] = {}
     found = []
     for op in ops:
@@ -51,7 +51,7 @@ def operations(ops: Sequence[Op], looks: Iterable[str] = ()) -> list[Done]:
 
 
 def explained(calls: Sequence[Done], initial: Hashable, step: Step, timely: bool = True) -> bool:
-    """Say whether some order of ``calls`` is legal; ``timely``: and one of real time."""
+    """Return whether some order of ``calls`` is legal; with ``timely``, one in real time."""
     needed = [0] * len(calls)
     goal = 0
     for at, call in enumerate(calls):
@@ -94,7 +94,7 @@ def register(strict: bool = False) -> Step:
 
 
 def lock(owned: bool) -> Step:
-    """None while free, else who holds it (True: anybody)."""
+    """None while free, else the holder (True: any)."""
 
     def step(state: Any, call: Done) -> Iterator[Hashable]:
         me = call.process if owned else -1
@@ -107,7 +107,7 @@ def lock(owned: bool) -> Step:
 
 
 def queue(fifo: bool) -> Step:
-    """A tuple of what is in it, in the order of the enqueues."""
+    """A tuple of its members, in the order of the enqueues."""
 
     def step(state: Any, call: Done) -> Iterator[Hashable]:
         if call.f == "enqueue":

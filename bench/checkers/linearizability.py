@@ -1,12 +1,12 @@
-"""How fast histories of registers and logs are decided, from the file to the verdict.
+"""Measures how fast histories of registers and logs are decided, from the file to the verdict.
 
     python -m bench.checkers.linearizability.decide [ROUNDS] [FOLDER]
 
-Every line is a process of its own: median seconds (wall, and CPU of both cores) from the
-start of reading to the verdict, without starting Python and its imports, and the greatest
-memory. ``stale`` plants one read of a value that was overwritten (of a log: two offsets
-exchanged). Histories: :mod:`bench.checkers.histories`. ``small`` histories have five values
-that come again and again, so they are searched. Results: bench/results/linearizability.md.
+Every line is a process of its own: median seconds (wall, and CPU of both cores) from the start of
+reading to the verdict, without starting Python and its imports, and the greatest memory. ``stale``
+plants one read of a value that was overwritten (of a log: two offsets exchanged). Histories:
+:mod:`bench.checkers.histories`. ``small`` histories repeat five values, so they are searched.
+Results: bench/results/linearizability.md.
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ print(json.dumps({"valid": report.result.valid, "wall": wall, "cpu": cpu, "check
 
 
 class Figures(NamedTuple):
-    """A verdict, seconds from opening the file to it, of them those of ``check`` alone: from
-    operations that are paired and numbered (None where it was not warm)."""
+    """A verdict, and the seconds from opening the file to it.
+
+    The seconds of ``check`` alone begin with operations that are paired and numbered (None without
+    warm-up).
+    """
 
     valid: Any
     wall: float
@@ -76,7 +79,7 @@ Make = Callable[[Path], None]
 
 
 def settings() -> list[tuple[str, str, str, Make]]:
-    """Return what is measured: name, model, suffix, maker."""
+    """Return the measured settings: name, model, suffix, maker."""
     found: list[tuple[str, str, str, Make]] = []
     for clients in (5, 10, 20, 50):
         for stale in (False, True):
@@ -148,7 +151,8 @@ def to_parquet(lines: Path, path: Path) -> None:
 def measure(model: str, path: Path, rounds: int, warm: int = 0) -> Figures:
     """Return medians over ``rounds`` processes, and the greatest memory.
 
-    With ``warm`` the file was judged so often before, by the same process: compiled code is loaded.
+    With ``warm`` the process judges the file that many times before, so that compiled code is
+    loaded.
     """
     runs = []
     for _ in range(rounds):

@@ -1,7 +1,7 @@
-"""The anomalies of a small list-append history, by looking at every pair and every circle.
+"""The anomalies of a small list-append history, found by testing every pair and every cycle.
 
-Histories end with a read of both lists, so the order of their appends is known. Shares no code
-with the checker but the names of the models that anomalies refute.
+Histories end with a read of both lists, so the order of their appends is known. Shares no code with
+the checker but the names of the models that anomalies refute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Txn(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Kinds of anomalies seen directly, and those of circles (None: not looked for)."""
+    """Kinds of anomalies seen directly, and those of cycles (None: not searched)."""
 
     direct: frozenset[str]
     circles: frozenset[str] | None
@@ -40,13 +40,13 @@ NOTHING = Found(frozenset(), frozenset())
 
 
 def summary(told: dict[str, Any]) -> Found:
-    """Return what Elle's map tells."""
+    """Return the summary of Elle's result map."""
     types = frozenset(told.get("anomalies", {})) - {"empty-transaction-graph"}
     return Found(types & DIRECT, types - DIRECT)
 
 
 def agree(ours: Found, true: Found) -> bool:
-    """The direct kinds are the same; no circle is made up, and the same models are refuted."""
+    """The direct kinds are the same, no cycle is invented, and the same models are refuted."""
     if ours.direct != true.direct:
         return False
     if true.circles is None or ours.circles is None:
@@ -123,7 +123,7 @@ def _direct(txns: list[Txn], reads: list[tuple[Txn, str, tuple[int, ...]]]) -> I
         for key in "xy":
             moves = [(f, value) for f, k, value in txn.moves if k == key]
             reading = [at for at, (f, _) in enumerate(moves) if f == "r"][:1]
-            # As Elle counts: the first read, even of what the transaction wrote itself before.
+            # As Elle counts: the first read, even of the transaction's own write.
             if reading and any(f == "append" for f, _ in moves[reading[0] :]):
                 version = key, tuple(moves[reading[0]][1] or ())
                 if version in updates:
@@ -201,7 +201,7 @@ def _walk(
     found: set[str],
     suffix: str,
 ) -> None:
-    """Go on from ``at`` to all nodes after ``first``, and name each circle that closes."""
+    """Continue from ``at`` to all nodes after ``first``, and name each cycle that closes."""
     for to in range(first, len(edges)):
         kinds = edges[at][to]
         if not kinds or (passed >> to & 1 and to != first):

@@ -1,7 +1,7 @@
 """Small random histories by number: the same seed and number give the same history.
 
-Clients work on a real object that is wrong now and then, or answer with a lie. Operations end
-``ok``, ``fail`` (did not happen) or ``info`` (half of them happened), some are never answered.
+Clients work on a real object that is sometimes wrong, or get a wrong answer. Operations end ``ok``,
+``fail`` (did not happen) or ``info`` (half of them happened), some are never answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from histories.operation import Op, OpType
 
 Ask = Callable[[], tuple[str, Any]]
 Do = Callable[[str, Any, bool, bool], tuple[bool, Any]]
-"""``do(f, asked, happens, lie)`` returns whether it could be done, and the answer."""
+"""``do(f, asked, happens, lie)`` returns whether it was possible, and the answer."""
 
 
 def run(
@@ -69,7 +69,7 @@ def registers(seed: int, number: int) -> list[Op]:
 
 
 def one_register(seed: int, number: int, *, delete: bool = False) -> list[Op]:
-    """Return a shorter history of one register; with ``delete`` it is deleted, too."""
+    """Return a shorter history of one register; with ``delete`` it may be deleted."""
     rnd = random.Random(f"one register {delete} {seed} {number}")
     return _registers(rnd, 1, rnd.randint(1, 9), delete)
 
@@ -256,7 +256,7 @@ def _several(rnd: random.Random) -> tuple[Ask, Do]:
 
 
 def _log(rnd: random.Random) -> tuple[Ask, Do]:
-    """Whole reads, or fetches and sizes; appends may tell their offset."""
+    """Whole reads, or fetches and sizes; appends may return their offset."""
     held: list[tuple[int, int]] = []
     number = iter(range(1000))
     whole = rnd.random() < 0.4
@@ -294,7 +294,7 @@ def _log(rnd: random.Random) -> tuple[Ask, Do]:
 
 
 def _points(rnd: random.Random) -> tuple[Ask, Do]:
-    """Appends that tell their offset, and fetches of one: what fits columns of numbers."""
+    """Appends that return their offset, and fetches of one: both fit columns of numbers."""
     held: list[tuple[int, int]] = []
     number = iter(range(-1, 1000))
     mute, distinct = rnd.choice([0.0, 0.0, 0.2]), rnd.random() < 0.7

@@ -76,7 +76,7 @@ def small(path: Path, count: int, clients: int, seed: int = 1) -> None:
 
 
 def phantom(path: Path) -> None:
-    """Let one read, after nine tenths of the history, return a value that nobody wrote."""
+    """Make one read, after nine tenths of the history, return a value that was never written."""
     lines = path.read_bytes().splitlines()
     for at in range(len(lines) * 9 // 10, len(lines)):
         row = msgspec.json.decode(lines[at])

@@ -1,11 +1,11 @@
-"""From which size on Spark is ahead in ``kraftwreck check``: one history, with and without it.
+"""Finds the size from which Spark is faster in ``kraftwreck check`` of one history.
 
     python -m bench.checkers.spark [--counts 1000000,10000000] [--master local[2]] [--clients N]
 
 Histories are of registers with distinct values, 200 operations a key, in a folder of Parquet
-sharded by key (as a run folder has it), which Spark reads once. Each line is a whole
-command, from its start to its end: wall seconds, CPU seconds of it and of all its
-descendants (Java among them), and its verdict. Results: bench/results/pipeline.md.
+sharded by key (as a run folder has it), which Spark reads once. Each line is a whole command, from
+its start to its end: wall seconds, CPU seconds of it and of all its descendants (Java among them),
+and its verdict. Results: bench/results/pipeline.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PER_KEY = 200
 
 
 def make(folder: Path, count: int, clients: int, stale: bool) -> None:
-    """Write a history in parts, one after the other: each has keys and processes of its own."""
+    """Write a history in parts, one after the other; each part has its own keys and processes."""
     folder.mkdir()
     each = count // PARTS
     for part in range(PARTS):
@@ -59,7 +59,7 @@ def run(command: list[str]) -> tuple[int, float, float]:
     begun = perf_counter()
     code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     wall = perf_counter() - begun
-    while True:  # what was left to us by its parent: Python workers of the JVM
+    while True:  # orphans inherited from its parent: Python workers of the JVM
         try:
             os.wait()
         except ChildProcessError:

@@ -4,11 +4,11 @@
         [--seed S] [--planted ANOMALY]
 
 writes one as Parquet. Clients run transactions of 1 to 4 micro-operations, half of them reads,
-against a store that does each at one moment between its invocation and its end; so without
-``--planted`` the history is strictly serializable. Ten keys are in use at a time, the first
-twice as often as the second and so on, and a key is replaced after 32 writes (the shape of
-Elle's own generator). 5 % of the transactions end indeterminate (half of them happened), 1 %
-fail. What is planted, after nine tenths of the history, touches two keys nothing else does.
+against a store that does each at one moment between its invocation and its end. Without
+``--planted`` the history is therefore strictly serializable. Ten keys are in use at a time, the
+first twice as often as the second and so on, and a key is replaced after 32 writes (the shape of
+Elle's own generator). 5 % of the transactions end indeterminate (half of them happened), 1 % fail.
+A planted anomaly comes after nine tenths of the history and has two keys of its own.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Choices:
 
 
 class _Store:
-    """The keys in use, and what they hold."""
+    """The keys in use, and their values."""
 
     def __init__(self, lists: bool, choices: _Choices) -> None:
         self.lists = lists
@@ -83,7 +83,7 @@ class _Store:
         """Return a transaction: (is a write, key, value written)."""
         mops = []
         for _ in range(1 + self.choices.below(MAX_LENGTH)):
-            # Key i with a chance of 1 / 2^(i+1), the last one with what is left.
+            # Key i with a chance of 1 / 2^(i+1), the last one with the rest.
             place = min(KEYS - 1, int(-np.log2(1 - self.choices.unit())))
             key = self.active[place]
             if self.choices.unit() < 0.5:
@@ -98,7 +98,7 @@ class _Store:
         return mops
 
     def run(self, mops: list[tuple[bool, int, int]]) -> str:
-        """Carry a transaction out and return what it saw, as JSON."""
+        """Execute a transaction and return its results, as JSON."""
         return "[" + ",".join(self._run_one(*mop) for mop in mops) + "]"
 
     def _run_one(self, write: bool, key: int, value: int) -> str:
@@ -167,7 +167,7 @@ def history(
 
 
 def _plant(name: str, store: _Store, concurrency: int, now: int) -> Iterator[Event]:
-    # Clients whose numbers no others ever have.
+    # Clients with numbers of their own.
     keys = {"x": 1_000_000_000, "y": 1_000_000_001}
     for what, client, text in PLANTED[name]:
         words = []
@@ -184,7 +184,7 @@ def _plant(name: str, store: _Store, concurrency: int, now: int) -> Iterator[Eve
 
 
 def write(path: Path, events: Iterator[Event]) -> int:
-    """Write events as a history in Parquet; return how many."""
+    """Write events as a history in Parquet; return their number."""
     total = 0
     rows: list[Event] = []
     with pq.ParquetWriter(path, HISTORY_SCHEMA, compression="zstd") as writer:

@@ -1,10 +1,10 @@
-"""Builds the peers that our checkers are compared with.
+"""Builds the other checkers that ours are compared with.
 
     python -m bench.checkers.peers.build [FOLDER]
 
 Porcupine (a Go module) needs ``go``, adya (a Rust crate) ``cargo``; both come from their
-registries, pinned by ``go.sum`` and ``Cargo.lock``. They are no part of the product, and no test
-needs them. The programs land in FOLDER, by default ``build/peers``.
+registries, pinned by ``go.sum`` and ``Cargo.lock``. They are not part of the product, and no test
+needs them. The programs are put into FOLDER, by default ``build/peers``.
 """
 
 from __future__ import annotations

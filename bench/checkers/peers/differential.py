@@ -1,11 +1,11 @@
-"""Verdicts of ours beside those of Porcupine and adya, on thousands of small random histories.
+"""Compares our verdicts with those of Porcupine and adya, on many small random histories.
 
     python -m bench.checkers.peers.differential [--count N] [--seed S]
 
-Registers with few values and with distinct ones, compare-and-set, keys; list-append and
-rw-register transactions, held against five consistency models. A client's answer is a lie now
-and then, and operations end indeterminate or fail. Every disagreement is printed as the history
-itself; exit code 1 if there is one.
+Registers with few values and with distinct ones, compare-and-set, keys; list-append and rw-register
+transactions, checked against five consistency models. Some answers to clients are wrong, and some
+operations end indeterminate or fail. Every disagreement is printed as the history itself; the exit
+code is then 1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ History = Sequence[Op]
 
 
 def write(path: Path, histories: Sequence[History]) -> None:
-    """Write histories as JSON lines, an empty line between two."""
+    """Write histories as JSON lines, separated by empty lines."""
     with path.open("wb") as file:
         for history in histories:
             for op in history:

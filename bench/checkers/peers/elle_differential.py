@@ -1,10 +1,10 @@
-"""Verdicts of the native engine beside those of the real Elle, through the wrapper.
+"""Compares verdicts of the native engine with those of the real Elle, through the wrapper.
 
     KRAFTWRECK_ELLE=elle-cli.jar python -m bench.checkers.peers.elle_differential [--count N]
 
-Random list-append and rw-register histories are held against several consistency models. Every
-difference has a cause: a documented one that this module recognises, or ``unexplained``. Exit
-code 1 if there is an unexplained one; it is printed with its history.
+Random list-append and rw-register histories are checked against several consistency models. Every
+difference has a cause: a documented one that this module recognises, or ``unexplained``. An
+unexplained one is printed with its history, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ UNEXPLAINED = "unexplained"
 
 @dataclass(frozen=True)
 class Difference:
-    """A history of which the two say different things, and why."""
+    """A history with two different verdicts, and the cause."""
 
     cause: str
     model: str
@@ -100,7 +100,7 @@ def random_history(seed: int, number: int, lists: bool) -> list[Op]:
 
 
 def _with_impossible_read(rnd: random.Random, ops: list[Op], lists: bool) -> list[Op]:
-    """Return the history with one more value in one committed read, or another value there."""
+    """Return the history with one value added or changed in one committed read."""
     reads = [(at, place) for at, op in enumerate(ops) if op.type == "ok"
              for place, mop in enumerate(op.value) if mop[0] == "r"]  # fmt: skip
     if not reads:
@@ -120,7 +120,7 @@ def _read(rnd: random.Random, states: dict[Any, list[Any]], mop: list[Any]) -> l
 def compare(
     histories: Sequence[History], model: str, options: Options, command: str | None = None
 ) -> Iterator[Difference]:
-    """Yield what the two engines say of each history.
+    """Yield the verdicts of the two engines for each history.
 
     Raises :class:`~checkers.elle.binding.ElleMissingError` when there is no Elle to call.
     """
@@ -155,7 +155,7 @@ def _cause(
     empty = _types(ours) == {"empty-transaction-graph"}
     if model == "rw-register" and empty and theirs["valid?"] is True:
         return LOOP
-    # All that this engine knows, whatever was asked.
+    # All that this engine knows, whatever model was requested.
     every = replace(options, consistency_models=("strict-serializable",))
     believed = replace(every, indeterminate_reads=True)
     known = _types(analyze(history, model, every).result)

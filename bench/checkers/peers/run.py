@@ -1,4 +1,4 @@
-"""Runs a peer on history files, within bounds of time and memory."""
+"""Runs another checker on history files, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import msgspec
 from bench.checkers.peers.build import ADYA, PORCUPINE, program
 
 MEMORY = 8 << 30
-"""Bytes of address space a peer may take."""
+"""Limit of a checker's address space in bytes."""
 
 
 def porcupine(paths: Sequence[Path], seconds: float) -> list[dict[str, Any]]:
-    """Return what Porcupine says of every history in the files; see ``porcupine/main.go``."""
+    """Return Porcupine's verdict on every history in the files; see ``porcupine/main.go``."""
     command = [program(PORCUPINE), "-timeout", str(seconds), *map(str, paths)]
     return _run(command, 2 * seconds * len(paths) + 600)
 
 
 def adya(model: str, consistency: str, paths: Sequence[Path], seconds: float) -> list[Any]:
-    """Return what adya says of every history in the files; see ``adya/src/main.rs``."""
+    """Return adya's verdict on every history in the files; see ``adya/src/main.rs``."""
     return _run([program(ADYA), model, consistency, *map(str, paths)], seconds)
 
 
 def _run(command: list[str], seconds: float) -> list[dict[str, Any]]:
-    """Return its lines; one more, ``{"valid": why}``, when it did not get to the end."""
+    """Return its lines, and ``{"valid": why}`` if it did not finish."""
 
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

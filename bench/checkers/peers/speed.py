@@ -1,15 +1,20 @@
-"""Registers judged by ours and by Porcupine, transactions by ours and by adya: the same files.
+"""Compares the speed of ours with Porcupine's on registers and adya's on transactions.
 
     python -m bench.checkers.peers.speed registers|transactions [--counts 1000,10000] [--rounds N]
 
-Ours is a process of its own per round: CPU seconds (both cores, user and system) from opening
-the file to the verdict, reading included, once from Parquet and once from JSON lines; of up to
-10,000 register operations the sixth time in one process, as loading compiled code would hide
-what is measured (a Go program is compiled before), and with the seconds of checking alone, from
-operations that are paired. A peer reads JSON lines; its seconds of checking alone, from paired
-operations, too, are told beside those with reading. A peer gets 60 s (--limit) of wall time for
-checking (what it used of the CPU is told) and 8 GiB of address space; where it ends so, more
-operations are not tried, nor is it run again. Medians; what took a peer over 10 s is run once.
+All judge the same files. Ours is a process of its own per round. Its figures are CPU seconds (both
+cores, user and system) from opening the file to the verdict, reading included, once from Parquet
+and once from JSON lines.
+
+Up to 10,000 register operations the sixth check in one process counts, since loading compiled code
+would hide the result (a Go program is compiled before). A further column has the seconds of
+checking alone, from paired operations.
+
+The peers read JSON lines. The table shows their seconds with reading, and those of checking alone,
+also from paired operations. A peer gets 60 s (--limit) of wall time for checking and 8 GiB of
+address space. If it exceeds a limit, the table shows its CPU seconds so far; it is not run again,
+nor on more operations. Figures are medians, except that a peer that needs more than 10 s is run
+once.
 """
 
 from __future__ import annotations
@@ -55,14 +60,14 @@ def peer_cell(peer: Peer, path: Path, rounds: int) -> tuple[str, float | None]:
 
 
 class Table:
-    """Prints rows, and remembers where a peer gave up."""
+    """Prints rows, and remembers the sizes at which a peer gave up."""
 
     def __init__(self, peer: Peer, rounds: int) -> None:
         self._peer, self._rounds = peer, rounds
         self._gave_up: set[tuple[Any, ...]] = set()
 
     def row(self, kind: tuple[Any, ...], name: str, mine: str, cpu: float, path: Path) -> None:
-        """Run the peer, unless it gave up on less of this kind, and print the row."""
+        """Run the peer, unless it gave up on a smaller history of this kind, and print the row."""
         if kind in self._gave_up:
             theirs, check = "not tried | | | ", None
         else:
