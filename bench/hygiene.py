@@ -372,8 +372,8 @@ def run_point(number: int, plain: bool) -> dict[str, Any]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Return the results as a Markdown table, a row per way of recovery."""
-    lines = ["| way back | points | killed | of them during faults | fault families in force "
-             "until then | left anything |", "|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| way of recovery | points | killed | of them during faults | fault families in "
+             "force until then | left anything |", "|---|---|---|---|---|---|"]  # fmt: skip
     for way in (*WAYS, PLAIN):
         rows = [row for row in results if row["way"] == way]
         if not rows:
@@ -391,7 +391,7 @@ def main() -> int:
     parser.add_argument("--points", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--results", type=Path, default=ROOT / "build/hygiene.jsonl")
-    parser.add_argument("--plain", action="store_true", help="by a user without any right")
+    parser.add_argument("--plain", action="store_true", help="by an unprivileged user")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if ROOT.is_relative_to(TEMPORARY):

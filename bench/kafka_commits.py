@@ -186,7 +186,7 @@ def main() -> None:
     """Measure and write the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warm-up", type=int, default=4, help="rounds that do not count")
+    parser.add_argument("--warm-up", type=int, default=4, help="warm-up rounds, which do not count")
     parser.add_argument("--scale", type=float, default=1.0, help="of the requests of a load")
     options = parser.parse_args()
     when = taken()

@@ -164,8 +164,8 @@ def main() -> None:
 ## Leader killed to next committed write
 
 {when}
-`.venv/bin/python -m bench.kafka_failover --kills {options.kills}`; three controllers each, what is
-measured is told in the script. Milliseconds.
+`.venv/bin/python -m bench.kafka_failover --kills {options.kills}`; three controllers each; the
+script says what is measured. Milliseconds.
 
 {table([*head, "median", "p99", "min", "max"], rows)}
 """

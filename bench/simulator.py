@@ -41,7 +41,7 @@ LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
 @click.option("--nodes", default=5, show_default=True)
 @click.option("--brokers", default="0", show_default=True, metavar="N|seed")
 @click.option("--compiled", is_flag=True, help="Run with compiled modules.")
-@click.option("--jobs", default=0, help="Measure so many worker processes by the wall clock.")
+@click.option("--jobs", default=0, help="Measure this number of worker processes by wall time.")
 @click.option(
     "--flat", is_flag=True, help="Measure the cost of an event in longer and longer runs."
 )

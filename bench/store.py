@@ -25,8 +25,8 @@ from tests.reports.made_store import FIRST_DAY, make_run, make_store
 
 ABOUT = (
     "Written by `python -m bench.store`. Cold: a new server that has read nothing, the files in "
-    "the page cache. CPU seconds are of the server; others use the machine, too, which is in the "
-    "wall times."
+    "the page cache. CPU seconds are of the server; wall times include other load "
+    "on the machine."
 )
 RESULTS = Path(__file__).parent / "results" / "store.md"
 

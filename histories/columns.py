@@ -70,7 +70,7 @@ def with_equal_keys(path: Path, table: pa.Table) -> pa.Table:
     try:
         texts = [to_text(from_text(text)) for text in found.dictionary.to_pylist()]
     except UNREADABLE as error:
-        raise HistoryError(f"{path}: a key is no JSON text: {reason(error)}") from error
+        raise HistoryError(f"{path}: a key is not JSON text: {reason(error)}") from error
     keys = pa.array(texts, pa.string()).take(found.indices)
     return table.set_column(table.schema.get_field_index("key"), table.schema.field("key"), keys)
 

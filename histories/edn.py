@@ -201,7 +201,7 @@ class _Reader:
             if _SURROGATE.search(text):
                 return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            raise self.error("half a surrogate pair is no character", start) from None
+            raise self.error("an unpaired surrogate is not a character", start) from None
         return text
 
     def character(self) -> str:

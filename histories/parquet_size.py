@@ -43,6 +43,6 @@ def sized(file: pq.ParquetFile, path: Path) -> pq.ParquetFile:
     if need > most:
         raise HistoryError(
             f"{path}: unpacks to at least {need / 1e9:.1f} GB, more than the {most / 1e9:.1f} GB"
-            " that are allowed here (half of the memory); split it, or use a larger machine"
+            " allowed here (half of the memory); split it, or use a larger machine"
         )
     return file

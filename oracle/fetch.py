@@ -58,7 +58,9 @@ def download(folder: Path) -> list[tuple[str, str, str]]:
             command, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise OracleError(f"maven was not done after {TIMEOUT_S} s: is the network up?") from None
+        raise OracleError(
+            f"maven did not finish within {TIMEOUT_S} s: is the network up?"
+        ) from None
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         said = re.sub(r"\x1b\[[0-9;]*m", "", errors[0] if errors else done.stderr.strip())
@@ -84,7 +86,7 @@ def fetch(folder: Path, wanted: list[Artefact]) -> str:
         download(fresh)
         wrong = problem(fresh, wanted)
         if wrong is not None:
-            raise ValueError(f"what maven fetched is not what is locked: {wrong}")
+            raise ValueError(f"the fetched jars do not match the lock: {wrong}")
         if folder.exists():
             shutil.rmtree(folder)
         fresh.rename(folder)
@@ -107,7 +109,7 @@ def write_lock() -> str:
 def main() -> int:
     """Fetch, or write the lock; return the exit status."""
     parser = argparse.ArgumentParser(prog="oracle.fetch")
-    parser.add_argument("--lock", action="store_true", help="write artefacts.lock anew")
+    parser.add_argument("--lock", action="store_true", help="rewrite artefacts.lock")
     options = parser.parse_args()
     os.umask(0o022)
     try:

@@ -104,7 +104,7 @@ class KraftDeployment:
         begun = time.monotonic()
         while (left := self._remote.open_changes) > 0:
             if time.monotonic() - begun > CHANGES_S:
-                raise TimeoutError(f"{left} voter changes are not there after {CHANGES_S:g} s")
+                raise TimeoutError(f"{left} voter changes are still open after {CHANGES_S:g} s")
             time.sleep(_POLL_S)
         begun = time.monotonic()
         while True:
@@ -118,9 +118,9 @@ class KraftDeployment:
                     if all(alive.values()):
                         return f"leader {claim[1]} epoch {claim[0]}"
                     fenced = ", ".join(name for name, lives in alive.items() if not lives)
-                    missing = f"brokers that do not serve: {fenced}"
+                    missing = f"brokers still fenced: {fenced}"
             if time.monotonic() - begun > timeout_s:
-                named = f"{claim[1]} leads epoch {claim[0]}" if claim else "nobody leads"
+                named = f"{claim[1]} leads epoch {claim[0]}" if claim else "there is no leader"
                 raise TimeoutError(f"{missing} after {timeout_s:g} s ({named})")
             time.sleep(_POLL_S)
 

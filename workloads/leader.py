@@ -24,7 +24,7 @@ class LeaderWorkload:
     """
 
     name = "leader"
-    about = "ask every node who leads which epoch"
+    about = "request every node's leader and epoch"
     checkers: Sequence[str] = ("stats", "epochs", "committed", "invariants")
     floor = Floor(share=0.5)  # Every node can answer, even without a leader.
 

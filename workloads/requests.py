@@ -16,7 +16,7 @@ class RequestsWorkload(PartitionsWorkload):
     """As ``partitions``, with other shares of operations."""
 
     name = "requests"
-    about = "ask for everything there is, rightly and wrongly"
+    about = "valid and malformed requests of every kind"
     of_brokers: Mapping[str, int] = {"beat": 40, "isr": 6, "twin": 1, "restart": 1, "story": 3}
     of_operators: Mapping[str, int] = {
         "create": 7,

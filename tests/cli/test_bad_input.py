@@ -282,7 +282,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
     ended = kraftwreck("check", "bomb.parquet", "--model", "register")
     assert ended.code == 254
     assert ended.err == (
-        "kraftwreck check: bomb.parquet: unpacks to at least 2.4 GB, more than the 1.1 GB that are"
+        "kraftwreck check: bomb.parquet: unpacks to at least 2.4 GB, more than the 1.1 GB"
         " allowed here (half of the memory); split it, or use a larger machine\n"
     )
 

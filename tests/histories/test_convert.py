@@ -89,7 +89,7 @@ def test_json_lines_of_other_tools_may_lack_time_f_and_the_last_newline(tmp_path
         ("h.jsonl", "{}\n" + "[" * 10**5 + "\n", r"h\.jsonl:1: type must be"),
         ("h.jsonl", "[" * 10**5 + "\n", r"h\.jsonl:1: nested too deeply"),
         ("h.edn", "{:type :ok :value " + "9" * 9999 + "}", r"line 1, column 19: a number of more"),
-        ("h.edn", '{:type :ok :value "\\ud800"}', r"line 1, column 19: half a surrogate"),
+        ("h.edn", '{:type :ok :value "\\ud800"}', r"line 1, column 19: an unpaired surr"),
         ("h.jsonl", '{"type"\n{"type":"ok","process":1}\n', r"h\.jsonl:1: "),
     ],
 )
