@@ -1,6 +1,6 @@
 """Clojure's EDN: a reader that reports where it failed, and a writer.
 
-Source: github.com/edn-format/edn, with what Clojure prints beyond it (``##NaN``, ratios are
+Source: github.com/edn-format/edn, with Clojure's additions (``##NaN``; ratios are
 refused). Maps become dicts, vectors lists, lists tuples, sets :class:`EdnSet`, keywords
 :class:`Keyword`, other symbols :class:`Symbol`, tagged values :class:`Tagged`. Map keys that Python
 cannot hash become tuples.

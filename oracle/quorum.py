@@ -145,7 +145,7 @@ class Quorum:
         """Send one controller SIGKILL."""
         self.controllers[node].kill()
 
-    # --- asking ---------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------
 
     def call(
         self, node: int, api: str, version: int, body: Body, timeout_ms: int = CALL_MS

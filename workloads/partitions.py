@@ -269,7 +269,7 @@ def _name(seed: int, thread: int, count: int) -> str:
     return f"{'loose' if loose else 'p'}{thread}-{place}"
 
 
-# --- what brokers do ----------------------------------------------------------------------
+# --- broker operations --------------------------------------------------------------------
 
 
 def _beat(op: Op, client: ClientState) -> Invocation:

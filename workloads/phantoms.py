@@ -111,7 +111,7 @@ def _uuid(client: ClientState, *key: object) -> bytes:
     return b"\x10" + b"".join(half.to_bytes(8, "big") for half in halves)[1:]
 
 
-# --- what they say ------------------------------------------------------------------------
+# --- requests of phantoms -----------------------------------------------------------------
 
 
 def _ask(client: ClientState, api: str, version: int, body: dict[str, Any]) -> Said:

@@ -31,7 +31,7 @@ WRITES: Final = (
     "AddRaftVoter",
     "RemoveRaftVoter",
 )
-"""Forwarded, and possibly carried out whatever the answer says."""
+"""Forwarded, and possibly carried out whatever the answer is."""
 
 FORWARDED: Final = frozenset((*READS, *WRITES))
 CLIENT_APIS: Final = (*LOCAL, *READS, *WRITES)

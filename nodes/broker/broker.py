@@ -29,7 +29,7 @@ Body = dict[str, Any]
 class Broker:
     """The broker of one node, pure.
 
-    It reads the stable layer of ``image`` and asks ``quorum`` where the active controller is.
+    It reads the stable layer of ``image`` and gets the active controller from ``quorum``.
     Times are microseconds of the monotonic clock; ``wall_ms`` is wall-clock milliseconds.
     """
 
@@ -85,7 +85,7 @@ class Broker:
         """Return the (kind, detail) of each trace event since the last call."""
         return self._life.take_notes()
 
-    # --- what happens -------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------
 
     def handle(self, request: ApiRequest, now: int, wall_ms: int) -> None:
         """Accept a client request; :meth:`take_effects` returns its answer later.
@@ -114,7 +114,7 @@ class Broker:
         self._life.published(offset, now)
 
     def tick(self, now: int, wall_ms: int) -> None:
-        """Do what has become due."""
+        """Do everything that is due."""
         if self._held and self._life.knows:
             held, self._held = self._held, []
             for request in held:

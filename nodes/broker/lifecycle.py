@@ -93,7 +93,7 @@ class Lifecycle:
         notes, self._notes = self._notes, []
         return notes
 
-    # --- what happens -------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------
 
     def tick(
         self, controller: ControllerAddress | None, correlation: int, now: int

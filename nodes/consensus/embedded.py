@@ -123,7 +123,7 @@ class Embedded:
         return self.settle()
 
     def step(self, event: Event, now: int, wall_ms: int) -> list[Effect]:
-        """Handle one event of the quorum (or a Tick) and return what the shell must do."""
+        """Handle one event of the quorum (or a Tick) and return the effects for the shell."""
         replica = self.replica
         replica.now, replica.wall_ms = now, wall_ms
         if isinstance(event, RequestReceived):

@@ -8,7 +8,7 @@ of its name (KIP-630):
 2. data batches with the metadata records that make the whole state;
 3. a control batch: SnapshotFooter. A file without it is incomplete.
 
-The name says ``<end offset, exclusive>-<epoch of the record before it>``.
+The name is ``<end offset, exclusive>-<epoch of the record before it>``.
 """
 
 from __future__ import annotations

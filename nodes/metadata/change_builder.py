@@ -97,7 +97,7 @@ def merged(partition: Partition, fields: Body) -> Partition:
     replicas = changed("replicas", partition.replicas)
     directories = fields.get("directories")
     if directories is None:
-        same = replicas == partition.replicas  # otherwise the record cannot tell directories
+        same = replicas == partition.replicas  # older records have no field for directories
         directories = partition.directories if same else (MIGRATING_DIRECTORY,) * len(replicas)
     return replace(
         partition,
@@ -270,7 +270,7 @@ class PartitionChangeBuilder:
         ):
             return None
         if changes["eligible_leader_replicas"] is not None or changes["last_known_elr"] is not None:
-            version = 2  # what was eligible before the feature was switched off
+            version = 2  # eligible before the feature was switched off
         fields = {
             "partition_id": self._number,
             "topic_id": self._topic_id,

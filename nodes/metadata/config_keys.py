@@ -33,7 +33,7 @@ class ConfigKey:
     """One known configuration.
 
     ``minimum`` and ``maximum`` bound numbers; ``choices`` are the permitted strings or list
-    elements (None: any), ``pattern`` what a list element must look like. ``synonym`` is the
+    elements (None: any), ``pattern`` the form of a list element. ``synonym`` is the
     broker-level name a topic configuration falls back to.
     """
 

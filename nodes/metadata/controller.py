@@ -145,7 +145,7 @@ class Controller:
         notes, self._notes = self._notes, []
         return notes
 
-    # --- what the quorum tells ----------------------------------------------------------
+    # --- news from the quorum -----------------------------------------------------------
 
     def applied(self, offset: int, epoch: int, now: int) -> None:
         """Answer the requests that waited for ``offset``, the end of a batch of ``epoch``.
@@ -245,7 +245,7 @@ class Controller:
     def _knows_another(self) -> bool:
         return self._quorum.leader_id not in (-1, self._quorum.node_id)
 
-    # --- what clients ask ---------------------------------------------------------------
+    # --- client requests ----------------------------------------------------------------
 
     def handle(self, request: ApiRequest, now: int, wall_ms: int) -> None:
         """Accept a client request; :meth:`take_replies` returns its answer later.

@@ -60,7 +60,7 @@ def broker_configs(image: ImageView, broker: str) -> list[Effective]:
             layers.append((key.name, cluster[key.name], DYNAMIC_DEFAULT_BROKER))
         if broker:
             layers.append((key.name, key.default, DEFAULT))
-        if layers:  # the cluster default lists only what is set, as Kafka's
+        if layers:  # as in Kafka, the cluster default lists only values that are set
             result.append(_resolved(key, layers))
     return result
 

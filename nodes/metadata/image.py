@@ -255,8 +255,8 @@ class MetadataImage:
     def propose(self, offset: int, epoch: int, records: Records) -> None:
         """Apply the records of one batch to the head; ``offset`` is that of the last one.
 
-        Raises :class:`FatalError` if they contradict the head; :meth:`revert` then takes back
-        what was applied of them.
+        Raises :class:`FatalError` if they contradict the head; :meth:`revert` then undoes
+        the part that was applied.
         """
         self._check_order(self.last_offset, self.last_epoch, offset, epoch)
         self._apply(offset, records)
@@ -359,7 +359,7 @@ class MetadataImage:
         if records:
             self._open.append((offset, records[max(0, self._begun - start) :]))
 
-    # --- the whole ----------------------------------------------------------------------
+    # --- whole images -------------------------------------------------------------------
 
     def freeze(self) -> Frozen:
         """Return the stable layer as it is now. Raises :class:`FatalError` in a transaction."""

@@ -35,7 +35,7 @@ def get_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def more_uvarint(data: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Finish a varint whose ``first`` byte said that more follow.
+    """Finish a varint whose ``first`` byte announces more.
 
     Raises :class:`MalformedError` beyond 32 bits and IndexError at the end of ``data``.
     """

@@ -55,7 +55,7 @@ class Member:
         self.history = VoterHistory(VoterSet.static(config.voters))
         self.note_voters()
 
-    # --- who votes ------------------------------------------------------------------------
+    # --- voters ---------------------------------------------------------------------------
 
     @property
     def voter_set(self) -> VoterSet:
@@ -108,7 +108,7 @@ class Member:
             },
         )
 
-    # --- clocks and chance --------------------------------------------------------------
+    # --- clocks and random delays -------------------------------------------------------
 
     def election_deadline(self, *, resigned: bool = False) -> int:
         """Return a fresh election deadline, uniform in [T, 2T).
@@ -128,7 +128,7 @@ class Member:
         """Return when a follower's fetch timeout expires."""
         return self.now + self.config.fetch_timeout_ms * MS
 
-    # --- small facts ------------------------------------------------------------------
+    # --- simple properties ------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -185,7 +185,7 @@ class Member:
             )
         )
 
-    # --- messages out -------------------------------------------------------------------
+    # --- outgoing messages --------------------------------------------------------------
 
     def send(self, destination: int, message: Request) -> bool:
         """Send unless a request to ``destination`` is in flight or backing off; True when sent."""

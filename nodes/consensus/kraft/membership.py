@@ -46,7 +46,7 @@ CAUGHT_UP_WINDOW_MS = 3_600_000
 ControlRecord = tuple[int, Mapping[str, Any]]
 
 
-# --- what a new leader writes -------------------------------------------------------------------
+# --- the first records of an epoch --------------------------------------------------------------
 
 
 def own_voter(replica: Replica) -> Voter:
@@ -191,7 +191,7 @@ def upgrade(replica: Replica, level: int) -> None:
     replica.append_control(leader, [version, (KRAFT_VOTERS, leader.known_voters.record())])
 
 
-# --- what follows -------------------------------------------------------------------------------
+# --- progress of a change -----------------------------------------------------------------------
 
 
 def api_versions_answered(

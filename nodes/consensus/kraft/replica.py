@@ -74,7 +74,7 @@ class Replica(Replication):
             return Resigned(deadline, successors=(), unacknowledged=others)
         if saved.leader_id in self.voters:
             # Before the own vote: a candidate that lost follows the winner and may already hold
-            # records of this epoch, so it must not ask for votes in it again.
+            # records of this epoch, so it must not request votes in it again.
             return Follower(
                 self.fetch_deadline(), saved.leader_id, saved.voted_id, saved.voted_directory
             )
@@ -82,7 +82,7 @@ class Replica(Replication):
         voted = (saved.voted_id, saved.voted_directory)
         lost = saved.leader_id >= 0 or self.log.last_epoch >= self.epoch
         if self.is_voter and voted in (own, (self.node_id, NO_DIRECTORY)) and not lost:
-            # A candidate that lost may not ask again in an epoch it holds records of.
+            # A candidate that lost must not request votes again in an epoch of its log.
             return Candidate(
                 self.election_deadline(), self.node_id, self.config.directory_id, {self.node_id}
             )

@@ -181,7 +181,7 @@ def _fetch(replica: Replica, source: int, message: FetchResponse) -> None:
 def _truncation_offset(replica: Replica, epoch: int, end: int) -> int:
     """Return where to cut, given the leader's end of ``epoch`` (KIP-101, KIP-595).
 
-    Raises ContradictionError when the leader contradicts what is known to be committed.
+    Raises ContradictionError when the leader contradicts committed records.
     """
     if end < replica.high_watermark:
         raise ContradictionError(
