@@ -34,7 +34,7 @@ def test_a_broker_serves_until_it_has_stopped(running: Any) -> None:
     assert running.call("Metadata", 12, ALL)["brokers"]
 
 
-def test_what_it_does_not_serve_never_gets_here(running: Any) -> None:
+def test_unserved_apis_do_not_reach_the_broker(running: Any) -> None:
     with pytest.raises(FatalError):
         running.broker.handle(ApiRequest(9, "Envelope", 0, {}, "PLAINTEXT"), 0, 0)
 
@@ -84,7 +84,7 @@ def test_no_broker_alive_no_controller(rig: Any) -> None:
     assert (answer["controller_id"], answer["brokers"]) == (-1, [])
 
 
-def test_a_partition_nobody_leads_is_not_available(running: Any) -> None:
+def test_a_partition_without_a_leader_is_not_available(running: Any) -> None:
     running.add_topic("a", -1, 4, 9)
     [topic] = running.call("Metadata", 12, ALL)["topics"]
     assert [(p["error_code"], p["leader_id"]) for p in topic["partitions"]] == [

@@ -70,7 +70,7 @@ def test_nothing_is_both_forwarded_and_answered_here() -> None:
     assert not {"Fetch", "Vote", "BrokerHeartbeat", "Produce"} & set(CLIENT_APIS)
 
 
-def test_who_is_no_controller_is_asked_again_and_its_successor_at_once(running: Any) -> None:
+def test_not_controller_is_retried_and_a_new_controller_is_tried_at_once(running: Any) -> None:
     token = running.ask("CreateTopics", 7, CREATE)
     first = envelope(running)
     running.answer(refused(NO_CONTROLLER))
@@ -124,7 +124,7 @@ def test_a_write_that_may_have_been_done_is_not_repeated(running: Any) -> None:
     assert len(running.sent) == sent
 
 
-def test_a_read_is_repeated_whatever_became_of_it(running: Any) -> None:
+def test_a_read_is_retried_after_any_failure(running: Any) -> None:
     token = running.ask("DescribeQuorum", 2, QUORUM)
     assert envelope(running).timeout_ms == 2000, "another attempt is worth more than waiting"
     running.answer(None, sent=True)

@@ -53,7 +53,7 @@ def test_it_stays_fenced_until_it_has_caught_up_and_then_asks_to_be_unfenced(rig
     assert states == ["starting", "recovery", "running"]
 
 
-def test_what_it_has_applied_is_said_soon_while_it_starts(rig: Any) -> None:
+def test_a_starting_broker_reports_its_applied_offset_soon(rig: Any) -> None:
     rig.register()
     for _ in range(12):
         rig.beat(is_caught_up=False)
@@ -97,7 +97,7 @@ def test_no_answer_at_all_is_a_failure_after_the_request_timeout(rig: Any) -> No
     assert rig.broker.epoch == -1
 
 
-def test_who_is_registered_twice_tries_until_the_other_is_gone(rig: Any) -> None:
+def test_a_duplicate_registration_is_retried_until_the_session_ends(rig: Any) -> None:
     rig.tick()
     for _ in range(3):
         rig.answer({"error_code": DUPLICATE, "broker_epoch": -1})
@@ -129,7 +129,7 @@ def test_between_two_controllers_there_is_nothing_to_do(running: Any) -> None:
     assert len(running.sent) == count + 1
 
 
-def test_who_is_no_controller_is_asked_again(running: Any) -> None:
+def test_not_controller_is_retried(running: Any) -> None:
     running.until_due()
     running.answer({"error_code": NO_CONTROLLER})
     assert running.until_due() == 100
@@ -180,7 +180,7 @@ def test_a_registered_broker_never_gives_up(make_rig: Callable[..., Any]) -> Non
     assert not rig.broker.stopped
 
 
-def test_who_has_not_started_stops_at_once(rig: Any) -> None:
+def test_a_broker_that_has_not_started_stops_at_once(rig: Any) -> None:
     rig.tick()
     rig.broker.stop(rig.now)
     assert rig.broker.stopped
@@ -218,7 +218,7 @@ def test_a_heartbeat_under_way_does_not_hold_up_the_shutdown(running: Any) -> No
     assert not running.broker.stopped
 
 
-def test_who_lost_his_registration_while_stopping_goes_without_an_epoch(running: Any) -> None:
+def test_a_broker_unregistered_during_shutdown_stops_without_an_epoch(running: Any) -> None:
     running.broker.stop(running.now)
     running.tick()
     running.answer({"error_code": STALE})

@@ -347,7 +347,7 @@ def test_c18_without_registrations_the_voters_count_as_brokers(
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_c18_an_election_of_all_leaves_nobody_out(
+def test_c18_an_election_of_all_includes_every_partition(
     cluster: Any, records: Any, capture: Capture, make_run: Callable[..., Any], told: bool
 ) -> None:
     cluster.write(records.topic(), records.partition([1, 2], leader=2))

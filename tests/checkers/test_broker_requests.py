@@ -261,7 +261,7 @@ def test_c16_a_decision_before_a_pause_may_be_reported_after_it() -> None:
     ("after_s", "wish", "right"),
     [(1.0, {}, False), (9.5, {}, True), (1.0, {"want_fence": True}, True)],
 )
-def test_c16_nobody_is_fenced_before_a_session_is_over(
+def test_c16_no_broker_is_fenced_before_its_session_ends(
     brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any],
     after_s: float, wish: dict[str, Any], right: bool,
 ) -> None:  # fmt: skip

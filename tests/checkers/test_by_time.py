@@ -27,7 +27,7 @@ def made(quorum: Any, end: int) -> None:
 
 
 @pytest.mark.parametrize(("cleaned", "after_s"), [(True, 30.0), (False, 1.0), (False, 30.0)])
-def test_l11_an_old_snapshot_goes(
+def test_l11_an_old_snapshot_is_deleted(
     quorum: Any, make_run: MakeRun, cleaned: bool, after_s: float
 ) -> None:
     quorum.one_epoch()

@@ -78,7 +78,7 @@ def test_a_span_of_a_nodes_time_ends_when_its_clock_says_so() -> None:
     assert fastest({"clock": DRIFTED}) == 0.5
 
 
-def test_what_a_fault_delays_is_not_held_against_a_deposed_leader() -> None:
+def test_delays_of_a_fault_do_not_count_against_a_deposed_leader() -> None:
     plain = {"simulated": True}
     assert slack_ns(plain | {"fault_model": {"late_us": 7}}) == slack_ns(plain) + 7_000
 
@@ -96,7 +96,7 @@ def test_runs_without_measured_clocks_have_none() -> None:
         ("disk", "full", []),
     ],
 )
-def test_who_waits_for_a_slow_disk_is_as_good_as_stopped(
+def test_a_node_that_waits_for_a_slow_disk_counts_as_paused(
     kind: str, shape: str, stopped: list[tuple[int, int]]
 ) -> None:
     """Seed 524770: a flush that began on a slow disk continued after the fault's end."""

@@ -129,7 +129,7 @@ def hard(clients: int) -> list[Op]:
     return ops
 
 
-def test_what_plain_python_leaves_open_is_decided() -> None:
+def test_histories_undecided_by_plain_python_are_decided() -> None:
     outcome = check(CAS, pair(hard(13)))
     assert outcome.valid is False
     assert outcome.steps > 20_000

@@ -293,7 +293,7 @@ def test_a_second_vote_in_one_epoch_is_refused(life: Life) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_who_gives_up_a_campaign_follows_the_leader_it_knows(life: Life, known: bool) -> None:
+def test_a_node_that_ends_its_campaign_follows_the_known_leader(life: Life, known: bool) -> None:
     """Of a leader that is no voter only the id may be known, and not where it listens."""
     voters = [[2, DISK[2]], [3, DISK[3]], *([[1, DISK[1]]] if known else [])]
     life.tell(3, "voters", {"voters": voters, "kraft_version": 1, "offset": 0})
@@ -328,7 +328,7 @@ def test_a_candidate_has_won_the_pre_votes_of_a_majority(
         ("unattached", True, {}, True),
     ],
 )
-def test_who_led_goes_once_it_knows_a_successor(
+def test_a_resigned_leader_stops_once_it_knows_a_successor(
     life: Life, state: str, others: bool, detail: dict[str, Any], right: bool
 ) -> None:
     voters = [[1, DISK[1]], *([[2, DISK[2]]] if others else [])]
@@ -340,18 +340,18 @@ def test_who_led_goes_once_it_knows_a_successor(
     assert any("knows no successor" in text for text in life.refused) is not right
 
 
-def test_who_is_followed_must_have_led(life: Life) -> None:
+def test_a_followed_leader_must_have_led(life: Life) -> None:
     life.tell(3, "state", {"from": "follower"}, epoch=4, leader=2)
     assert life.refused == ["n3 follows n2, which never led epoch 4"]
 
 
-def test_who_starts_as_resigned_has_led(life: Life) -> None:
+def test_a_node_that_starts_as_resigned_has_led(life: Life) -> None:
     life.tell(2, "start", state="resigned", epoch=4, leo=1)
     life.tell(3, "state", {"from": "follower"}, epoch=4, leader=2)
     assert life.refused == []
 
 
-def test_what_is_learned_the_leader_must_have_known(life: Life) -> None:
+def test_a_learned_high_watermark_must_be_the_leaders(life: Life) -> None:
     life.append(1, 1, 1, "leader")
     life.append(3, 1, 1, "follower")
     life.tell(3, "hw", hw=2)

@@ -121,7 +121,7 @@ def test_c4_a_fenced_leader(cluster: Any, records: Any, make_run: Callable[..., 
     assert broken(make_run(None, cluster)) == {"C4"}
 
 
-def test_c4_nobody_leads_although_somebody_could(
+def test_c4_no_leader_although_a_replica_could_lead(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     cluster.write(records.change(isr=[2, 3], leader=-1), records.fence(1, cluster.epochs[1], 1))
@@ -129,7 +129,7 @@ def test_c4_nobody_leads_although_somebody_could(
 
 
 @pytest.mark.parametrize("loose", [True, False])
-def test_c4_where_records_may_be_lost_anybody_leads_rather_than_nobody(
+def test_c4_an_unclean_leader_is_elected_if_allowed(
     cluster: Any, records: Any, make_run: Callable[..., Any], loose: bool
 ) -> None:
     cluster.write(records.config("t", "unclean.leader.election.enable", str(loose).lower()))
@@ -138,7 +138,7 @@ def test_c4_where_records_may_be_lost_anybody_leads_rather_than_nobody(
     assert broken(make_run(None, cluster)) == ({"C4"} if loose else set())
 
 
-def test_c4_nobody_is_elected_when_the_last_member_is_back(
+def test_c4_no_leader_although_the_last_member_has_returned(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     cluster.write(records.change(isr=[1]))
@@ -300,7 +300,7 @@ def test_c12_transactions_that_are_none(
     assert broken(make_run(None, cluster)) == {"C12"}
 
 
-def test_what_a_transaction_took_back_never_was(
+def test_records_of_an_aborted_transaction_are_ignored(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     for _ in range(2):

@@ -80,7 +80,7 @@ def test_a_broker_may_shut_down_once_all_active_brokers_have_caught_up(
     assert bool(found) != right
 
 
-def test_who_is_out_of_service_need_not_know(
+def test_an_inactive_broker_need_not_catch_up(
     shutdown: Shutdown, wrong: Callable[[], list[str]]
 ) -> None:
     shutdown.cluster.write(shutdown.records.fence(3, shutdown.cluster.epochs[3], 1))
@@ -106,7 +106,9 @@ def test_a_broker_that_leads_nothing_must_be_allowed_to_shut_down(
     assert bool(found) != right
 
 
-def test_who_is_dead_holds_nobody(shutdown: Shutdown, wrong: Callable[[], list[str]]) -> None:
+def test_a_dead_broker_delays_no_shutdown(
+    shutdown: Shutdown, wrong: Callable[[], list[str]]
+) -> None:
     shutdown.cluster.write(shutdown.records.fence(3, shutdown.cluster.epochs[3], 1))
     began = shutdown.begin()
     shutdown.beat(1, began + 9)
@@ -114,7 +116,7 @@ def test_who_is_dead_holds_nobody(shutdown: Shutdown, wrong: Callable[[], list[s
     assert len(wrong()) == 1
 
 
-def test_a_controller_that_has_just_claimed_must_hear_of_all_again(
+def test_a_new_controller_needs_new_heartbeats_of_all_brokers(
     shutdown: Shutdown, wrong: Callable[[], list[str]]
 ) -> None:
     began = shutdown.begin()

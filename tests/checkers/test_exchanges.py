@@ -15,7 +15,7 @@ SECOND = 1_000_000_000
 
 
 @pytest.mark.parametrize("second", [1, 1.5, 2])
-def test_what_is_committed_as_it_is_answered_counts_though_the_clock_runs_slower(
+def test_a_commit_at_the_time_of_the_answer_counts_despite_a_slow_clock(
     quorum: Any, make_run: Callable[..., Any], second: float
 ) -> None:
     quorum.one_epoch()

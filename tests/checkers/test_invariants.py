@@ -188,7 +188,7 @@ def test_i5_a_leader_without_majority(quorum: Any, make_run: Callable[..., Any])
     assert "I5" in broken(make_run(None, quorum))
 
 
-def test_i5_a_leader_that_counts_a_vote_nobody_gave(
+def test_i5_a_leader_that_counts_a_vote_never_given(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     quorum.event("n1", "state", state="candidate", epoch=1, voted=1)
@@ -318,7 +318,9 @@ def test_i16_a_pre_vote_that_raises_the_epoch(quorum: Any, make_run: Callable[..
     assert broken(make_run(None, quorum)) == {"I16"}
 
 
-def test_what_the_controller_could_not_do(quorum: Any, make_run: Callable[..., Any]) -> None:
+def test_operations_that_failed_in_the_controller(
+    quorum: Any, make_run: Callable[..., Any]
+) -> None:
     quorum.one_epoch()
     detail = {"api": "CreateTopics", "error": "KeyError: 'x'", "epoch": 1}
     quorum.event("n1", "controller-error", detail)

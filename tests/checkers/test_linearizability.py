@@ -120,7 +120,7 @@ def test_an_empty_history_proves_nothing(make_run: Callable[..., Any]) -> None:
     assert check_run(make_run(workload="register")).valid == "unknown"
 
 
-def test_what_cannot_be_decided_in_the_bounds_is_unknown() -> None:
+def test_an_undecided_search_is_unknown() -> None:
     # Many concurrent writes and a read that forces every order to be tried.
     ops: list[Op] = []
 

@@ -93,7 +93,7 @@ def test_without_the_end_of_the_judged_time_liveness_is_not_checked(
         assert listed(run, invariant)["status"] == "not checked", invariant
 
 
-def test_l1_nobody_leads(quorum: Any, make_run: Callable[..., Any]) -> None:
+def test_l1_there_is_no_leader(quorum: Any, make_run: Callable[..., Any]) -> None:
     quorum.one_epoch()
     quorum.event(
         "n1", "state", {"from": "leader"}, state="unattached", epoch=2, leader=-1, voted=-1
@@ -121,9 +121,7 @@ def test_l3_an_observer_that_stays_behind(quorum: Any, make_run: Callable[..., A
 
 
 @pytest.mark.parametrize("state", ["prospective", "candidate"])
-def test_l4_somebody_stays_a_candidate(
-    quorum: Any, make_run: Callable[..., Any], state: str
-) -> None:
+def test_l4_a_node_stays_a_candidate(quorum: Any, make_run: Callable[..., Any], state: str) -> None:
     quorum.one_epoch()
     quorum.event("n3", "state", {"from": "follower"}, state=state, leader=-1)
     watch(quorum, 40, "n1")

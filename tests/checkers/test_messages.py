@@ -114,7 +114,7 @@ def test_i12_a_high_watermark_exposed_too_early(
     assert broken(make_run(None, quorum, capture=capture)) == {"I12"}
 
 
-def test_i16_pre_votes_are_asked_of_an_epoch_nobody_was_in(
+def test_i16_pre_votes_are_requested_for_an_unknown_epoch(
     quorum: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
     quorum.one_epoch()
@@ -133,7 +133,7 @@ def test_i16_pre_votes_are_asked_of_an_epoch_nobody_was_in(
     ],
 )
 @pytest.mark.parametrize("since", [2.4, 2.6])
-def test_i17_a_follower_that_has_fetched_of_late_grants_a_pre_vote(
+def test_i17_a_follower_that_has_recently_fetched_grants_a_pre_vote(
     quorum: Any,
     capture: Capture,
     make_run: Callable[..., Any],
@@ -189,7 +189,7 @@ def test_i17_the_backlog_of_a_paused_follower_does_not_count(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_i18_a_leader_that_nobody_fetches_from(
+def test_i18_a_leader_without_fetches(
     quorum: Any, capture: Capture, make_run: Callable[..., Any], silent: bool
 ) -> None:
     quorum.one_epoch()
@@ -359,7 +359,7 @@ def test_l8_a_busy_loop(quorum: Any, capture: Capture, make_run: Callable[..., A
 # --- capturing ------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_bounded_and_carries_no_bytes() -> None:
+def test_captured_messages_are_bounded_and_without_record_bytes() -> None:
     capture = Capture(limit=2)
     batch = encode_batch(7, 3, 0, [(None, b"x" * 10_000), (None, b"y")], control=False)
     for _ in range(3):

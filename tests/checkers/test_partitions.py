@@ -118,7 +118,7 @@ def test_a_second_process_after_the_session_of_the_first(history: Any, judge: Ju
     assert judge() == []
 
 
-def test_who_was_unregistered_has_no_session(history: Any, judge: Judge) -> None:
+def test_an_unregistered_broker_has_no_session(history: Any, judge: Judge) -> None:
     history.did(0, "beat", "serve", saw=heartbeat(1000, 5))
     history.did(0, "unregister", 0, saw={"broker": 1000})
     history.did(0, "restart", 0, saw=registration(1000, 20, "b"))
@@ -128,7 +128,7 @@ def test_who_was_unregistered_has_no_session(history: Any, judge: Judge) -> None
     assert judge() == ["C1"]
 
 
-def test_who_is_behind_stays_fenced(history: Any, judge: Judge) -> None:
+def test_a_broker_that_is_behind_stays_fenced(history: Any, judge: Judge) -> None:
     history.did(0, "beat", "lag", saw=heartbeat(1000, 5, 4, fenced=True))
     assert judge() == []
     history.did(0, "beat", "lag", saw=heartbeat(1000, 5, 4))

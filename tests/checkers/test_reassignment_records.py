@@ -138,7 +138,7 @@ def test_c14_only_a_probe_that_may_have_moved_the_partition_excuses_its_end(
     assert broken(make_run(history, cluster)) == verdict
 
 
-def test_c14_a_replica_that_nobody_added(
+def test_c14_a_replica_that_was_not_added(
     cluster: Any, records: Any, make_run: Callable[..., Any]
 ) -> None:
     cluster.write(records.change(replicas=[1, 2, 3, 4]))

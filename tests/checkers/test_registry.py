@@ -36,7 +36,7 @@ def against(run: RunData) -> CheckerResult:
     return CheckerResult(valid=False, anomalies=[Anomaly(type="I1", explanation="two lead")])
 
 
-def test_what_was_found_without_the_records_of_a_node_is_no_proof(
+def test_findings_without_the_records_of_a_node_are_no_proof(
     make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("conformance", "linearizable"):
@@ -139,7 +139,7 @@ def test_a_kind_that_never_succeeded_was_not_tested(
     assert stats.check(make_run()).valid == "unknown"
 
 
-def test_what_a_workload_does_not_owe_may_be_refused_every_time(
+def test_operations_that_are_not_required_may_always_be_refused(
     history: Any, make_run: Callable[..., Any]
 ) -> None:
     history.did(0, "read", saw=1)
@@ -188,7 +188,7 @@ def test_no_success_for_the_whole_bound(
     assert "the first success came after 35" in late.anomalies[0].explanation
 
 
-def test_time_in_which_nobody_tried_does_not_count(
+def test_time_without_operations_does_not_count(
     history: Any, make_run: Callable[..., Any], make_fault: Callable[..., Any]
 ) -> None:
     # Seed 10357: a slow disk caught up for half a minute, and final reads wait for that.

@@ -142,7 +142,7 @@ def give_up(quorum: Any, after: float = 2.0, **detail: Any) -> None:
     quorum.event("n1", "resign", {"reason": "check-quorum", **detail})
 
 
-def test_l10_a_leader_may_give_up_when_nobody_fetches(
+def test_l10_a_leader_may_resign_without_fetches(
     quorum: Any, capture: Capture, make_run: MakeRun
 ) -> None:
     quorum.one_epoch()
@@ -151,7 +151,7 @@ def test_l10_a_leader_may_give_up_when_nobody_fetches(
     assert found(make_run(None, quorum, capture=capture), "L10") == []
 
 
-def test_l10_a_leader_gives_up_although_it_is_heard(
+def test_l10_a_leader_resigns_although_voters_fetch(
     quorum: Any, capture: Capture, make_run: MakeRun
 ) -> None:
     quorum.one_epoch()
@@ -180,7 +180,7 @@ def test_l10_refused_fetches_are_no_sign_of_life(
     assert found(make_run(None, quorum, capture=capture), "L10") == []
 
 
-def test_l10_an_only_voter_has_nobody_to_wait_for(quorum: Any, make_run: MakeRun) -> None:
+def test_l10_a_single_voter_never_resigns(quorum: Any, make_run: MakeRun) -> None:
     quorum.event("n1", "state", {"from": "unattached"}, state="prospective")
     quorum.event("n1", "state", {"from": "prospective"}, state="candidate", epoch=1, voted=1)
     quorum.win("n1", 1, [1], voters=[1])

@@ -60,7 +60,7 @@ def test_a_node_shows_a_recently_applied_state(shows: Any, two: Any, cluster: An
     assert shows(now, now + 1.5, second)
 
 
-def test_what_it_shows_never_goes_back(shows: Any, two: Any, cluster: Any) -> None:
+def test_reads_of_a_node_never_go_back(shows: Any, two: Any, cluster: Any) -> None:
     first, second = two
     now = cluster.time
     assert shows(now, now + 0.1, second)

@@ -32,7 +32,7 @@ def test_a_history_without_topics_is_none_of_its_business(history: Any) -> None:
     assert topics.check(pair(history.ops), NODES)[1:] == ([], {})
 
 
-def test_what_was_acknowledged_is_there(history: Any) -> None:
+def test_acknowledged_topics_are_present(history: Any) -> None:
     history.did(0, "create", "a", key="a")
     history.did(0, "create", "b", key="b")
     history.did(1, "read", saw=["a", "b"])
@@ -70,7 +70,7 @@ def test_a_deleted_topic_that_comes_back(history: Any) -> None:
     assert [a.type for a in judge(history)[0].anomalies] == ["resurrected"]
 
 
-def test_a_topic_that_nobody_asked_for(history: Any) -> None:
+def test_a_topic_without_a_request(history: Any) -> None:
     history.did(0, "create", "a", key="a")
     finals(history, "a", "b")
     findings, _ = judge(history)

@@ -84,7 +84,7 @@ def test_nobody_asked(admin: Admin) -> None:
     ("code", "right"),
     [(None, True), (0, True), (TIMED_OUT, True), (NOT_CONTROLLER, True), (REFUSED, False)],
 )
-def test_what_may_have_been_done_counts(admin: Admin, code: int | None, right: bool) -> None:
+def test_requests_without_an_answer_count(admin: Admin, code: int | None, right: bool) -> None:
     admin.alters(SET, "compact", code=code)
     admin.writes("compact")
     assert admin.judge() != right
@@ -96,7 +96,7 @@ def test_a_check_changes_nothing(admin: Admin) -> None:
     assert admin.judge()
 
 
-def test_what_is_asked_later_is_no_reason(admin: Admin) -> None:
+def test_later_requests_do_not_count(admin: Admin) -> None:
     admin.alters(SET, "compact", after=5.0)
     admin.writes("compact")
     assert admin.judge()
@@ -111,7 +111,7 @@ def test_a_list_that_is_not_set_grows_from_its_default(
     assert admin.judge() != right
 
 
-def test_what_a_replacement_does_not_name_goes(admin: Admin) -> None:
+def test_a_replacement_removes_unnamed_configurations(admin: Admin) -> None:
     admin.alters(SET, "compact")
     admin.writes("compact")
     admin.replaces(flush_messages="5")
@@ -119,7 +119,7 @@ def test_what_a_replacement_does_not_name_goes(admin: Admin) -> None:
     assert not admin.judge()
 
 
-def test_what_is_deleted_was_to_be_deleted(admin: Admin) -> None:
+def test_a_deletion_needs_a_request_to_delete(admin: Admin) -> None:
     admin.alters(SET, "compact")
     admin.writes("compact")
     admin.writes(None)

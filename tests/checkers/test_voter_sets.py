@@ -200,7 +200,7 @@ def test_c17_a_voter_change_acknowledged_too_early(
     assert "C17" not in broken(make_run(None, quorum, capture=later))
 
 
-def test_l9_followers_hear_of_commits_when_their_wait_is_over(
+def test_l9_followers_learn_of_commits_only_when_their_wait_ends(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
     knobs = {"latency_max": 5000, "fsync_max": 500, "slow_factor": 1, "node": {}}

@@ -31,7 +31,7 @@ def test_hosts_that_are_alike_share_their_lines() -> None:
     ]
 
 
-def test_what_is_impossible_is_called_so() -> None:
+def test_impossible_faults_are_listed_as_impossible() -> None:
     [_, line, *_] = lines({"n1": {"means": {"names": None}, "why": {}}})
     assert line == "  names     impossible name servers that fail"
 

@@ -188,7 +188,7 @@ def test_nodes_that_are_only_named_are_controllers_or_brokers(quiet: CaseRun) ->
     assert roles(quiet, "n1 leads, n2 and n3 follow, b1 observes") == (), "that is everybody"
 
 
-def test_whom_the_voters_do_not_count_is_an_observer() -> None:
+def test_a_node_outside_of_the_voters_is_an_observer() -> None:
     case = replaced(QUIET, nodes=4, knobs=Knobs(dynamic=True, first_voters=3), schedule=())
     run = run_case(case)
     assert roles(run, "it", "n4") == ("observer",)

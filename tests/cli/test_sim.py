@@ -56,7 +56,7 @@ def test_a_steered_campaign_keeps_a_corpus_and_can_be_repeated(
         (("--steer", "{folder}/new", "--style", "timed"), "cannot be combined"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_unusable_values_are_named(
     kraftwreck: Command, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "bad.json").write_text('{"runs": "many"}')

@@ -130,7 +130,7 @@ def test_a_slow_disk_makes_fsync_slow_and_nothing_else(env: RemoteEnvironment) -
 @pytest.mark.parametrize(
     ("operation", "number"), [("write", 5), ("fsync", 5), ("read", 5)], ids=str
 )
-def test_what_fails_fails_for_every_program_of_the_node_and_elsewhere_not(
+def test_disk_errors_affect_all_programs_of_the_node_only(
     env: RemoteEnvironment, operation: str, number: int
 ) -> None:
     env.trouble_disk("n3", "error", failing(operation))

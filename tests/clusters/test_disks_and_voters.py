@@ -63,7 +63,7 @@ def unflushed(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("power", [True, False])
-def test_what_was_not_flushed_is_lost_with_the_power_and_only_then(
+def test_unflushed_data_is_lost_only_with_the_power(
     deploy: Deploy, tmp_path: Path, power: bool
 ) -> None:
     faults = ("power",) if power else ("kill",)

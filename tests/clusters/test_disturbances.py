@@ -73,7 +73,7 @@ def test_a_change_concerns_only_hosts_that_have_to_do_something_else(
     assert environment.disturb([]) == {}
 
 
-def test_what_could_not_be_done_is_asked_for_again(
+def test_failed_disturbances_are_requested_again(
     environment: RemoteEnvironment, remotes: dict[str, Remote]
 ) -> None:
     environment.disturb([SLOW])

@@ -42,7 +42,7 @@ def test_each_host_sees_only_its_own_processes(remotes: dict[str, Remote]) -> No
     assert len(in_n2.splitlines()) < 15, "a host sees processes of this machine"
 
 
-def test_what_a_host_writes_is_seen_by_nobody_else(remotes: dict[str, Remote]) -> None:
+def test_writes_of_a_host_are_private(remotes: dict[str, Remote]) -> None:
     remotes["n1"].put(b"mine", "/opt/of-n1")
     remotes["n1"].run(["rm", "-f", "/etc/debian_version"])
     assert remotes["n1"].get("/opt/of-n1") == b"mine"
@@ -52,7 +52,7 @@ def test_what_a_host_writes_is_seen_by_nobody_else(remotes: dict[str, Remote]) -
     assert Path("/etc/debian_version").exists()
 
 
-def test_the_end_of_a_host_waits_for_nobody_elses_writes(remotes: dict[str, Remote]) -> None:
+def test_the_end_of_a_host_waits_only_for_its_own_writes(remotes: dict[str, Remote]) -> None:
     """An overlay that is not volatile syncs the machine's whole file system when it ends."""
     release = [int(part) for part in os.uname().release.split(".")[:2]]
     if release < [5, 10]:

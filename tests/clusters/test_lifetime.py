@@ -127,7 +127,7 @@ def test_killing_the_supervisor_ends_every_host(netns_possible: None) -> None:
     assert not directory.exists()
 
 
-def test_what_a_dead_cluster_left_is_swept_by_the_next_start(
+def test_leftovers_of_a_dead_cluster_are_removed_by_the_next_start(
     netns_possible: None, own_state_directories: Path
 ) -> None:
     stale = own_state_directories / "100-dead"

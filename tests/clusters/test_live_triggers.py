@@ -102,7 +102,7 @@ def test_a_file_that_is_not_there_yet_is_followed_from_its_beginning(
     assert seen.wait_for(1) == [0]
 
 
-def test_what_was_there_before_is_not_handed_out_and_torn_lines_are_left_out(
+def test_old_lines_and_torn_lines_are_not_handed_out(
     following: Callable[..., Any], remotes: dict[str, Remote]
 ) -> None:
     path = "/tmp/torn.jsonl"

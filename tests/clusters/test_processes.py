@@ -147,11 +147,11 @@ def test_restoring_repairs_everything_at_once(environment: RemoteEnvironment) ->
     assert environment.heal()["n1"]["packets"] == 0
 
 
-def test_nobody_leads_when_nobody_speaks_kafka(environment: RemoteEnvironment) -> None:
+def test_there_is_no_leader_if_no_node_speaks_kafka(environment: RemoteEnvironment) -> None:
     assert environment.leader() is None
 
 
-def test_what_nodes_wrote_is_collected(environment: RemoteEnvironment, tmp_path: Path) -> None:
+def test_files_of_nodes_are_collected(environment: RemoteEnvironment, tmp_path: Path) -> None:
     environment.kill("n2")
     environment.start("n2")
     environment.deployment.stop_all()

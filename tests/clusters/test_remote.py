@@ -168,7 +168,7 @@ def fail(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "ssh-ed25519", "ssh-ed25519 !!!", "nonsense AAAA"])
-def test_what_is_no_host_key_is_refused(line: str) -> None:
+def test_malformed_host_keys_are_refused(line: str) -> None:
     with pytest.raises(ValueError, match="is not a host key"):
         parse_host_key(line)
 

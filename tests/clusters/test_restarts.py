@@ -68,7 +68,7 @@ def test_a_whole_run_of_restarts_and_an_upgrade_is_valid_and_replays(
         )
 
 
-def test_whoever_is_asked_to_end_hands_over_first(
+def test_a_leader_that_shuts_down_hands_over_first(
     netns_possible: None, own_state_directories: Path, tmp_path: Path
 ) -> None:
     schedule = [

@@ -78,7 +78,7 @@ def test_the_options_of_a_run_assign_roles() -> None:
     assert dynamic.as_json()["quorum"] == "dynamic"
 
 
-def test_in_a_dynamic_quorum_nobody_is_configured_as_a_voter() -> None:
+def test_a_dynamic_quorum_has_no_configured_voters() -> None:
     settings = Settings(seed=1, brokers=1, dynamic=True)
     everybody = hosts(5)
     for host in everybody:

@@ -152,7 +152,7 @@ def test_a_node_without_files_to_open_takes_no_connection_until_it_has_some(
 
 
 @needs_groups
-def test_the_kernel_kills_a_node_for_want_of_memory_and_nobody_else(
+def test_the_oom_killer_kills_only_the_node(
     env: RemoteEnvironment,
 ) -> None:
     others = {node: pid_of(env, node) for node in ("n1", "n3")}
@@ -188,7 +188,7 @@ def test_healing_from_outside_gives_everything_back(
     assert {name for name, told in healed.items() if "released" in told} == {"n1", "n2"}
 
 
-def test_who_was_not_deployed_for_it_is_not_squeezed(
+def test_hosts_deployed_without_squeezes_refuse_them(
     env: RemoteEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = replace(env.deployment.settings, squeezable=False)

@@ -21,7 +21,7 @@ from kraftwreck.main import status
 MODULES = list(chosen(ROOT))
 
 
-def test_what_is_named_exists() -> None:
+def test_listed_modules_exist() -> None:
     assert all((ROOT / name).exists() for name in (*COMPILED, *INTERPRETED))
     assert all(name.split("/")[0] in PACKAGES for name in COMPILED)
 
@@ -119,7 +119,7 @@ def test_a_copy_is_of_one_state_of_the_sources(small: Path) -> None:
     assert made(small, build) is None
 
 
-def test_a_copy_that_somebody_runs_is_kept(small: Path) -> None:
+def test_a_copy_in_use_is_kept(small: Path) -> None:
     build = small / "build"
     for name in ("used", "unused"):
         (build / name).mkdir(parents=True)
@@ -132,7 +132,7 @@ def test_a_copy_that_somebody_runs_is_kept(small: Path) -> None:
     assert not list(build.iterdir())
 
 
-def test_what_is_missing_is_one_line(
+def test_missing_headers_are_one_line(
     small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:

@@ -101,7 +101,7 @@ def test_a_timed_out_voter_change_still_blocks_the_next(cluster_of: Make) -> Non
     assert second in leader.voters
 
 
-def test_who_supports_everything_but_has_not_caught_up_is_not_added(cluster_of: Make) -> None:
+def test_a_voter_that_has_not_caught_up_is_not_added(cluster_of: Make) -> None:
     """V08."""
     cluster = settled(cluster_of, dynamic=True)
     cluster.cut = lambda source, target: source == 4

@@ -67,7 +67,7 @@ def test_a_voter_is_added_once_it_has_caught_up(cluster_of: Make) -> None:
     assert cluster.change(lambda: cluster.add(4)) == errors.DUPLICATE_VOTER
 
 
-def test_who_never_fetched_is_not_added(cluster_of: Make) -> None:
+def test_a_node_that_never_fetched_is_not_added(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of)
     cluster.start(4)
     cluster.cut = lambda source, target: 4 in (source, target)
@@ -102,7 +102,7 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed(cluster_of: 
     assert cluster.leader().voters == rest
 
 
-def test_who_removed_itself_waits_as_an_observer_for_ever(cluster_of: Make) -> None:
+def test_a_leader_that_removed_itself_stays_an_observer(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of)
     old = cluster.leader()
     assert cluster.change(lambda: cluster.remove(old.node_id)) == errors.NONE
@@ -174,7 +174,7 @@ def test_a_wiped_disk_is_no_voter(cluster_of: Make) -> None:
     assert leader.high_watermark == committed, "only one of three voters has it"
 
 
-def test_a_wiped_leader_comes_back_as_somebody_else(cluster_of: Make) -> None:
+def test_a_wiped_leader_returns_as_another_replica(cluster_of: Make) -> None:
     """The others still say that its id leads; it is not that replica."""
     cluster = dynamic(cluster_of)
     old = cluster.leader().node_id
@@ -220,7 +220,7 @@ def test_a_new_voter_without_its_voter_set_blocks_no_election(cluster_of: Make) 
     assert cluster.run(10_000, lambda: fresh.is_voter)
 
 
-def test_an_observer_that_hears_of_its_leader_lets_nobody_depose_it(cluster_of: Make) -> None:
+def test_an_observer_with_a_live_leader_grants_no_pre_vote(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of)
     observer = cluster.start(4)
     cluster.run(10_000)
@@ -320,7 +320,7 @@ def test_a_static_quorum_changes_no_voters_but_can_be_upgraded(cluster_of: Make)
     )
 
 
-def test_requests_that_name_nobody_are_invalid(cluster_of: Make) -> None:
+def test_requests_without_a_voter_are_invalid(cluster_of: Make) -> None:
     cluster = dynamic(cluster_of)
     leader = cluster.leader().node_id
     endpoints = ((LISTENER, Endpoint("n9", 9093)),)

@@ -152,7 +152,7 @@ def test_a_graceful_leader_hands_over_without_waiting_for_a_time_out(cluster_of:
     assert cluster.run(300, lambda: any(r.is_leader for r in cluster.replicas.values()))
 
 
-def test_a_leader_that_is_to_end_and_reaches_nobody_waits_without_haste(cluster_of: Make) -> None:
+def test_an_isolated_resigned_leader_retries_with_back_off(cluster_of: Make) -> None:
     cluster = cluster_of(3)
     leader = cluster.elect()
     cluster.run(500)

@@ -247,7 +247,7 @@ def request(leader: Any, **changes: Any) -> FetchSnapshotRequest:
         ({"current_leader_epoch": 99}, errors.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_what_fetch_snapshot_answers(cluster_of: Make, changes: dict[str, Any], error: int) -> None:
+def test_answers_of_fetch_snapshot(cluster_of: Make, changes: dict[str, Any], error: int) -> None:
     cluster = filled(cluster_of)
     leader = cluster.leader()
     cluster.snapshot(leader.node_id)
@@ -294,7 +294,7 @@ def test_a_crash_between_download_and_installation_is_repaired(cluster_of: Make)
     assert cluster.loaded[node] == cluster.loaded[new.node_id]
 
 
-def test_whoever_is_sent_to_a_snapshot_that_cannot_be_read_waits_before_it_asks_again(
+def test_a_fetch_of_an_unreadable_snapshot_is_retried_after_a_back_off(
     cluster_of: Make,
 ) -> None:
     cluster = filled(cluster_of)
@@ -311,7 +311,7 @@ def test_whoever_is_sent_to_a_snapshot_that_cannot_be_read_waits_before_it_asks_
     assert follower.links.is_ready(leader.node_id, follower.now + 20_000)
 
 
-def test_whoever_has_fetched_a_damaged_snapshot_waits_before_it_asks_again(
+def test_a_damaged_snapshot_is_fetched_again_after_a_back_off(
     cluster_of: Make,
 ) -> None:
     cluster = filled(cluster_of)

@@ -83,6 +83,6 @@ def test_a_lock_outlives_the_leader_that_granted_it_and_ends_with_its_session(tr
     assert fired["holder"] is None, "nobody kept the session alive"
 
 
-def test_what_is_no_request_is_answered_with_one_line(trio: Trio) -> None:
+def test_malformed_requests_are_answered_with_one_line(trio: Trio) -> None:
     trio.ask(do="open", session="ann", timeout_ms=1000)
     assert "object" in trio.call(1, {"what": 1})["error"]

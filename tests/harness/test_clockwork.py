@@ -196,9 +196,7 @@ def test_a_missing_compiler_is_said_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_what_the_compiler_refuses_is_said_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiler_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "clockwork.c").write_text("this is no C")
     monkeypatch.setattr(preloads, "SOURCES", tmp_path)
     with pytest.raises(ClockworkError, match=r"clockwork\.c") as raised:

@@ -33,7 +33,7 @@ def test_netem_gets_every_effect_in_its_own_units() -> None:
     assert effects(link(rate=1000)) == "limit 20000 rate 8000bit"
 
 
-def test_what_is_reset_is_not_lost_as_well() -> None:
+def test_a_reset_packet_is_not_lost_as_well() -> None:
     assert "loss" not in effects(link(loss=20.0, reset=100.0))
     assert "loss 10.0000%" in effects(link(loss=20.0, reset=50.0))
     table = reset_rules([link(loss=20.0, reset=50.0), link(loss=5.0)])
@@ -119,7 +119,7 @@ def test_the_same_packets_suffer_the_same_with_the_same_seed() -> None:
     assert 120 < len(lost()) < 160
 
 
-def test_what_is_held_when_a_link_is_well_again_is_not_lost() -> None:
+def test_held_packets_survive_the_end_of_a_disturbance() -> None:
     wire = Wire(link(delay=900_000))
     wire.forwarder.take(packet(1), 1.0)
     told = wire.forwarder.set([])
@@ -143,7 +143,7 @@ def test_a_reset_takes_the_place_of_its_packet_at_both_ends() -> None:
         assert checksum(data[12:20] + struct.pack(">BBH", 0, 6, 20) + data[20:]) == 0
 
 
-def test_what_is_no_connection_is_lost_and_not_reset() -> None:
+def test_packets_without_a_connection_are_lost_and_not_reset() -> None:
     udp = bytearray(packet())
     udp[9] = 17
     wire = Wire(link(loss=100.0, reset=100.0))

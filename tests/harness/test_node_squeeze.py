@@ -36,7 +36,7 @@ def test_in_version_2_a_group_serves_all_controllers_that_are_handed_down(machin
     assert squeeze.group("memory") is None, "nobody may limit it there"
 
 
-def test_what_the_host_was_given_goes_first(machine: Path) -> None:
+def test_the_hosts_own_group_is_preferred(machine: Path) -> None:
     given = machine / "ours" / "memory"
     given.mkdir(parents=True)
     (given / "cgroup.procs").touch()

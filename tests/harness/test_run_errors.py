@@ -51,7 +51,7 @@ def test_a_lost_host_is_one_line_where_it_was_missed_first() -> None:
     ]
 
 
-def test_what_else_went_wrong_is_kept_as_it_is() -> None:
+def test_other_errors_are_unchanged() -> None:
     mixed = all_at_once(N1, N2)
     assert not isinstance(mixed, UnreachableError)
     assert str(mixed) == f"{N1}; {N2}"

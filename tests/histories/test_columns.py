@@ -81,7 +81,7 @@ def test_keys_are_split_from_values(tmp_path: Path) -> None:
         ([{**ROWS[0], "f": 3}], r"h\.jsonl:1: f must be a word, got 3"),
     ],
 )
-def test_what_is_malformed_is_named_by_line_and_field(
+def test_malformed_input_is_named_by_line_and_field(
     tmp_path: Path, rows: list[dict[str, Any]], said: str
 ) -> None:
     if rows[0]["process"] == "x1":

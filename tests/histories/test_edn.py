@@ -94,10 +94,10 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES)
-def test_what_is_written_reads_back_equal(value: Any) -> None:
+def test_written_values_read_back_equal(value: Any) -> None:
     assert read_all(write(value)) == [value]
 
 
-def test_what_edn_cannot_say_is_refused() -> None:
+def test_values_that_edn_cannot_express_are_refused() -> None:
     with pytest.raises(TypeError, match="no form for bytes"):
         write(b"x")

@@ -79,7 +79,7 @@ def test_keys_are_split_and_joined(tmp_path: Path) -> None:
     assert json.loads(again.read_text())["value"] == [7, [1, 2]]
 
 
-def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_omitted_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = tmp_path / "h.jsonl", tmp_path / "h.edn"
     rows = [
         {"process": "nemesis", "type": "info", "f": "kill"},

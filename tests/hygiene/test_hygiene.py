@@ -44,7 +44,7 @@ print(json.dumps([line for line in found if not line.startswith("groups")]))
 """
 
 
-def test_whatever_stays_is_noticed(netns_possible: None) -> None:
+def test_every_leftover_is_detected(netns_possible: None) -> None:
     own = ["unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--mount-proc"]
     done = subprocess.run(
         [*own, "--kill-child", sys.executable, "-c", LOOK, str(SCRIPT.parent)],

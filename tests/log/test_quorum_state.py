@@ -112,7 +112,7 @@ def test_every_changed_bit_is_found_with_its_byte(tmp_path: Path, state: QuorumS
                 quorum_state.read(tmp_path)
 
 
-def test_what_a_crash_left_beside_the_file_is_ignored(tmp_path: Path) -> None:
+def test_temporary_files_of_a_crash_are_ignored(tmp_path: Path) -> None:
     quorum_state.write(tmp_path, STATE_0)
     stale = file(tmp_path).with_name("quorum-state.tmp")
     stale.write_text("torn and much longer than what follows" * 20)

@@ -65,7 +65,7 @@ def test_header_and_footer_are_kafkas_bytes() -> None:
     )
 
 
-def test_what_is_written_is_read() -> None:
+def test_written_data_reads_back() -> None:
     head = SnapshotHeader(TIME - 5, 1, VOTERS)
     assert verify(small(), NAME) == head
     assert read_header(small()) == head
@@ -128,7 +128,7 @@ def test_a_file_cut_at_any_byte_is_incomplete() -> None:
         ),
     ],
 )
-def test_what_is_no_snapshot_is_refused(content: bytes, reason: str) -> None:
+def test_malformed_snapshots_are_refused(content: bytes, reason: str) -> None:
     with pytest.raises(SnapshotCorruptError, match=reason):
         verify(content, NAME)
 

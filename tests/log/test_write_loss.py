@@ -136,7 +136,7 @@ def test_a_file_that_is_there_cannot_be_created(media: WriteLossMedia, tmp_path:
         media.create(tmp_path / "a")
 
 
-def test_what_is_old_is_written_back(media: WriteLossMedia, clock: Clock, tmp_path: Path) -> None:
+def test_old_data_is_written_back(media: WriteLossMedia, clock: Clock, tmp_path: Path) -> None:
     file = written(media, tmp_path / "a", b"one", fsync=False)
     clock.now += 4.9
     file.append(b"two")

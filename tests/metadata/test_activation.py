@@ -123,7 +123,7 @@ def test_a_task_that_fails_unexpectedly_costs_the_leadership(
     assert rig.answers[token]["topics"][0]["error_code"] == 7
 
 
-def test_what_the_leader_cannot_apply_is_fatal_and_never_appended(
+def test_records_the_leader_cannot_apply_are_fatal_and_never_appended(
     rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KAFKA-14275."""

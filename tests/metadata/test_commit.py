@@ -78,7 +78,7 @@ def test_a_set_to_the_present_value_is_not_acknowledged_by_a_deposed_leader(rig:
     assert code(rig.answers[token]) == NOT_CONTROLLER
 
 
-def test_what_is_uncommitted_is_not_read(rig: Any) -> None:
+def test_uncommitted_records_are_not_read(rig: Any) -> None:
     rig.create("a")
     read = rig.ask("Metadata", 12, ALL)
     rig.wait(5)
@@ -235,7 +235,7 @@ def test_a_defect_in_a_write_gives_up_the_leadership(
     assert "defect" in detail["error"]
 
 
-def test_what_cannot_be_applied_is_fatal(make_rig: Callable[[], Any]) -> None:
+def test_records_that_cannot_be_applied_are_fatal(make_rig: Callable[[], Any]) -> None:
     for value in (b"", b"\x01\x63\x00", encode_record("RemoveTopicRecord", 0, {})):
         node = make_rig()
         with pytest.raises(FatalError):

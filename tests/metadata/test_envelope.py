@@ -117,7 +117,7 @@ def test_an_answer_waits_for_its_commit(rig: Any) -> None:
     "api",
     ["Metadata", "BrokerHeartbeat", "BrokerRegistration", "AlterPartition", "AllocateProducerIds"],
 )
-def test_what_may_not_be_forwarded(rig: Any, api: str) -> None:
+def test_requests_that_may_not_be_forwarded(rig: Any, api: str) -> None:
     version = SUPPORTED[api][1]
     body, _ = decode(f"{api}Request", version, encode(f"{api}Request", version, {}))
     assert refused(rig, envelope(api, version, body)) == BAD_REQUEST
@@ -165,7 +165,7 @@ def test_clients_cannot_send_envelopes(rig: Any) -> None:
     assert not rig.quorum.uncommitted
 
 
-def test_who_sent_it_and_from_where_is_known() -> None:
+def test_the_principal_and_the_host_of_a_forwarded_request_are_known() -> None:
     inside = unwrap(envelope("DescribeQuorum", 2, REQUESTS["DescribeQuorum"]))
     assert (inside.principal, inside.host, inside.client_id) == (
         "User:ANONYMOUS",

@@ -201,9 +201,7 @@ def test_broker_records_of_other_tools_are_understood() -> None:
         (("FeatureLevelRecord", {"name": "metadata.version", "feature_level": 0}), "7 to 27"),
     ],
 )
-def test_what_the_image_cannot_represent_is_fatal(
-    record: tuple[str, dict[str, Any]], reason: str
-) -> None:
+def test_unrepresentable_records_are_fatal(record: tuple[str, dict[str, Any]], reason: str) -> None:
     producers = ("ProducerIdsRecord", 0, {"broker_id": 1, "next_producer_id": 1000})
     image = image_of(topic("t", A), partition(A), producers)
     with pytest.raises(FatalError, match=reason):
@@ -308,7 +306,7 @@ def test_a_transaction_becomes_visible_as_a_whole() -> None:
     assert not image.in_transaction
 
 
-def test_what_precedes_a_transaction_in_its_batch_is_visible() -> None:
+def test_records_before_a_transaction_in_its_batch_are_visible() -> None:
     image = image_of(topic("t", A), BEGIN, topic("u", B))
     assert list(image.stable.topics) == ["t"]
     assert image.stable_offset == 0

@@ -129,7 +129,7 @@ def test_a_gap_in_the_committed_log_is_fatal() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01\x63\x00", b"\x07"])
-def test_what_cannot_be_read_is_fatal_and_names_the_offset(value: bytes | None) -> None:
+def test_an_unreadable_record_is_fatal_and_names_the_offset(value: bytes | None) -> None:
     loader = Loader(MetadataImage())
     loader.committed(encode_batch(0, 1, 0, [(None, value)], False))
     with pytest.raises(FatalError, match="offset 0"):
@@ -243,7 +243,7 @@ def test_nobody_sees_a_half_loaded_snapshot() -> None:
     assert list(other.image.topics) == ["t1"]
 
 
-def test_what_is_committed_while_a_snapshot_loads_waits_for_it() -> None:
+def test_commits_during_the_load_of_a_snapshot_wait_for_it() -> None:
     log, loader = Log(), Loader(MetadataImage())
     committed(loader, log.append(topic(1, 20)))
     content = snapshot_of(loader)
@@ -256,7 +256,7 @@ def test_what_is_committed_while_a_snapshot_loads_waits_for_it() -> None:
     assert list(other.image.stable.topics) == ["t1", "t2"]
 
 
-def test_what_was_queued_before_a_snapshot_is_part_of_it() -> None:
+def test_records_queued_before_a_snapshot_are_part_of_it() -> None:
     log, loader = Log(), Loader(MetadataImage())
     committed(loader, log.append(topic(1)))
     content = snapshot_of(loader)

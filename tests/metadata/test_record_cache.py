@@ -114,7 +114,7 @@ def test_only_changed_records_are_encoded_again(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.interpreted
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     image, cache = MetadataImage(), RecordCache(most=10)
     commit(image, topic("t", ID, 20))
     assert encodings(cache, image, monkeypatch) == 21

@@ -126,7 +126,7 @@ def test_an_unclean_restart_makes_no_eligible_leader(make_rig: Any, clean: bool)
     assert partition.elr == ((1,) if clean else ())
 
 
-def test_who_comes_back_after_it_was_unregistered_may_have_lost_its_log(rig: Any) -> None:
+def test_a_broker_that_returns_unregistered_may_have_lost_its_log(rig: Any) -> None:
     """The last member of an ISR is unregistered; then eligible leader replicas are switched
     on, with which nobody who stopped uncleanly may lead."""
     rig.start(1, 2)
@@ -176,7 +176,7 @@ def test_a_long_clean_up_keeps_the_registration_at_the_start_of_a_batch_of_its_e
         ({"features": {"metadata.version": (26, 27)}}, UNSUPPORTED),
     ],
 )
-def test_what_is_refused(rig: Any, options: dict[str, Any], code: int) -> None:
+def test_refused_registrations(rig: Any, options: dict[str, Any], code: int) -> None:
     rig.register(2)
     mark = len(rig.records())
     answer = rig.register(1, **options)
@@ -206,7 +206,7 @@ def test_the_record_is_written_at_the_version_of_the_metadata(
     assert rig.record_versions()["BrokerRegistrationChangeRecord"] == (2 if level >= 17 else 1)
 
 
-def test_an_unregistered_broker_is_nowhere_any_more(rig: Any) -> None:
+def test_an_unregistered_broker_is_removed_everywhere(rig: Any) -> None:
     rig.start(1, 2)
     rig.create("t", num_partitions=2, replication_factor=2)
     epoch = rig.image.brokers[1].epoch

@@ -39,7 +39,7 @@ def test_contact_never_goes_back() -> None:
     assert sessions.expiry(1, 5) == 12 * SECOND
 
 
-def test_what_is_known_of_one_epoch_does_not_count_for_another() -> None:
+def test_contacts_of_one_epoch_do_not_count_for_another() -> None:
     sessions = Sessions()
     sessions.claim(0, 10)
     sessions.touch(1, 5, 8 * SECOND)

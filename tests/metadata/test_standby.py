@@ -33,7 +33,7 @@ def codes(value: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("api", sorted({*WRITES, *READS} - {"Metadata"}))
-def test_what_needs_the_controller_is_refused_at_once(follower: Any, api: str) -> None:
+def test_requests_for_the_controller_are_refused_at_once(follower: Any, api: str) -> None:
     for version in range(SUPPORTED[api][0], SUPPORTED[api][1] + 1):
         body = dict(SOMETHING.get(api, {}))
         if api == "DeleteTopics" and version < 6:

@@ -167,7 +167,7 @@ def test_the_test_that_is_said_to_find_a_bug_does(mutant: Mutant) -> None:
     assert outcome_of(mutant.found_by_test, PROJECT_TREE) == 0
 
 
-def test_what_fails_without_the_bug_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, int]] = []
 
     def fake(
@@ -282,7 +282,7 @@ def test_a_checker_that_becomes_unknown_is_a_find(monkeypatch: pytest.MonkeyPatc
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "epochs", "unknown")
 
 
-def test_what_is_no_patch_or_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_malformed_or_unfitting_patches_are_refused(tmp_path: Path) -> None:
     patch = tmp_path / "broken.patch"
     patch.write_text("nothing")
     with pytest.raises(OptionError, match="not a unified diff"):

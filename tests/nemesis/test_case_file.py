@@ -58,12 +58,12 @@ def changed(path: Path, change: dict[str, Any]) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
 
 
-def test_what_is_written_is_read(path: Path) -> None:
+def test_written_data_reads_back(path: Path) -> None:
     write_case(path, SAVED)
     assert read_case(path) == SAVED
 
 
-def test_a_case_nobody_has_seen_fail_is_a_case_too(path: Path) -> None:
+def test_a_case_without_a_failure_is_valid(path: Path) -> None:
     write_case(path, SavedCase(case=CASE, about="an election in the dark"))
     assert read_case(path).failure is None
 
@@ -94,7 +94,7 @@ def test_defaults_are_not_written(path: Path) -> None:
         ({"nodes": "three"}, "nodes"),
     ],
 )
-def test_what_is_not_understood_is_named(path: Path, change: dict[str, Any], says: str) -> None:
+def test_unknown_input_is_named(path: Path, change: dict[str, Any], says: str) -> None:
     changed(path, change)
     with pytest.raises(OptionError, match=says) as raised:
         read_case(path)
@@ -120,7 +120,7 @@ def test_a_fault_that_is_gone_is_named(path: Path, field: str, value: object, sa
         read_case(path)
 
 
-def test_what_is_no_file_is_refused(path: Path) -> None:
+def test_an_unreadable_case_file_is_refused(path: Path) -> None:
     with pytest.raises(OptionError, match="give a case file"):
         read_case(path)
     path.write_bytes(b"\xff\x00")

@@ -222,7 +222,7 @@ def test_a_broker_is_cut_off_from_everybody(env: Any, injector: Injector) -> Non
     assert env.dropped == {name: {"n5"} for name in ("n1", "n2", "n3", "n4")}
 
 
-def test_who_is_asked_to_end_is_started_again(env: Any, injector: Injector) -> None:
+def test_a_node_that_was_shut_down_is_started_again(env: Any, injector: Injector) -> None:
     env.controllers = ("n1", "n2", "n3", "n4")
     assert injector.start(1, fault("kill", "one", "n4")).error is None
     begun = injector.start(2, fault("terminate", "one", "n4", "n5"))

@@ -105,7 +105,7 @@ def test_no_vote_is_taken_while_a_replaced_machine_is_on_its_way_back(
     assert asked == [[("add", "n1")], [("remove", "n2")]]
 
 
-def test_who_takes_long_to_end_holds_up_nobody_and_is_started_after_it(
+def test_a_slow_shutdown_delays_no_other_fault_and_ends_in_a_restart(
     env: Any, injector: Injector
 ) -> None:
     env.concurrent = True

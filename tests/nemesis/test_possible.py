@@ -45,7 +45,7 @@ def test_a_family_of_which_something_can_be_done_is_not() -> None:
     check(["roles-slow"], {})
 
 
-def test_what_cannot_be_done_is_never_drawn_and_the_rest_stays() -> None:
+def test_impossible_faults_are_never_drawn_and_others_stay() -> None:
     schedule = [fault(kind, shape, n) for n in range(50) for kind, shape in (
         ("network", "slow"), ("wire", "corrupt"), ("squeeze", "memory"), ("kill", "one"),
         ("network", "rpc"))]  # fmt: skip

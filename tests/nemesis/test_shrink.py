@@ -78,7 +78,7 @@ def test_every_element_of_a_ddmin_result_is_needed() -> None:
     assert not any(fails(kept[:i] + kept[i + 1 :]) for i in range(len(kept)))
 
 
-def test_what_needs_nothing_is_shrunk_to_nothing() -> None:
+def test_a_failure_without_causes_shrinks_to_an_empty_case() -> None:
     done = shrink(case_of(), lambda case: True)
     assert done.ended == "minimal"
     assert done.case.schedule == ()
@@ -197,7 +197,7 @@ def test_ctrl_c_keeps_the_best_found_so_far() -> None:
     assert 3 < len(done.case.schedule) <= 12
 
 
-def test_what_does_not_fail_is_not_shrunk() -> None:
+def test_a_passing_case_is_not_shrunk() -> None:
     with pytest.raises(OptionError, match="does not fail"):
         shrink(case_of(), lambda case: False)
 

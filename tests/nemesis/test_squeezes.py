@@ -37,7 +37,7 @@ def test_every_shape_is_given_back_and_leaves_everybody_up(env: Any, injector: I
     assert injector.heal_all() == []
 
 
-def test_who_is_squeezed_may_have_ended_and_is_started_again(env: Any, injector: Injector) -> None:
+def test_a_squeezed_node_that_died_is_started_again(env: Any, injector: Injector) -> None:
     injector.start(0, fault("files", "n2"))
     injector.stop(0)
     assert done(env) == ["squeeze", "release", "start"]
@@ -70,7 +70,7 @@ def test_one_want_at_a_time_and_none_of_a_node_that_is_held(env: Any, injector: 
     assert held.targets == []
 
 
-def test_what_could_not_be_given_back_is_tried_again(env: Any, injector: Injector) -> None:
+def test_a_failed_release_is_tried_again(env: Any, injector: Injector) -> None:
     injector.start(0, fault("cpu", "n2"))
     env.failing.add("release")
     assert "release" in str(injector.stop(0).error)

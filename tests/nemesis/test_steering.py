@@ -58,7 +58,7 @@ def test_a_corpus_is_a_folder_of_runs_that_can_be_run_again(tmp_path: Path) -> N
     assert kept.run_options(OPTIONS.store) == OPTIONS
 
 
-def test_what_is_no_entry_is_named(tmp_path: Path) -> None:
+def test_malformed_entries_are_named(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"options": 3}')
     with pytest.raises(OptionError, match=r"x\.json: no entry of a corpus"):
         Corpus(tmp_path)
@@ -92,7 +92,7 @@ def test_nothing_is_made_that_means_nothing_there() -> None:
             assert fault.at < 20_000 * MS
 
 
-def test_who_is_aimed_at_the_transition_keeps_a_trigger() -> None:
+def test_runs_aimed_at_a_transition_keep_a_trigger() -> None:
     faults = [
         Fault(at=MS, kind="kill", shape="one", duration=MS, draw=1, targets=("@",), trigger="hw#1")
     ]

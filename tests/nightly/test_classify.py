@@ -20,7 +20,7 @@ def classified(ended: Ended, answer: Answer | None, output: str = "") -> tuple[s
     return judged.klass, judged.why or ""
 
 
-def test_what_is_valid_is_not_red() -> None:
+def test_a_valid_run_is_not_red() -> None:
     assert classified(FINE, Answer(valid=True)) == (None, "")
 
 

@@ -44,7 +44,7 @@ def test_the_examples_are_right(name: str) -> None:
     assert len(load(ROOT / "nightly" / name)[1]) >= 6
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_omitted_settings_have_their_defaults() -> None:
     config = parse(tomllib.loads(GOOD))
     assert (config.jobs, config.seed, config.store) == (2, None, "store")
     assert config.free_bytes == 10**9

@@ -36,7 +36,7 @@ def test_so_many_runs_are_enough_and_one_less_is_not(rate: float, confidence: fl
 
 
 @pytest.mark.parametrize(("rate", "confidence"), [(0, 0.99), (1.1, 0.99), (0.5, 1), (0.5, 0)])
-def test_what_is_no_chance_is_refused(rate: float, confidence: float) -> None:
+def test_invalid_probabilities_are_refused(rate: float, confidence: float) -> None:
     with pytest.raises(ValueError, match="not"):
         runs_needed(rate, confidence)
 
@@ -73,7 +73,7 @@ def test_a_run_is_named_by_its_night_its_case_or_its_folder(night: FakeNight) ->
 
 
 @pytest.mark.parametrize("text", ["nowhere", "nowhere#1", "{night}#99", "{night}#{good}"])
-def test_what_is_no_red_run_is_refused(night: FakeNight, text: str) -> None:
+def test_a_run_that_is_not_red_is_refused(night: FakeNight, text: str) -> None:
     name = text.format(night=night.path, good=night.record(0).n)
     with pytest.raises(NightError):
         find(name)

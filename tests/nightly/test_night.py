@@ -172,7 +172,7 @@ def test_the_budget_of_time_ends_it_and_earlier_time_counts(fake_night: Make) ->
 # --- reds ---------------------------------------------------------------------------------------
 
 
-def test_what_fails_twice_in_the_same_way_is_the_systems_and_is_shrunk_once(
+def test_a_repeated_failure_is_the_systems_and_is_shrunk_once(
     fake_night: Make,
 ) -> None:
     night = fake_night({"1": [refuted()], "2": [refuted()], "4": [refuted("forked")]})
@@ -193,7 +193,7 @@ def test_what_fails_twice_in_the_same_way_is_the_systems_and_is_shrunk_once(
     assert {(kind.type, kind.count) for kind in night.night.kinds} == {("lost", 2), ("forked", 1)}
 
 
-def test_what_is_not_the_same_the_second_time_is_a_flake(fake_night: Make) -> None:
+def test_a_failure_that_differs_when_repeated_is_a_flake(fake_night: Make) -> None:
     rules = {
         "0": [refuted(digest="a"), refuted(digest="b")],
         "1": [refuted("lost"), refuted("forked")],

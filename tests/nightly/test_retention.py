@@ -64,7 +64,7 @@ def retained(store: Path, keep: Path | None = None, **retention: Any) -> Any:
     return retain(config(store, **retention), keep=keep or store / "nights" / "none", now=NOW)
 
 
-def test_what_failed_is_kept_longer(store: Path) -> None:
+def test_failed_runs_are_kept_longer(store: Path) -> None:
     young, old = a_run(store, 9), a_run(store, 11)
     red, unknown, unjudged = (
         a_run(store, 50, False),
@@ -101,13 +101,13 @@ def test_beyond_the_bytes_the_oldest_go_failures_last(store: Path) -> None:
     assert not red.exists()
 
 
-def test_what_was_just_made_is_left_alone(store: Path) -> None:
+def test_new_runs_are_left_alone(store: Path) -> None:
     young = a_run(store, 0.01, suffix=".running")
     retained(store, bytes=0, days=0)
     assert young.exists()
 
 
-def test_what_is_left_of_killed_runs_goes_too(store: Path) -> None:
+def test_leftovers_of_killed_runs_are_deleted_too(store: Path) -> None:
     torn = a_run(store, 11, None, suffix=".running")
     retained(store)
     assert not torn.exists()

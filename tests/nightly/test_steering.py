@@ -95,7 +95,7 @@ def kills_are_met(planned: Planned) -> tuple[dict[str, Any], Iterable[str]]:
     return {}, KILLS if "kill" in planned.cell.faults else ()
 
 
-def test_what_a_night_met_counts_in_it() -> None:
+def test_coverage_of_a_night_counts_in_it() -> None:
     config, found = configured()
     night = Night(config, found, Known(), 8).go(kills_are_met, until=116)
     # The first two rounds know nothing; then pauses weigh four times as much.
@@ -103,7 +103,7 @@ def test_what_a_night_met_counts_in_it() -> None:
     assert night.shares(range(16, 116))["pause"] == pytest.approx(80, abs=1)
 
 
-def test_what_earlier_nights_met_is_nothing_new() -> None:
+def test_coverage_of_earlier_nights_is_not_new() -> None:
     config, found = configured()
     night = Night(config, found, Known(met={"sim": KILLS}), 8).go(kills_are_met, until=20)
     assert night.shares(range(20))["pause"] == pytest.approx(16, abs=1)
@@ -117,7 +117,7 @@ def test_a_pair_is_written_down_once_it_is_new_only() -> None:
     assert all(not record.met for record in night.records if record.n >= 24)
 
 
-def test_what_failed_in_a_night_comes_more_often_in_it() -> None:
+def test_failed_cells_of_a_night_are_run_more_often() -> None:
     config, found = configured()
     known = Known(met={"sim": KILLS + PAUSES})
 

@@ -34,7 +34,7 @@ def test_a_folder_becomes_a_patch_that_makes_it_again(other: Path, tmp_path: Pat
     assert trees.patch(name).is_file()
 
 
-def test_what_is_frozen_stays_when_the_source_changes(tmp_path: Path) -> None:
+def test_a_frozen_tree_stays_when_the_source_changes(tmp_path: Path) -> None:
     patch = tmp_path / "mine.patch"
     shutil.copyfile(MUTANTS / "R02.patch", patch)
     trees = Trees(tmp_path / "trees")

@@ -100,7 +100,7 @@ def fake_maven(folder: Path, script: str) -> None:
     maven.chmod(0o755)
 
 
-def test_what_maven_could_not_fetch_is_said_in_one_line(
+def test_failed_downloads_by_maven_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_maven(tmp_path, "echo '[ERROR] Could not resolve: unknown host'; echo more; exit 1")

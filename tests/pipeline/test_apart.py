@@ -22,7 +22,7 @@ from pipeline.apart import Died, apart
 from pipeline.runs import run_id
 
 
-def test_what_a_child_returns_and_raises_comes_here() -> None:
+def test_results_and_errors_of_a_child_are_passed_on() -> None:
     assert apart(lambda tell: {"pid": os.getpid()})["pid"] != os.getpid()
 
     def refuse(_: Any) -> None:

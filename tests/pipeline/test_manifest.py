@@ -114,7 +114,7 @@ def test_settling_is_killed_too(tmp_path: Path) -> None:
         assert on_disk(analysis) == told
 
 
-def test_what_a_killed_analysis_staged_goes(tmp_path: Path) -> None:
+def test_staged_files_of_a_killed_analysis_are_deleted(tmp_path: Path) -> None:
     commit(tmp_path, batch(tmp_path, 1))
     before = state(tmp_path)
     batch(tmp_path, 2)

@@ -52,7 +52,7 @@ def test_no_version_is_spoken_that_has_no_schema() -> None:
 
 
 @pytest.mark.parametrize("api", SUPPORTED)
-def test_what_is_supported_can_be_read_and_written(api: str) -> None:
+def test_supported_versions_can_be_read_and_written(api: str) -> None:
     low, high = SUPPORTED[api]
     for version in range(low, high + 1):
         frame = encode_request(api, version, 5, "me", {})

@@ -64,8 +64,8 @@ def both_know(message: Message, version: int) -> bool:
 
 
 SELECT = {
-    "test_what_we_write_kio_reads_and_writes_alike": both_know,
-    "test_what_kio_writes_we_read_and_write_alike": both_know,
+    "test_kio_reads_our_bytes_and_writes_the_same": both_know,
+    "test_we_read_kios_bytes_and_write_the_same": both_know,
 }
 
 
@@ -208,7 +208,7 @@ def entity_maker(entity: Any) -> Maker:
 # --- both directions ------------------------------------------------------------------------------
 
 
-def test_what_we_write_kio_reads_and_writes_alike(
+def test_kio_reads_our_bytes_and_writes_the_same(
     message: Message, version: int, drawn: Drawn, completed: Completed
 ) -> None:
     entity = entity_of(message.name, version)
@@ -227,7 +227,7 @@ def test_what_we_write_kio_reads_and_writes_alike(
         assert decoded == completed(body, message.fields)
 
 
-def test_what_kio_writes_we_read_and_write_alike(
+def test_we_read_kios_bytes_and_write_the_same(
     message: Message, version: int, numbers: Callable[..., Below]
 ) -> None:
     entity = entity_of(message.name, version)

@@ -80,7 +80,7 @@ def test_a_header_has_few_tags() -> None:
         decode_request_header(head + b"\x65" + b"\x01\x00" * 101)
 
 
-def test_what_a_batch_can_change_fits_a_request() -> None:
+def test_the_changes_of_a_batch_fit_a_request() -> None:
     assignments = [{"partition_index": i, "broker_ids": [1, 2, 3]} for i in range(10_000)]
     topic = {"name": "t", "num_partitions": -1, "replication_factor": -1}
     body = {"topics": [topic | {"assignments": assignments, "configs": []}]}

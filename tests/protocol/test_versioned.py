@@ -44,6 +44,6 @@ def test_an_offset_commit_is_encoded_as_in_the_offsets_topic() -> None:
         (b"\0\0\5Us", "outside of the message"),
     ],
 )
-def test_what_is_no_principal_is_refused(data: bytes, reason: str) -> None:
+def test_malformed_principals_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         decode_versioned("DefaultPrincipalData", data)

@@ -115,7 +115,7 @@ def test_the_command_exports_and_ends(
     assert told["compared"] >= 0
 
 
-def test_what_cannot_be_exported_is_one_line_and_254(
+def test_a_failed_export_is_one_line_and_254(
     kraftwreck: Callable[..., Any], store: Path, tmp_path: Path
 ) -> None:
     for arguments in (

@@ -54,9 +54,7 @@ def test_a_missing_store_is_refused(tmp_path: Path) -> None:
         StoreIndex(tmp_path / "nothing").runs()
 
 
-def test_what_did_not_change_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_store(tmp_path, 20)
     reader = StoreIndex(tmp_path)
     first = reader.runs()

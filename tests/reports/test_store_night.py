@@ -103,7 +103,7 @@ def test_only_harness_and_machine_broke(night: tuple[Path, str]) -> None:
     assert "Nothing of the system broke; 2 failures around it" in text
 
 
-def test_what_was_not_decided_is_shown_with_its_reason(tmp_path: Path) -> None:
+def test_undecided_runs_are_shown_with_their_reason(tmp_path: Path) -> None:
     name = make_night(tmp_path, 7, 0, FIRST_DAY, runs=4)
     change(tmp_path, name, 2, valid="unknown", why="out of memory")
     text = page(tmp_path, name)

@@ -265,7 +265,7 @@ def test_browsers_that_ask_for_an_icon_get_none(server: StoreServer) -> None:
     assert ask(server, "/favicon.ico")[0] == 204
 
 
-def test_what_is_no_request_is_refused_without_being_repeated(server: StoreServer) -> None:
+def test_malformed_requests_are_refused_without_an_echo(server: StoreServer) -> None:
     answer = ask_raw(server, b"<script>alert(1)</script> / HTTP/9.9\r\n\r\n")
     assert b" 505 " in answer or b" 400 " in answer
     assert b"<script>" not in answer

@@ -95,7 +95,7 @@ def test_service_and_latency_of_runs_come_from_the_analysis(tmp_path: Path) -> N
     assert all(run.p99_ms is None for run in reader.contents().runs), "as long as it is there"
 
 
-def test_what_was_covered_is_known_per_test(tmp_path: Path) -> None:
+def test_coverage_is_known_per_test(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", 8)
     runs = StoreReader(store).contents().runs
     told, counted = runs[:4], runs[4:6]
@@ -280,7 +280,7 @@ def test_the_figures_of_a_history_are_right(tmp_path: Path) -> None:
     ("a", "b"),
     [("", ""), (A, ""), (A, "../x"), ("/etc", "/etc"), (A, "kraft-register"), ("nights", A)],
 )
-def test_what_is_no_run_cannot_be_compared(pair: Path, a: str, b: str) -> None:
+def test_folders_without_a_run_cannot_be_compared(pair: Path, a: str, b: str) -> None:
     assert render_compare(StoreReader(pair), a, b) is None
 
 

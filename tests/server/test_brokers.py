@@ -96,7 +96,7 @@ def test_a_controller_lists_registered_brokers(shared_brokers: Any) -> None:
     assert [broker["node_id"] for broker in answer["brokers"]] == [4, 5, 6]
 
 
-def test_what_each_life_went_through_is_traced(shared_brokers: Any) -> None:
+def test_states_of_each_incarnation_are_traced(shared_brokers: Any) -> None:
     epochs = []
     for broker in (4, 5, 6):
         told = lives(shared_brokers, broker)

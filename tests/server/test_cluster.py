@@ -9,7 +9,7 @@ from typing import Any
 from nodes.server.reexecution import replay
 
 
-def test_what_was_acknowledged_survives_the_leaders_death(
+def test_acknowledged_changes_survive_the_leaders_death(
     three: Any, wait_until: Callable[..., Any]
 ) -> None:
     acknowledged = [name for name in (f"t{i}" for i in range(10)) if three.create(name) == 0]

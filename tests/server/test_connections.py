@@ -110,7 +110,7 @@ def test_impossible_lengths_close_the_connection(healthy: Any, raw: bytes, reaso
         struct.pack(">hhih", 3, 12, 1, 2) + b"\xff\xfe\0\0\0",  # one that is not UTF-8
     ],
 )
-def test_what_cannot_be_understood_closes_the_connection(healthy: Any, frame: bytes) -> None:
+def test_malformed_requests_close_the_connection(healthy: Any, frame: bytes) -> None:
     with healthy.client(1) as client:
         client.frame(frame)
         assert client.closed()
@@ -124,7 +124,7 @@ def test_an_abandoned_frame_and_an_abandoned_answer_are_forgotten(healthy: Any) 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_bytes_harm_nobody(healthy: Any, seed: int) -> None:
+def test_random_bytes_do_no_harm(healthy: Any, seed: int) -> None:
     dice = random.Random(seed)
     keys = [1, 3, 18, 19, 20, 32, 44, 52, 53, 54, 55, 60]
     for _ in range(60):

@@ -72,7 +72,7 @@ def test_initial_controllers_get_the_directories_named(tmp_path: Path) -> None:
         (STATIC, "broker", []),
     ],
 )
-def test_who_joins_later_begins_with_nothing(
+def test_a_node_that_joins_later_begins_without_a_snapshot(
     tmp_path: Path, quorum: dict[str, str], roles: str, words: list[str]
 ) -> None:
     format_node(config(tmp_path, quorum, roles), options(*words))
@@ -109,7 +109,7 @@ def test_the_release_version_is_the_metadata_version_to_begin_with(
         (STATIC, "controller", ["--release-version", "99"], "metadata.version 99 is not 7 to 27"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_contradictory_options_are_refused(
     tmp_path: Path, quorum: dict[str, str], roles: str, words: list[str], reason: str
 ) -> None:
     with pytest.raises((ConfigError, FormatError), match=reason):

@@ -64,7 +64,7 @@ def test_settings_come_back_exactly() -> None:
     assert config_from_plain(json.loads(json.dumps(config_to_plain(CONFIG)))) == CONFIG
 
 
-def test_what_is_not_understood_is_refused() -> None:
+def test_unknown_input_is_refused() -> None:
     with pytest.raises(TypeError):
         to_plain({1, 2})
     with pytest.raises(ValueError, match="unknown kind"):

@@ -64,7 +64,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(inside())
 
 
-def test_a_request_says_by_which_door_it_came_and_from_where() -> None:
+def test_a_request_names_its_listener_and_source() -> None:
     async def scenario() -> None:
         for name in ("CONTROLLER", "PLAINTEXT"):
             async with Door(name) as door:
@@ -86,7 +86,7 @@ def test_a_request_says_by_which_door_it_came_and_from_where() -> None:
         *("AllocateProducerIds", "AlterPartition", "OffsetForLeaderEpoch"),
     ],
 )
-def test_what_nodes_say_to_each_other_is_refused_at_the_clients_door(
+def test_quorum_requests_are_refused_at_the_client_listener(
     api: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def scenario() -> None:

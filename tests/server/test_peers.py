@@ -300,7 +300,7 @@ def test_no_request_waits_for_another() -> None:
     run(scenario)
 
 
-def test_what_was_certainly_not_sent_is_said() -> None:
+def test_requests_that_were_certainly_not_sent_are_reported() -> None:
     async def scenario() -> None:
         inbox = Inbox()
         ways = calls(inbox)
@@ -317,7 +317,7 @@ def test_what_was_certainly_not_sent_is_said() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "hang up"])
-def test_what_was_sent_and_not_answered_may_have_been_carried_out(answer: str | None) -> None:
+def test_unanswered_requests_may_have_been_carried_out(answer: str | None) -> None:
     async def scenario() -> None:
         async with Remote({"BrokerHeartbeat": answer}) as here:
             inbox = Inbox()

@@ -36,7 +36,7 @@ def test_a_minimal_configuration_takes_the_defaults() -> None:
     assert node.broker_listener is None
 
 
-def test_what_is_given_reaches_the_node() -> None:
+def test_given_properties_reach_the_node() -> None:
     extra = {
         "controller.quorum.election.timeout.ms": "100",
         "controller.quorum.append.linger.ms": "0",
@@ -184,7 +184,7 @@ def test_a_dynamic_quorum_is_found_by_its_bootstrap_servers() -> None:
         (DYNAMIC, {"listeners": "CONTROLLER://:9093"}, "must say where CONTROLLER is reached"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_unusable_values_are_named(
     base: dict[str, str], change: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):

@@ -121,7 +121,7 @@ def test_everything_is_durable_before_a_word_is_said(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_what_a_node_loads_is_kept_from_the_garbage_collector(tmp_path: Path) -> None:
+def test_loaded_objects_are_frozen_for_the_garbage_collector(tmp_path: Path) -> None:
     def scenario() -> None:
         node = FakeNode(SPEECH)
         bench = Bench(tmp_path, node)
@@ -236,7 +236,7 @@ def test_stopped_is_the_good_end(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_shutdown_nobody_answers_ends_all_the_same(tmp_path: Path) -> None:
+def test_an_unanswered_shutdown_ends_anyway(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path, FakeNode(), shutdown_limit_s=0.05)
         bench.shell.shut_down()

@@ -98,7 +98,7 @@ def test_the_bootstrap_snapshot_is_found(tmp_path: Path) -> None:
     ],
     ids=lambda effect: type(effect).__name__,
 )
-def test_what_cannot_be_done_is_an_error(tmp_path: Path, effect: Effect) -> None:
+def test_impossible_operations_are_errors(tmp_path: Path, effect: Effect) -> None:
     storage = Storage(tmp_path)
     with pytest.raises(ValueError, match=r"has|begun|there is|no snapshot|starts|truncate"):
         storage.carry_out([effect])

@@ -84,7 +84,7 @@ def rewrite(path: Path, change: Change) -> None:
     path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
 
 
-def test_what_was_compared_is_counted(recorded: Path) -> None:
+def test_compared_steps_are_counted(recorded: Path) -> None:
     result = run(recorded)
     assert result.mismatch is None
     assert (result.starts, result.inputs, result.torn) == (2, 24, 0)

@@ -269,7 +269,7 @@ def test_an_answer_about_another_partition_is_refused(api: str) -> None:
         response_from_body(api, version, body)
 
 
-def test_what_is_no_rpc_of_the_quorum_is_refused() -> None:
+def test_requests_outside_of_the_quorum_protocol_are_refused() -> None:
     assert {api_of(m) for m in (*ABOUT_THE_PARTITION, *ABOUT_VOTERS)} == set(QUORUM_APIS)
     with pytest.raises(ShapeError):
         request_from_body("Metadata", 0, {})

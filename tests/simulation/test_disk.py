@@ -303,7 +303,7 @@ def test_a_flush_that_flushed_nothing_is_found_after_a_loss_of_power() -> None:
     assert found == {"the log ends at 3, and was flushed up to 4"}
 
 
-def test_what_was_written_is_there_after_a_kill() -> None:
+def test_written_data_survives_a_kill() -> None:
     disk = disk_with(batches=3)
     disk.note(AppendLog(batch(3)))
     assert findings(disk) == ["the log ends at 3, and was written up to 4"]
@@ -316,7 +316,7 @@ def test_what_was_written_is_there_after_a_kill() -> None:
     assert findings(disk) == ["snapshot (2, 1) is gone"]
 
 
-def test_what_was_never_written_is_found() -> None:
+def test_data_that_was_never_written_is_detected() -> None:
     disk = disk_with(batches=3)
     disk.write(AppendLog(batch(3)))
     assert findings(disk) == ["the batch at offset 3 is not the one that was written"]

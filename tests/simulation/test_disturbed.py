@@ -110,7 +110,7 @@ def test_however_many_faults_there_are_nothing_is_later_than_the_bound() -> None
         assert max(fate.arrival, fate.copy) <= LATEST + Knobs().latency_max + 1
 
 
-def test_what_was_suffered_is_counted_until_disturbances_are_set_again() -> None:
+def test_disturbed_messages_are_counted_until_the_next_setting() -> None:
     network = Network(5, Knobs())
     disturbances = Disturbances(network)
     disturbances.set([link(drop=100)], IDS)

@@ -56,7 +56,7 @@ def test_a_voter_without_a_leader_campaigns(
     assert stood_late(run) == ([] if right else ["F4"])
 
 
-def test_who_never_says_anything_again_is_judged_in_the_end(run: Watched) -> None:
+def test_a_silent_node_is_judged_at_the_end(run: Watched) -> None:
     becomes(run, 0, "follower", "unattached")
     run.world.run(60_000_000)
     run.watch.elections.finish()
@@ -76,7 +76,7 @@ def test_a_newer_epoch_does_not_restart_the_election_timeout(run: Watched, befor
 
 
 @pytest.mark.parametrize("before", ["follower", "leader", "prospective"])
-def test_who_did_not_wait_before_begins_to(run: Watched, before: str) -> None:
+def test_an_election_wait_begins_with_the_state(run: Watched, before: str) -> None:
     becomes(run, 0, "candidate", before)
     if before == "follower":
         answered(run, 2, 1)

@@ -120,7 +120,7 @@ def test_a_piece_of_a_snapshot_is_damaged_where_checksums_protect_it(number: int
     assert begin + place >= HEADER_SIZE
 
 
-def test_what_nothing_protects_is_left_alone() -> None:
+def test_unprotected_bytes_are_left_alone() -> None:
     empty = FetchResponse(0, 0, 2, 5, 19, 0, -1, -1, -1, -1, b"")
     assert damaged(empty, 1) is empty
     head = FetchSnapshotResponse(0, 0, 2, 5, 30, 4, len(RECORDS), 0, RECORDS[:16])

@@ -43,7 +43,7 @@ def written(files: Filesystem, path: Path, data: bytes, *, durably: bool = False
 # --- a living process -----------------------------------------------------------------------
 
 
-def test_what_is_written_is_read_in_whole_and_in_part(files: Filesystem) -> None:
+def test_written_data_reads_back_in_whole_and_in_part(files: Filesystem) -> None:
     file = written(files, A, b"0123456789")
     assert files.read(A) == b"0123456789"
     assert files.read_at(A, 8, 10) == b"89"

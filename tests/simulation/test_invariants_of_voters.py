@@ -116,7 +116,7 @@ def test_i26_a_follower_that_cuts_its_log_goes_back_to_other_voters(run: Watched
     assert run.found == []
 
 
-def test_i26_making_the_disks_known_changes_nobody(run: Watched) -> None:
+def test_i26_adding_directory_ids_changes_no_voter(run: Watched) -> None:
     lead(run, level=0)
     change(run, "123", 5, 5)
     assert run.found == []
@@ -146,7 +146,7 @@ def vote(run: Watched, voter: int, candidate: int) -> None:
         (2, 0, 1, True, ["I17"]),  # What its process before has asked it never hears.
     ],
 )
-def test_i17_a_follower_that_has_fetched_of_late_grants_no_pre_vote(
+def test_i17_a_follower_that_has_recently_fetched_grants_no_pre_vote(
     run: Watched, fetched: int, silent: float, older: int, restarted: bool, found: list[str]
 ) -> None:
     host = run.host(2)

@@ -98,7 +98,7 @@ def test_while_a_request_is_open_nothing_is_to_be_asked(run: Follower) -> None:
     assert run.found == []
 
 
-def test_who_never_asks_again_is_judged_in_the_end(run: Follower) -> None:
+def test_a_follower_that_stops_fetching_is_judged_at_the_end(run: Follower) -> None:
     run.asks()
     run.hears(None)
     run.at(9).watch.requests.finish()
@@ -124,7 +124,7 @@ def test_another_state_and_a_pause_restart_the_wait(run: Follower) -> None:
 
 
 @pytest.mark.parametrize("asks_others", [True, False])
-def test_who_is_not_answered_asks_others(run: Follower, asks_others: bool) -> None:
+def test_a_follower_without_answers_asks_other_nodes(run: Follower, asks_others: bool) -> None:
     for second in (0, 2, 4, 6):
         run.at(second).asks()
         run.at(second + 1).hears(None)
@@ -197,7 +197,7 @@ def test_a_follower_of_a_resigned_leader_may_campaign(run: Follower) -> None:
     "answer", [fetched(UNKNOWN_LEADER_EPOCH), fetched(epoch=2), None],
     ids=["refused", "of another epoch", "failed"],
 )  # fmt: skip
-def test_what_is_no_answer_does_not_count(run: Follower, answer: Any) -> None:
+def test_error_responses_do_not_count_as_answers(run: Follower, answer: Any) -> None:
     run.asks()
     run.hears(answer)
     run.stands(0.1)
@@ -253,7 +253,7 @@ def test_a_joining_node_requests_the_missing_voter_change(
 
 
 @pytest.mark.parametrize(("directory", "right"), [(BEFORE, True), (OWN, False)])
-def test_who_comes_with_another_disk_asks_to_remove_the_old_one(
+def test_a_voter_with_a_new_disk_requests_the_removal_of_the_old(
     run: Follower, directory: bytes, right: bool
 ) -> None:
     voters = [[SELF, BEFORE.hex()]]
@@ -263,7 +263,7 @@ def test_who_comes_with_another_disk_asks_to_remove_the_old_one(
 
 
 @pytest.mark.parametrize("message", [add(OWN), remove(BEFORE)], ids=["add", "remove"])
-def test_who_is_not_set_to_join_by_itself_waits_for_an_operator(message: Request) -> None:
+def test_a_node_without_auto_join_requests_no_voter_change(message: Request) -> None:
     run = Follower(joins=False)
     voters = [] if isinstance(message, AddRaftVoterRequest) else [[SELF, BEFORE.hex()]]
     run.trace(SELF, "voters", detail={"voters": voters, "kraft_version": 1, "offset": 3})
@@ -295,20 +295,22 @@ def alone(run: Follower, state: str) -> None:
 
 
 @pytest.mark.parametrize(("second", "right"), [(3.4, True), (3.6, False)])
-def test_who_knows_no_leader_asks_around(run: Follower, second: float, right: bool) -> None:
+def test_a_node_without_a_leader_asks_other_nodes(
+    run: Follower, second: float, right: bool
+) -> None:
     alone(run, "unattached")
     run.at(second).asks(OTHER)
     assert run.found == ([] if right else ["F5"])
 
 
-def test_who_knows_no_leader_and_never_asks_is_judged_in_the_end(run: Follower) -> None:
+def test_a_silent_node_without_a_leader_is_judged_at_the_end(run: Follower) -> None:
     alone(run, "unattached")
     run.host(SELF).node = object()  # type: ignore[assignment]
     run.at(9).watch.requests.finish()
     assert run.found == ["F5"]
 
 
-def test_an_only_voter_has_nobody_to_ask(run: Follower) -> None:
+def test_a_single_voter_needs_no_requests(run: Follower) -> None:
     run.voters(SELF, "2")
     alone(run, "unattached")
     run.at(9).trace(SELF, "state", "prospective", detail={"from": "unattached"})

@@ -97,7 +97,7 @@ def test_a_node_is_removed_and_added_back() -> None:
     assert quorum.asked == ["RemoveRaftVoter 3", "AddRaftVoter 3"]
 
 
-def test_what_is_so_already_is_not_asked_for() -> None:
+def test_voter_changes_already_in_force_are_not_requested() -> None:
     quorum = Quorum({1: OLD, 2: OLD})
     assert quorum.run("remove", "n3").attempts == 0
     assert quorum.run("add", "n1").attempts == 0
@@ -120,7 +120,7 @@ def test_after_errors_and_lost_answers_it_looks_and_asks_again() -> None:
     assert quorum.pauses == 3
 
 
-def test_what_is_not_committed_is_not_done() -> None:
+def test_uncommitted_voter_changes_are_not_done() -> None:
     quorum = Quorum({1: OLD, 2: OLD, 3: OLD})
     quorum.failing = ["timed out"]
     quorum.committed = [9, 9, 9, 10]

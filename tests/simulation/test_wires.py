@@ -128,7 +128,7 @@ def test_a_bootstrap_server_may_be_the_node_itself_a_peer_may_not() -> None:
 
 
 @pytest.mark.parametrize("endpoint", [None, Endpoint("n9", 9093)])
-def test_a_request_to_nobody_is_fatal(endpoint: Endpoint | None) -> None:
+def test_a_request_to_an_unknown_node_is_fatal(endpoint: Endpoint | None) -> None:
     world, _ = run([Send(9, 7, FETCH, endpoint)])
     assert "n9:9093" in reason(world) or "node 9" in reason(world)
 

@@ -118,7 +118,7 @@ def test_the_silent_say_nothing(drive: Any, script: Any, alive: ClientState) -> 
     assert drive(WORKLOAD, "beat", script(), value="silent").value == []
 
 
-def test_who_stopped_cleanly_comes_back_as_another_process_that_says_so(
+def test_a_broker_returns_from_a_clean_stop_with_its_previous_epoch(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
     drive(WORKLOAD, "beat", script(quorum(20), heard(), heard(go=True)), value="stop")
@@ -135,7 +135,7 @@ def test_who_stopped_cleanly_comes_back_as_another_process_that_says_so(
     assert (stopped.epoch, stopped.old_epochs) == (30, [12])
 
 
-def test_who_was_replaced_dies(drive: Any, script: Any, alive: ClientState) -> None:
+def test_a_replaced_broker_dies(drive: Any, script: Any, alive: ClientState) -> None:
     calls = script(quorum(20), heard(code=77), heard(), heard())
     drive(WORKLOAD, "beat", calls, value="serve")
     assert (phantoms_of(alive)[0].epoch, phantoms_of(alive)[0].old_epochs) == (-1, [10])
@@ -224,7 +224,7 @@ def test_one_more_replica_comes_into_sync(drive: Any, script: Any, alive: Client
     assert (len(members), members[0]) == (2, 1000)
 
 
-def test_who_leads_in_place_of_the_preferred_asks_for_its_election(
+def test_a_leader_requests_the_election_of_the_preferred_one(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
     asked = set()
@@ -255,7 +255,9 @@ def test_how_a_proposal_ends(
     assert done.type == kind
 
 
-def test_who_leads_nothing_proposes_nothing(drive: Any, script: Any, alive: ClientState) -> None:
+def test_a_broker_that_leads_nothing_proposes_nothing(
+    drive: Any, script: Any, alive: ClientState
+) -> None:
     done = drive(WORKLOAD, "isr", script(state(7, [7])), value="expand")
     assert (done.type, done.error) == ("fail", "leads nothing")
 

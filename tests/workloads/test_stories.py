@@ -104,7 +104,7 @@ def test_a_story_of_which_all_is_done(
     assert len(steps) > 1
 
 
-def test_who_has_departed_says_nothing_for_a_while(
+def test_a_departed_broker_is_silent_for_a_while(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
     told(drive, Cluster(script), "story-stranded")
@@ -119,7 +119,7 @@ def test_who_has_departed_says_nothing_for_a_while(
     assert told(drive, Cluster(script), "story-turned").error == "too few brokers"
 
 
-def test_who_has_asked_to_stop_asks_for_nothing_else(
+def test_a_stopping_broker_sends_no_other_requests(
     drive: Any, script: Any, alive: ClientState
 ) -> None:
     class Deaf(Cluster):

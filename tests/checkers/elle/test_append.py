@@ -105,7 +105,7 @@ def test_a_history_that_happened_one_after_the_other_is_valid(build: Build) -> N
     assert result.anomalies == []
 
 
-def test_appends_that_nobody_read_are_in_no_order(build: Build) -> None:
+def test_unread_appends_have_no_order(build: Build) -> None:
     for lines in ([(0, "ax1"), (1, "ax2"), (2, "ry_")], [(0, "ax1"), (1, "ax2"), (0, "ax3")]):
         assert check_transactions(build(lines), "list-append").valid is True
 
@@ -197,7 +197,7 @@ def test_history_without_an_edge_between_transactions_is_unknown(
         assert result.error == "unknown: empty-transaction-graph"
 
 
-def test_what_may_have_happened_counts_once_it_was_seen(build: Build) -> None:
+def test_indeterminate_appends_count_once_they_were_read(build: Build) -> None:
     seen = [(0, "ax1 ry[1]", "info"), (1, "ay1 rx[1]")]
     assert check_transactions(build(seen), "list-append").valid is True
     # It ordered two lists differently than another one did.
@@ -266,7 +266,7 @@ def test_a_search_without_time_still_reports_that_cycles_exist(build: Build) -> 
         ([["r"]], r"operation 0: a micro-operation is \[f, key, value\], got \['r'\]"),
     ],
 )
-def test_what_is_no_transaction_is_refused(value: Any, message: str) -> None:
+def test_operations_other_than_transactions_are_refused(value: Any, message: str) -> None:
     op = Op(index=0, process=0, type="ok", f="txn", value=value, time=0)
     with pytest.raises(TransactionError, match=message):
         check_transactions([op], "list-append")

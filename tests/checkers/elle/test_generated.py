@@ -20,7 +20,7 @@ ASSUMED: dict[str, Any] = {
 
 @pytest.mark.parametrize("model", ["list-append", "rw-register"])
 @pytest.mark.parametrize("clients", [5, 50])
-def test_what_a_correct_store_answers_is_valid(tmp_path: Path, model: str, clients: int) -> None:
+def test_answers_of_a_correct_store_are_valid(tmp_path: Path, model: str, clients: int) -> None:
     path = tmp_path / "history.parquet"
     assert write(path, history(model, 2000, clients, 7)) > 3900
     options = ASSUMED if model == "rw-register" else {}
@@ -31,7 +31,7 @@ def test_what_a_correct_store_answers_is_valid(tmp_path: Path, model: str, clien
 
 @pytest.mark.parametrize("model", ["list-append", "rw-register"])
 @pytest.mark.parametrize("planted", sorted(PLANTED))
-def test_what_is_planted_is_found(tmp_path: Path, model: str, planted: str) -> None:
+def test_planted_anomalies_are_found(tmp_path: Path, model: str, planted: str) -> None:
     path = tmp_path / "history.parquet"
     write(path, history(model, 1000, 10, 3, planted))
     result = check_transactions(read_history_file(path), model)

@@ -48,7 +48,7 @@ def test_anomalies_refute_the_weakest_models_first(
     assert not set(found) & set(stronger)
 
 
-def test_what_is_stronger_than_a_refuted_model_is_refuted_too() -> None:
+def test_models_stronger_than_a_refuted_one_are_refuted() -> None:
     _, stronger = models.boundary(["G-nonadjacent"])
     assert stronger == [
         "serializable",

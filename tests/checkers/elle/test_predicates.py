@@ -100,7 +100,7 @@ def test_reads_of_objects_make_item_cycles() -> None:
     assert result["not"] == ["consistent-view", "repeatable-read"]
 
 
-def test_what_always_matches_must_be_returned() -> None:
+def test_an_object_that_always_matches_must_be_returned() -> None:
     result = found(history(INIT, (1, "txn", [["rp", "true", {"x": 0}]])))
     assert "predicate-read-miss" in result["anomaly-types"]
     (case,) = result["anomalies"]["predicate-read-miss"]
@@ -115,6 +115,6 @@ def test_what_always_matches_must_be_returned() -> None:
         ([["w", "x", 1], ["w", "y", 1]], "operation 3 writes 1 to key 'x', as another did"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(value: Any, message: str) -> None:
+def test_unsupported_operations_are_refused(value: Any, message: str) -> None:
     with pytest.raises(TransactionError, match=message):
         found(history((0, "txn", value), (1, "txn", value)))

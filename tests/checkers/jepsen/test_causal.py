@@ -48,7 +48,9 @@ def test_a_causal_order() -> None:
         (3, ("write", 2, 4, 1), "Cannot link 1 to last-seen position 3"),
     ],
 )
-def test_what_breaks_it(at: int, step: tuple[str, Any, Any, Any], said: str) -> None:
+def test_violations_of_the_causal_order(
+    at: int, step: tuple[str, Any, Any, Any], said: str
+) -> None:
     assert judged([*GOOD[:at], step, *GOOD[at + 1 :]])["error"] == said
 
 

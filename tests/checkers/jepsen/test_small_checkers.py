@@ -270,7 +270,7 @@ def test_parts_are_seen_in_the_order_they_were_written(judge: Any, done: Any) ->
     assert (bad.result.valid, bad.details["bad-count"]) == (False, 1)
 
 
-def test_who_sees_a_write_sees_those_before_it(judge: Any, done: Any) -> None:
+def test_a_read_that_sees_a_write_sees_earlier_writes(judge: Any, done: Any) -> None:
     writes = [*done(0, "write", 1), *done(0, "write", 2)]
     assert judge("causal-reverse", [*writes, *done(0, "read", None, [1])]).result.valid is True
     report = judge("comments", [*writes, *done(0, "read", None, [2])])

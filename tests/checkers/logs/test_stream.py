@@ -71,7 +71,7 @@ def test_an_append_that_never_ended_cannot_precede_an_earlier_one() -> None:
         ((1, "ok", "append", None, 1), None),
     ],
 )
-def test_what_contradicts_an_append_is_named(row: Row, kind: str | None) -> None:
+def test_operations_that_contradict_an_append_are_named(row: Row, kind: str | None) -> None:
     asked = None if row[2] == "read" else 7
     found = fault([*APPENDED[:2], (1, "invoke", row[2], asked, None), row])
     assert (found and found[0]) == kind
@@ -97,7 +97,7 @@ def test_an_append_of_minus_one_is_not_taken_for_nothing() -> None:
         [(-1, "invoke", "append", 1, None), (-1, "ok", "append", 1, 0)],
     ],
 )
-def test_what_a_pass_does_not_decide_it_leaves(rows: list[Row]) -> None:
+def test_one_pass_leaves_undecided_logs_to_the_search(rows: list[Row]) -> None:
     assert stream.run(table_of(rows).to_batches(2)) is None
 
 

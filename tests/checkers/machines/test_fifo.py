@@ -76,7 +76,7 @@ def test_operations_without_an_order_are_named(rows: list[Row], why: str) -> Non
         [(9, "invoke", "dequeue", None), *put(0, 1), (9, "ok", "dequeue", None), *take(0, 1)],
     ],
 )
-def test_what_an_order_holds_is_valid(rows: list[Row]) -> None:
+def test_histories_with_an_order_are_valid(rows: list[Row]) -> None:
     calls = calls_of(rows)
     found = fifo.decide(calls)
     assert found is not None
@@ -84,7 +84,7 @@ def test_what_an_order_holds_is_valid(rows: list[Row]) -> None:
     assert fifo.unproven(calls, found.order) is None
 
 
-def test_what_sorting_does_not_decide_is_searched() -> None:
+def test_histories_undecided_by_sorting_are_searched() -> None:
     same = [*put(0, 1), *put(0, 1), *take(0, 1)]
     either = [(9, "invoke", "dequeue", None), *put(0, 1), *take(0, None)]
     for rows in (same, either):

@@ -39,7 +39,7 @@ def test_the_leader_lets_a_replica_in(topic: Any) -> None:
     assert topic.partition().isr == (1, 2)
 
 
-def test_what_holds_already_is_granted_without_a_record(topic: Any) -> None:
+def test_an_unchanged_isr_is_granted_without_a_record(topic: Any) -> None:
     before, batches = topic.partition(), len(topic.batches)
     assert topic.propose([1])["partition_epoch"] == before.partition_epoch
     assert len(topic.batches) == batches
@@ -117,7 +117,7 @@ def test_the_first_rule_that_is_broken_decides(topic: Any, code: int, wrong: Any
 
 
 @pytest.mark.parametrize("state", ["fenced", "stopping", "restarted", "unregistered"])
-def test_who_is_not_fit_stays_out(topic: Any, state: str) -> None:
+def test_ineligible_replicas_stay_out_of_the_isr(topic: Any, state: str) -> None:
     """KIP-841 and KIP-903; C04 and C06 planted."""
     old = topic.epoch(2)
     if state == "fenced":

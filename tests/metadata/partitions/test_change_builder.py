@@ -174,7 +174,7 @@ def test_the_preferred_leader_leads_if_it_is_in_sync() -> None:
     assert change(led_by_two) is None, "an online election keeps the leader"
 
 
-def test_who_was_shut_down_uncleanly_is_not_eligible() -> None:
+def test_a_replica_after_an_unclean_shutdown_is_not_eligible() -> None:
     """C7, C21 planted: the log may have lost its end."""
     partition = replace(BASE, isr=(1,), elr=(2, 3))
     told = change(partition, up=(2, 3), elr=True, isr=(), unclean_shutdown=(1,))
@@ -255,7 +255,7 @@ def test_the_minimum_is_at_most_the_number_of_replicas_there_will_be() -> None:
     assert (told["isr"], told["ELR"]) == ([1], [])
 
 
-def test_what_left_the_replicas_is_not_eligible() -> None:
+def test_a_removed_replica_is_not_eligible() -> None:
     partition = replace(BASE, replicas=(1, 2, 3), isr=(1,), elr=(2, 3))
     told = short(change(partition, elr=True, replicas=(1, 2)))
     assert told is not None

@@ -62,7 +62,7 @@ def test_unclean_elections_are_for_those_without_a_leader(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize(("topic", "number"), [("t", 1), ("t", -1), ("x", 0)])
-def test_what_does_not_exist(moved: Any, topic: str, number: int) -> None:
+def test_elections_of_missing_partitions(moved: Any, topic: str, number: int) -> None:
     assert moved.elect(PREFERRED, topic, number) == UNKNOWN_PARTITION
 
 
