@@ -1,0 +1,43 @@
+"""Links and file names in Markdown lead to something."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_tidy import ROOT, tracked
+
+PAGES = tracked("*.md")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|toml|md))`")
+_FOLDER = re.compile(r"`((?:[\w.-]+/)+)`")
+TOUR = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+"""Pages that show the way through the tree, by paths from its root."""
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_have_their_file_and_heading(page: Path) -> None:
+    for link in _LINK.findall(_FENCE.sub("", page.read_text())):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("name", TOUR)
+def test_files_named_on_a_tour_exist(name: str) -> None:
+    text = _FENCE.sub("", (ROOT / name).read_text())
+    named = [*_FILE.findall(text), *(f for f in _FOLDER.findall(text) if "/" in f.rstrip("/"))]
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
