@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.cluster
 def test_tests_of_shared_hosts_are_in_one_group(request: pytest.FixtureRequest) -> None:
-    """pytest-xdist hands a group, told at the end of the node id, to one worker."""
+    """pytest-xdist gives a group, named at the end of the node id, to one worker."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("one process runs all tests")
     assert request.node.nodeid.endswith("@cluster")

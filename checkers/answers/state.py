@@ -167,7 +167,7 @@ class StateHistory:
                 versions.put(end, None)
 
     def _compare(self, end: int, model: MetadataModel) -> None:
-        """Take in what changed partitions without a record of their own."""
+        """Take in changes of partitions without a record of their own."""
         for key, partition in model.partitions.items():
             versions = self.partitions.setdefault(key, Versions())
             if versions.at(end) != partition:

@@ -189,7 +189,7 @@ def test_c16_a_silent_broker(
 def test_c16_a_broker_whose_fencing_is_committed_late(
     brokers: Any, records: Any, capture: Capture, make_run: Callable[..., Any]
 ) -> None:
-    """The controller did what it had to in time; that nobody followed it is not its fault."""
+    """The controller did its part in time; missing followers are not its fault."""
     for second in range(60):
         beat(capture, 1 + second, 1, brokers.epochs[1])
     beat(capture, 1, 2, brokers.epochs[2])

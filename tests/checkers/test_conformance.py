@@ -1,4 +1,4 @@
-"""The reference model accepts a legal life of a quorum, and refuses each step that is none."""
+"""The reference model accepts a legal life of a quorum, and refuses each illegal step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FRESH: Position = {
 
 
 class Life:
-    """Events of nodes n1 to n3, each from the position the node told last."""
+    """Events of nodes n1 to n3, each from the node's last position."""
 
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
@@ -67,7 +67,7 @@ class Life:
         self.tell(node, "grant", detail, **now)
 
     def begin(self) -> Life:
-        """n1 is elected in epoch 1 by n2, n3 hears of it; one record is committed."""
+        """n1 is elected in epoch 1 by n2, n3 learns of it; one record is committed."""
         for node in (1, 2, 3):
             self.tell(node, "start")
         self.tell(1, "state", {"from": "unattached"}, state="prospective")
@@ -294,7 +294,7 @@ def test_a_second_vote_in_one_epoch_is_refused(life: Life) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_node_that_ends_its_campaign_follows_the_known_leader(life: Life, known: bool) -> None:
-    """Of a leader that is no voter only the id may be known, and not where it listens."""
+    """Of a leader outside of the voters only the id may be known, and not its address."""
     voters = [[2, DISK[2]], [3, DISK[3]], *([[1, DISK[1]]] if known else [])]
     life.tell(3, "voters", {"voters": voters, "kraft_version": 1, "offset": 0})
     life.tell(3, "state", {"from": "follower"}, state="prospective")

@@ -68,7 +68,7 @@ def test_a_broker_may_shut_down_once_all_active_brokers_have_caught_up(
     shutdown: Shutdown, wrong: Callable[[], list[str]], third: int | None, right: bool
 ) -> None:
     """``third`` is how far beyond the start of the shutdown broker 3 has applied the metadata,
-    None if n1 has never heard of it."""
+    None if n1 never got a heartbeat of it."""
     began = shutdown.begin()
     shutdown.beat(2, began, stop=True)
     shutdown.beat(1, began + 1)

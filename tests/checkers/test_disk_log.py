@@ -1,4 +1,4 @@
-"""Logs of disk images: what images of one disk have in common is kept, read and judged once."""
+"""Logs of disk images: common parts of images of one disk are read and judged once."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def test_missing_final_events_of_a_killed_process_are_no_anomaly(
 def test_a_killed_node_may_have_replaced_part_of_its_log_untold(
     quorum: Any, make_run: Callable[..., Any], lost: int, told: bool, expected: set[str]
 ) -> None:
-    """n1 cut what it alone had, fetched as much from the next leader, and died before it told:
-    only the epoch of its last record shows, by its start, that it is another log."""
+    """n1 truncated its own batches, fetched as many from the next leader, and died before its
+    report: only the epoch of the last record in its start event shows that the log changed."""
     quorum.elect("n1", 1)
     quorum.copy("n1", "n2", "n3")
     quorum.commit("n1", "n2", "n3")
@@ -238,7 +238,7 @@ def test_i9_a_leader_without_a_committed_batch(quorum: Any, make_run: Callable[.
 def test_i9_a_leader_with_other_content_where_it_was_committed(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
-    """Figure 8 of the Raft paper: what epoch 3 commits was overwritten by epoch 2's log."""
+    """Figure 8 of the Raft paper: a commit of epoch 3 was overwritten by epoch 2's log."""
     quorum.one_epoch()
     quorum.at["n3"].update(state="candidate", epoch=2, voted=3, leader=-1)
     quorum.win("n3", 2, [3, 2, 1])

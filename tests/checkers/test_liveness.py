@@ -20,7 +20,7 @@ def listed(run: RunData, invariant: str) -> dict[str, Any]:
 
 
 def watch(quorum: Any, seconds: float, *nodes: str) -> None:
-    """Let time pass; ``nodes`` are heard of at its end."""
+    """Let time pass; ``nodes`` write a trace event at its end."""
     quorum.time += seconds
     for node in nodes:
         quorum.event(node, "hw")

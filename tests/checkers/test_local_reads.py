@@ -1,4 +1,4 @@
-"""C20: what brokers answer by themselves, page by page, and not before they have caught up."""
+"""C20: brokers' own answers, page by page, and not before they have caught up."""
 
 from __future__ import annotations
 

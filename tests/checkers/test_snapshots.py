@@ -337,7 +337,7 @@ def test_i11_a_majority_of_the_voters_in_force(quorum: Any, make_run: Callable[.
 def test_i11_a_disk_counts_that_was_replaced_later(
     quorum: Any, make_run: Callable[..., Any], copied: bool, expected: set[str]
 ) -> None:
-    """n2 acknowledged the batch, and lost its disk before the leader told of the commit."""
+    """n2 acknowledged the batch, and lost its disk before the leader reported the commit."""
     quorum.start("n2")
     quorum.events[-1].detail["directory"] = DIRECTORIES[2]
     quorum.elect("n1", 1)
@@ -366,7 +366,7 @@ def test_l6_a_change_of_voters_that_never_ends(topics: Any, make_run: Callable[.
 def test_i10_a_process_may_die_before_it_reports_its_fetch(
     quorum: Any, make_run: Callable[..., Any]
 ) -> None:
-    """n1 has a tail that nobody committed, and fetches a snapshot that takes its place."""
+    """n1 has an uncommitted tail, and fetches a snapshot that replaces it."""
     quorum.one_epoch()
     quorum.append("n1", 1)
     quorum.elect("n2", 2, voters=("n3",))

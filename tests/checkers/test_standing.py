@@ -1,4 +1,4 @@
-"""Answers of the quorum held against where their givers stood: I33, L10 and C22."""
+"""Answers of the quorum compared with the positions of their senders: I33, L10 and C22."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C20: what a node shows by itself is a state that it had been given, and never goes back."""
+"""C20: a node's own reads show a state that it had applied, and never go back."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_reads_of_a_node_never_go_back(shows: Any, two: Any, cluster: Any) -> No
 def test_of_two_that_are_asked_at_once_either_may_be_first(
     shows: Any, two: Any, cluster: Any
 ) -> None:
-    """Seed 440412: who has answered both in one moment showed the newer state first or last."""
+    """Seed 440412: two answers of one moment, of which either may show the newer state."""
     first, second = two
     now = cluster.time
     assert shows(now, now + 0.1, second)

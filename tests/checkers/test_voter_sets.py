@@ -1,4 +1,4 @@
-"""Voter sets: I31, I32, C17; and how soon commits are heard of: L9."""
+"""Voter sets: I31, I32, C17; and how soon followers learn of commits: L9."""
 
 from __future__ import annotations
 

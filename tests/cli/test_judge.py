@@ -1,4 +1,4 @@
-"""The verdict of a run stands whatever becomes of its pages."""
+"""The verdict of a run does not depend on its pages."""
 
 from __future__ import annotations
 

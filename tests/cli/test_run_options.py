@@ -15,7 +15,7 @@ from kraftwreck import run
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
-    """One host that nobody answers for."""
+    """One host that does not answer."""
     path = tmp_path / "hosts"
     path.write_text(f'n1 192.0.2.1 hostkey="{new_key_pair()[1]}"\n')
     return path

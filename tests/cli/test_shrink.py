@@ -164,7 +164,7 @@ def test_nothing_fails_without_a_bug(quiet: CaseRun) -> None:
 
 
 def roles(run: CaseRun, explanation: str, *nodes: str) -> tuple[str, ...]:
-    """The roles told by an anomaly that shows the last trace event of ``nodes``."""
+    """Return the roles of an anomaly that shows the last trace event of ``nodes``."""
     last = {event.node: event for event in run.result.events}
     shown = [
         {name: getattr(last[node], name) for name in ("node", "state", "incarnation", "seq")}
@@ -195,7 +195,7 @@ def test_a_node_outside_of_the_voters_is_an_observer() -> None:
 
 
 def test_another_failure_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else fails on the way is refused: it would be another bug's case."""
+    """A case with another failure is refused: it would be another bug's case."""
     real = Expected(checker="simulator", type="I1", roles=("leader",))
     other = Expected(checker="simulator", type="I1", roles=("follower",))
 

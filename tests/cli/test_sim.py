@@ -1,4 +1,4 @@
-"""``kraftwreck sim``: what campaigns count, and steer by."""
+"""``kraftwreck sim``: the counts of campaigns, and their steering."""
 
 from __future__ import annotations
 

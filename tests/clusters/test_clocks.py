@@ -1,4 +1,4 @@
-"""Nodes on hosts whose clocks are wrong; nobody else's are touched."""
+"""Nodes on hosts with wrong clocks; other clocks are not touched."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def ended(env: RemoteEnvironment, node: str) -> dict[str, Any]:
-    """Wait until the node's process has ended by itself; return what it traced last."""
+    """Wait until the node's process has ended by itself; return its last trace event."""
     wait_until(lambda: not env.deployment.status(node)["running"])
     return last_traced(env, node)
 

@@ -30,7 +30,7 @@ def answer(connection: socket.socket, shift: int = 0) -> None:
 
 
 class Node:
-    """A node that treats its first, second ... connection as told, the last one for ever."""
+    """A node that treats its first, second ... connection as given, the last one for ever."""
 
     def __init__(self, *serves: Serve) -> None:
         self.serves = serves

@@ -1,4 +1,4 @@
-"""Packets that suffer on real links: what each effect does, seen by those who use the link."""
+"""Disturbed packets on real links: each effect, as the users of the link see it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A night on hosts that somebody else has brought up, as on machines of one's own."""
+"""A night on hosts that other people have brought up, as on machines of one's own."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_faults_on_a_node_that_is_down_are_errors(environment: RemoteEnvironment
 def test_a_signal_never_goes_to_a_process_that_is_not_ours(
     environment: RemoteEnvironment, remotes: dict[str, Remote]
 ) -> None:
-    """Somebody else has the pid of the pid file now: another program, or a later start."""
+    """Another process has the pid of the pid file now: another program, or a later start."""
     environment.kill("n1")
     with remotes["n1"].channel(["sh", "-c", "echo $$; exec sleep 60"]) as channel:
         pid = int(channel.recv(20))

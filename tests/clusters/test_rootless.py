@@ -37,7 +37,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True)
 class PlainUser:
-    """Somebody without any right, who has a folder."""
+    """A user without any rights, who has a folder."""
 
     uid: int
     gid: int

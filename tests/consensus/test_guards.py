@@ -1,4 +1,4 @@
-"""Rules whose breach needs rare company to do harm; each is shown here by itself."""
+"""Rules whose breach does harm only in rare states; each is shown here by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def followers(cluster: Any) -> list[Any]:
 
 
 def test_a_new_high_watermark_answers_waiting_fetches_at_once(cluster_of: Make) -> None:
-    """R31: who waits for records hears of the commit, too, not only at the end of its wait."""
+    """R31: a waiting fetch is answered at the commit, not only at the end of its wait."""
     cluster = settled(cluster_of, 5, fetch_max_wait_ms=10_000, fetch_timeout_ms=30_000)
     leader = cluster.leader()
     last = cluster.append(leader, b"x")

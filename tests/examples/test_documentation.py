@@ -1,4 +1,4 @@
-"""The page on embedding quotes the example as it is."""
+"""The page on embedding quotes the example unchanged."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class FakeConnection:
 
 
 class FakeSystem:
-    """System, deployed system and environment in one; ``log`` is what was asked of it."""
+    """System, deployed system and environment in one; ``log`` has all requests."""
 
     name = "fake"
     about = "for tests"

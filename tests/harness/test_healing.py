@@ -1,4 +1,4 @@
-"""Healing tries everything on every host, whatever fails on the way."""
+"""Healing tries everything on every host, also after failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 class FakeAgent:
-    """Remembers what every host was asked; ``failing`` holds (host, request)."""
+    """Remembers the requests to every host; ``failing`` holds (host, request)."""
 
     asked: ClassVar[list[tuple[str, str]]] = []
     failing: ClassVar[set[tuple[str, str]]] = set()

@@ -1,4 +1,4 @@
-"""Client threads: who does what when, and what is written down."""
+"""Client threads: the operations of each, their times, and the recorded history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches: what goes in comes out, and nothing but a batch is taken for one."""
+"""Record batches: encoding and decoding agree, and other bytes are refused."""
 
 from __future__ import annotations
 

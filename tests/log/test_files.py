@@ -1,4 +1,4 @@
-"""MetadataLogFiles: what is appended, flushed and cut is what recovery finds."""
+"""MetadataLogFiles: recovery finds appended, flushed and truncated data as it was."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.batches)
     @rule(data=st.data())
     def tear(self, data: st.DataObject) -> None:
-        """Cut the last file anywhere, or put rubbish behind it, while nobody has it open."""
+        """Cut the last file anywhere, or append garbage to it, while it is closed."""
         self.log.close()
         directory = self.root / METADATA_DIRECTORY
         last = segment_offsets(path.name for path in directory.iterdir())[-1]

@@ -1,4 +1,4 @@
-"""Write-loss mode: what was not fsynced is gone when the process is killed."""
+"""Write-loss mode: unsynced data is gone when the process is killed."""
 
 from __future__ import annotations
 

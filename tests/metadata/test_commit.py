@@ -1,4 +1,4 @@
-"""When the controller answers: after the commit, and what it says when there is none."""
+"""The controller answers after the commit, or with an error if there is none."""
 
 from __future__ import annotations
 

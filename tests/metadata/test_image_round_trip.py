@@ -1,4 +1,4 @@
-"""An image written as records and read again is the same image, whatever is in it."""
+"""An image written as records and read again is the same image, for all contents."""
 
 from __future__ import annotations
 

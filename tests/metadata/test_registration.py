@@ -127,8 +127,8 @@ def test_an_unclean_restart_makes_no_eligible_leader(make_rig: Any, clean: bool)
 
 
 def test_a_broker_that_returns_unregistered_may_have_lost_its_log(rig: Any) -> None:
-    """The last member of an ISR is unregistered; then eligible leader replicas are switched
-    on, with which nobody who stopped uncleanly may lead."""
+    """The last member of an ISR is unregistered; then eligible leader replicas are enabled, and
+    no broker may lead after an unclean stop."""
     rig.start(1, 2)
     rig.create("t", assignments=[{"partition_index": 0, "broker_ids": [1]}])
     assert rig.call("UnregisterBroker", 0, {"broker_id": 1})["error_code"] == NONE

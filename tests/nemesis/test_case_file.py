@@ -1,4 +1,4 @@
-"""Cases are written small, read strictly, and told in plain words."""
+"""Cases are written briefly, read strictly, and described in plain words."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_fault_chains_use_only_the_requested_families() -> None:
 
 
 def started(faults: list[Fault], seed: int, nodes: int) -> int:
-    """Simulate ten seconds; return how many faults struck somebody."""
+    """Simulate ten seconds; return how many faults hit a node."""
     options = RunOptions(
         cluster="sim", nodes=nodes, seed=seed, time_limit_s=15, store=Path("unused")
     )

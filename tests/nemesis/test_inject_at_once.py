@@ -1,4 +1,4 @@
-"""A node that takes its time to start: what other faults do meanwhile."""
+"""A node that starts slowly, and other faults meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steering: what is new is kept, and ways of making runs are chosen by what they gained."""
+"""Steering: runs with new coverage are kept, and arms are chosen by their gains."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_swarm_is_governed_in_storms() -> None:
 
 
 def test_triggers_that_cannot_fire_fall_back_to_times() -> None:
-    """No family here deposes a leader, so nobody is elected for most of the triggers."""
+    """No family here deposes a leader, so most of the triggers see no election."""
     for seed in range(200):
         planned = generator.plan(("clock",), seed, 60, NODES, style="triggered")
         assert planned

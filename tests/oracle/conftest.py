@@ -18,7 +18,7 @@ Tool = Callable[..., Ran]
 
 @pytest.fixture(scope="session")
 def apache_kafka() -> None:
-    """Fail where Apache Kafka is not fetched: these tests run only when they are asked for."""
+    """Fail if Apache Kafka is not fetched: these tests run only on request."""
     try:
         class_path()
     except OracleError as error:

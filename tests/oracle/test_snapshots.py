@@ -138,7 +138,7 @@ def brought_in_twice(quorum: Quorum, newcomer: int, leader: int) -> list[str]:
 
 
 def leads_with_everything(quorum: Quorum, newcomer: int, topics: list[str]) -> None:
-    """Kill the leader; the newcomer takes over and knows all that its snapshot told it."""
+    """Kill the leader; the newcomer takes over with all the metadata of its snapshot."""
     leader, next_leader = quorum.fail_over(quorum.kinds[newcomer])
     assert next_leader == newcomer
     for name in topics:

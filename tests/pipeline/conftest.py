@@ -46,7 +46,7 @@ def simulate(store: Path, workload: str, seed: int) -> Path:
 
 
 def plant(run: Path) -> None:
-    """A read answers what nobody wrote; a second node says that it leads an epoch."""
+    """A read returns a value never written; a second node claims to lead an epoch."""
     ops = read_lines(run / "history.jsonl", Op)
     read = next(op for op in ops if op.type == "ok" and op.f == "read")
     read.value = 987654321

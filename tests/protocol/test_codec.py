@@ -1,4 +1,4 @@
-"""The codec: what it tolerates, and that whatever it does not is one clear line."""
+"""The codec: tolerated input, and one clear line of error for all other input."""
 
 from __future__ import annotations
 

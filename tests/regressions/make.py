@@ -26,7 +26,7 @@ SHRINK_S = 30.0
 
 
 def make(name: str) -> str:
-    """Write the case of a mutant, or of a patch that lies here; return what came of it."""
+    """Write the case of a mutant, or of a patch in this folder; return the result."""
     patch = FOLDER / f"{name}.patch"
     if patch.is_file():
         planted = {"patch": str(patch), "about": reason(patch)}
@@ -46,7 +46,7 @@ def make(name: str) -> str:
 
 
 def reason(patch: Path) -> str:
-    """Return what stands above the diff in ``patch``: what the bug was."""
+    """Return the text above the diff in ``patch``: the description of the bug."""
     return " ".join(patch.read_text("utf-8").partition("diff --git")[0].split())
 
 

@@ -30,7 +30,7 @@ def name(path: Path) -> str:
 
 
 def still_fails(saved: SavedCase) -> bool:
-    """Whether the case fails as it did, with its bug."""
+    """Whether the case still fails in the same way with its bug."""
     assert saved.failure is not None
     failures = run_anywhere(saved)
     assert failures, "it passes with its bug: make it anew"

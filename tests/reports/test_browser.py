@@ -1,4 +1,4 @@
-"""The report in a real browser: what an engineer sees and can do."""
+"""The report in a real browser: its contents and its controls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's pages as files: what is written, and where nothing is."""
+"""The store's pages as files: the written files, and refused targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of runs: what it reads, what it keeps, and what it does with broken files."""
+"""The list of runs: the files it reads, its cache, and broken files."""
 
 from __future__ import annotations
 

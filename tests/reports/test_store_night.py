@@ -1,4 +1,4 @@
-"""The report of a night: what broke, in plain words, and what is done with broken files."""
+"""The report of a night: failures in plain words, and broken files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server over a store: what it shows, and everything it must not."""
+"""The server over a store: the pages it serves, and all that it must not serve."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _taken = itertools.count()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on now and no later call returns."""
+    """Return free ports that no later call returns."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports: list[int] = []
     while len(ports) < count:

@@ -30,7 +30,7 @@ def partitions(cluster: Any, broker: int, name: str) -> list[dict[str, Any]]:
 
 
 def lives(cluster: Any, node: int) -> list[dict[str, Any]]:
-    """Return what the broker told of its life, in order."""
+    """Return the broker's reported states, in order."""
     return [t["detail"] for t in cluster.traces(node) if t["kind"] == "broker"]
 
 

@@ -152,7 +152,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def edited(path: Path, number: int, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change a line as somebody does who knows how lines are sealed."""
+    """Change a line and its seal, as an attacker who knows the format does."""
     content = lines(path)
     change(content[number - 1])
     seal = Seal()

@@ -18,7 +18,7 @@ METADATA: dict[str, Any] = {"topics": []}
 
 
 class Door:
-    """A listener by itself: what comes in is kept, what was asked of it can be answered."""
+    """A listener by itself: requests are kept, and can be answered."""
 
     def __init__(self, name: str) -> None:
         self.events: list[Event] = []

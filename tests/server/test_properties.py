@@ -1,4 +1,4 @@
-"""The configuration file: what is understood, and what is refused in one clear line."""
+"""The configuration file: accepted properties, and refusals in one clear line."""
 
 from __future__ import annotations
 

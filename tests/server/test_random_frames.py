@@ -1,4 +1,4 @@
-"""Damaged frames over sockets: what ``tests/frames`` does in one process, with three of them."""
+"""Damaged frames over sockets, to three processes; ``tests/frames`` does it in one process."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def toy_batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:
 
 @dataclass
 class ToyNode:
-    """Every 100 ms asks the next peer; an ``Append`` call logs a batch, flushed or not. It ends
-    when it is asked to, unless it is ``stubborn``."""
+    """Asks the next peer every 100 ms; an ``Append`` call logs a batch, flushed or not. It stops
+    on request, unless it is ``stubborn``."""
 
     node_id: int
     peers: list[int]

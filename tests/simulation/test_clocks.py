@@ -1,4 +1,4 @@
-"""The clocks of a machine: the monotonic one never jumps, whatever becomes of the wall."""
+"""The clocks of a machine: the monotonic one never jumps, whatever the wall clock does."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""F4: a voter that hears of no leader stands for election in time. By default T is 1 s and a
-fetch time-out 2 s; one second more is given."""
+"""F4: a voter without a leader campaigns in time. By default T is 1 s and a fetch timeout 2 s;
+one second more is given."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def test_a_batch_that_differs_after_an_installed_snapshot_is_seen(run: Watched) 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 def test_a_follower_of_an_older_leader_may_truncate_newer_commits(run: Watched, epoch: int) -> None:
-    """A deposed leader is believed for a while; what it lacks was committed without its followers.
-    Seed 407594."""
+    """A deposed leader has followers for a while; the batches it lacks were committed without
+    them. Seed 407594."""
     run.commit(1, 2, upto=3)
     for number in (1, 2, 3):
         run.disk(number, AppendLog(batch(3)), FlushLog())
@@ -89,7 +89,7 @@ def test_a_wiped_disk_holds_nothing_and_does_not_count(run: Watched) -> None:
 
 
 def test_reports_of_a_replaced_machine_still_count(run: Watched) -> None:
-    """The leader hears of it only after the machine is gone: that is one loss, and allowed."""
+    """The leader learns of it only after the machine is gone: that is one loss, and allowed."""
     for number in (1, 2, 3):
         run.voters(number, "123")
         run.disk(number, AppendLog(batch(0)), FlushLog())

@@ -52,7 +52,7 @@ def lead(run: Watched, level: int = 1) -> None:
 
 
 def ask(run: Watched, voter: int, *, add: bool) -> None:
-    """The leader n1 is asked to add or remove a voter."""
+    """Send the leader n1 a request to add or remove a voter."""
     directory = bytes([voter]) * 16
     remove = RemoveRaftVoterRequest(None, voter, directory)
     for told in run.world.on_request:
@@ -60,7 +60,7 @@ def ask(run: Watched, voter: int, *, add: bool) -> None:
 
 
 def change(run: Watched, ids: str, offset: int, hw: int, *, asked: bool = True) -> None:
-    """The leader n1 appends other voters, as it was asked to."""
+    """Append other voters at the leader n1, as requested."""
     for voter in map(int, "123" if asked else ""):
         ask(run, voter, add=True)
         ask(run, voter, add=False)
@@ -248,7 +248,7 @@ def test_l8_a_leader_announces_itself_now_and_then(run: Watched) -> None:
 
 
 def fetches(run: Watched, at_s: float, follower: int) -> None:
-    """n1, leader of epoch 1, is asked by ``follower``."""
+    """Send a request of ``follower`` to n1, leader of epoch 1."""
     run.world.run(int(at_s * 1_000_000))
     request = FetchRequest(None, follower, bytes([follower]) * 16, 500, 1 << 20, 1, 5, 1, -1)
     for told in run.world.on_request:

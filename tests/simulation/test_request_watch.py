@@ -1,6 +1,6 @@
-"""F5: a follower asks its leader again in time, and others where that does not answer; F6: who was
-answered does not stand. By default requests and fetches time out after 2 s, back-offs end after
-half a second; a second more is given. F7: who is to vote asks for itself, with its disk."""
+"""F5: a follower asks its leader again in time, and other nodes if that does not answer. F6: an
+answered follower does not campaign. By default requests and fetches time out after 2 s, back-offs
+end after half a second; a second more is given. F7: a joining node adds itself, with its disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's voter changes: asked for until they are there, whatever gets lost."""
+"""An operator's voter changes: requested until they are in force, whatever is lost."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ FEATURES = {
 
 @dataclass
 class Script:
-    """Sends ``plan`` at its first tick, keeps what it is given, answers as told."""
+    """Sends ``plan`` at its first tick, keeps its events, and answers by the test's function."""
 
     plan: list[Effect]
     answer: Callable[[Event], list[Effect]]

@@ -1,4 +1,4 @@
-"""Probes: what they ask for can be written down, and depends on nothing but the draw."""
+"""Probes: their requests can be encoded, and depend only on the draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registers over topic configs: what each answer means, and keys that rotate."""
+"""Registers over topic configs: the meaning of each answer, and keys that rotate."""
 
 from __future__ import annotations
 

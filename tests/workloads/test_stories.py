@@ -69,7 +69,7 @@ def alive(client: ClientState) -> ClientState:
 
 
 class Cluster:
-    """Answers whatever is asked; the errors of ``codes`` come first, by API."""
+    """Answers every request; the errors of ``codes`` come first, by API."""
 
     def __init__(self, script: Any, **codes: int) -> None:
         self._script, self._codes = script(), codes

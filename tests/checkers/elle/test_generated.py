@@ -1,4 +1,4 @@
-"""Generated histories: what is planted is found, and nothing else is."""
+"""Generated histories: planted anomalies are found, and no others."""
 
 from __future__ import annotations
 

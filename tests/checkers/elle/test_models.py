@@ -1,4 +1,4 @@
-"""The lattice of consistency models: what an anomaly refutes, what a model forbids."""
+"""The lattice of consistency models: models that anomalies refute, anomalies that models forbid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions with predicate reads: what is seen, what is not seen, and what follows."""
+"""Transactions with predicate reads: seen and unseen objects, and the dependencies."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ ASKED: Any = [["poll"]]
 
 
 def send(process: int, *moves: tuple[Any, ...], kind: str = "ok") -> list[Any]:
-    """Send ``(key, value)`` or, with an offset told, ``(key, offset, value)``."""
+    """Send ``(key, value)`` or, with a known offset, ``(key, offset, value)``."""
     asked = [["send", move[0], move[-1]] for move in moves]
     told = [["send", m[0], list(m[1:]) if len(m) == 3 else m[1]] for m in moves]
     return [(process, "invoke", "send", asked), (process, kind, "send", told)]

@@ -1,4 +1,4 @@
-"""Sets: what was added is read, what was read was added, and nothing twice."""
+"""Sets: added elements are read, read elements were added, and none is read twice."""
 
 from __future__ import annotations
 

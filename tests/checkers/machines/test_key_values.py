@@ -1,4 +1,4 @@
-"""Stores of strings: what sorting decides agrees with the search, and says why."""
+"""Stores of strings: decisions by sorting agree with the search, and give a reason."""
 
 from __future__ import annotations
 

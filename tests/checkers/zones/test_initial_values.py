@@ -1,4 +1,4 @@
-"""The initial value is a value like any other, whatever kinds of values a history has."""
+"""The initial value is a value like any other, for all kinds of values."""
 
 from __future__ import annotations
 

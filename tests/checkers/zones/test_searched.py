@@ -1,4 +1,4 @@
-"""Registers with repeated values, searched as columns: what the search over calls says."""
+"""Registers with repeated values, searched as columns, agree with the search over calls."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ WRONG: list[tuple[int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("code", "wrong"), WRONG)
 def test_the_first_rule_that_is_broken_decides(topic: Any, code: int, wrong: Any) -> None:
-    """C07 planted: a leader that is ahead is never told that it is behind."""
+    """C07 planted: a leader that is ahead never gets an error for old epochs."""
     if "dead" in wrong:
         topic.fence(wrong["dead"])
     before = topic.partition()

@@ -228,7 +228,7 @@ def test_a_reassignment_completes_in_the_change_that_makes_it_possible(
 
 
 def test_fewer_replicas_must_all_be_in_sync() -> None:
-    """KAFKA-19975: nobody is added, so nothing else would be waited for."""
+    """KAFKA-19975: no replica is added, so there is nothing else to wait for."""
     shrinking = replace(BASE, removing=(3,), isr=(1, 3))
     assert change(shrinking) is None
     told = short(change(shrinking, isr=(1, 2, 3)))

@@ -276,7 +276,7 @@ class Driver:
             need(part["isr"] == self.model.parts[key]["isr"], "C8", "told otherwise", part)
 
     def grow(self, topic: str) -> None:
-        """Propose all who are up, as leaders do in the end."""
+        """Propose all active replicas, as leaders do eventually."""
         self.propose(topic, {b for b, up in self.model.active.items() if up}, 0, 0, 0, 0)
 
     def create(self, replicas: list[int], name: str) -> None:
