@@ -1,1 +1,1 @@
-"""The command line: one file per command. The top floor: it may import everything."""
+"""The command line: one file per command. This top layer may import every other package."""

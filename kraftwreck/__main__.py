@@ -1,4 +1,4 @@
-"""``python -m kraftwreck``: the command line without an installed script."""
+"""``python -m kraftwreck`` runs the command line without the installed script."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pipeline.java import PipelineError
 from pipeline.runs import check_store
 
 SMALL = 50
-"""Up to this many runs to be read Spark is set up for a quick start, beyond it for throughput."""
+"""With up to this many runs to read, Spark is tuned for a quick start; beyond, for throughput."""
 TIMEOUT_S = 24 * 3600.0
 
 
@@ -29,12 +29,11 @@ TIMEOUT_S = 24 * 3600.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def cli(store: Path, master: str, forget_removed: bool, as_json: bool) -> None:
-    """Bring the tables over all runs of STORE up to date: see docs/tables.md.
+    """Update the tables over all runs in STORE (see docs/tables.md).
 
-    Runs that are new or changed since the last time are checked again, by the checkers they
-    were made for. STORE is a store or one run folder; the tables are Parquet files in
-    STORE/analysis. A master other than local needs STORE on a file system that its workers
-    share.
+    New and changed runs are checked again, by the checkers recorded in them. STORE is a store or
+    one run folder; the tables are Parquet files in STORE/analysis. With a master other than
+    local, STORE must be on a file system that the workers share.
     """
     single = (store / "test.json").is_file()
     if not single:
@@ -42,14 +41,14 @@ def cli(store: Path, master: str, forget_removed: bool, as_json: bool) -> None:
     summary = 1 if single else up_to_date(store, forget_removed=forget_removed)
     if isinstance(summary, int):
         handle = start(master=master, small=summary <= SMALL)
-        click.echo(f"{summary} runs to be read; starting Spark on {master}", err=True)
+        click.echo(f"{summary} runs to read; starting Spark on {master}", err=True)
         try:
             if single:
                 summary = handle.finish(store, timeout_s=TIMEOUT_S)
             else:
                 summary = handle.analyze(store, forget_removed=forget_removed, timeout_s=TIMEOUT_S)
         except PipelineError as error:
-            error.exit_code = FAILED  # The input was accepted: what fails now is ours.
+            error.exit_code = FAILED  # The input was accepted, so this is a harness failure.
             raise
         finally:
             handle.wait()

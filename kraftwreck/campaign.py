@@ -1,4 +1,4 @@
-"""One simulated test of a campaign: which test a seed stands for, and how it is judged."""
+"""One simulated test of a campaign: its options by seed, its run and its verdict."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SIMULATOR = "simulator"
 """The name under which the simulator's own invariants appear among the checkers."""
 
 REPLAY = "kraftwreck replay RUN"
-"""What repeats a run that no seed stands for: its folder has the schedule and the settings."""
+"""The repeat command of a run without a seed: its folder has the schedule and the settings."""
 
 ALWAYS = ("epochs", "committed", "invariants", "conformance", "recovery")
-"""Checkers of every run, besides those its workload names."""
+"""Checkers of every run, in addition to those of its workload."""
 
 
 FAULTS = (
@@ -48,28 +48,27 @@ FAULTS = (
 )  # fmt: skip
 NO_FLOOR = "none"
 LONELY = 16
-"""One run in so many has a single controller."""
+"""One run in this many has a single controller."""
 
 STANDALONE = 5
-"""One dynamic quorum in so many begins with one voter, as ``kafka-storage format --standalone``
-makes it, and grows."""
+"""One dynamic quorum in this many starts with one voter, like ``kafka-storage format
+--standalone``, and grows."""
 
 _RATES = (3.0, 5.0, 10.0, 10.0, 20.0)
 _THREADS = (3, 5, 10, 20, 40)
 
 
 _TIMED_NODES = {"snapshot_bytes": 8_000, "retention_bytes": 1, "clean_interval_ms": 500}
-"""What a tester sets by hand, once: without it no run would see a snapshot."""
+"""Manual settings for tests that need snapshots: with the defaults no short run makes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What all tests of a campaign have in common; by default everything there is, by seed.
+    """Settings of all tests in a campaign. By default the seed of a test decides everything.
 
-    ``workload`` may be ``all``: by seed.
-
-    A ``nodes`` of 0 means three, four or five, in one run of sixteen one, a ``rate`` or
-    ``concurrency`` of 0 few or many, by seed: hasty clients see other things than patient ones.
+    ``workload`` may be ``all``: the seed chooses one. With ``nodes`` 0 the seed chooses three to
+    five, or a single one in one run of sixteen. With ``rate`` or ``concurrency`` 0 the seed
+    chooses, because fast and slow clients find different bugs.
     ``quorum``, ``brokers`` (None: by seed) and ``snapshots`` are as in
     :func:`~simulation.knobs.draw_knobs`.
     ``style``, ``interval_s``, ``governed`` and ``floor`` are as in
@@ -115,7 +114,7 @@ class Campaign:
         )
 
     def knobs(self, seed: int) -> Knobs:
-        """Return the settings of the world of the test with this ``seed``."""
+        """Return the settings of the simulated world for the test with this ``seed``."""
         drawn = draw_knobs(
             seed,
             self.options(seed).nodes,
@@ -144,7 +143,7 @@ class Campaign:
             return plan_faults(options, knobs.brokers)
         grows = knobs.dynamic and knobs.first_voters < min(2, options.nodes)
         if options.nodes == 1 or grows:
-            # The only voter can neither be voted out nor lose its disk.
+            # The only voter can neither be removed nor lose its disk.
             spared = tuple(f for f in options.faults if f not in ("membership", "disk"))
             options = replace(options, faults=spared)
         faults = plan_faults(options, knobs.brokers, dynamic=knobs.dynamic)
@@ -177,9 +176,11 @@ class Campaign:
 
 
 def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
-    """Return the change that lets all controllers vote, as who sets up a quorum asks for, and the
-    ``others``; or, now and then, only those that come after the leader, which was alone before
-    and has others to hear from now, was cut off."""
+    """Return ``others`` with a fault that adds all controllers as voters.
+
+    Sometimes the first leader, which was the only voter, is cut off soon afterwards, when it has
+    followers to fetch from it; then only the ``others`` after that cut are returned.
+    """
     second = 1_000_000_000
     at = second // 2 + draw_below(5 * second // 2, seed, "growth")
     order = draw(seed, "growth", "order")
@@ -192,15 +193,15 @@ def _growth(seed: int, cuts: bool, others: list[Fault]) -> list[Fault]:
 
 
 def _controllers(seed: int) -> int:
-    """Return how many controllers there are, by seed: three to five, now and then one alone."""
+    """Return the number of controllers, by seed: three to five, sometimes only one."""
     alone = draw_below(LONELY, seed, "alone") == 0
     return 1 if alone else 3 + draw_below(3, seed, "nodes")
 
 
 def _load(workload: Workload, seed: int) -> tuple[int, float]:
-    """Return how many clients there are, and how many operations a second, by seed.
+    """Return the number of clients and the operations per second, by seed.
 
-    A workload may say how many clients it bears, and how often each must act.
+    A workload may limit the clients, and set the least rate for each.
     """
     threads = getattr(workload, "clients", _THREADS)
     count = threads[draw_below(len(threads), seed, "threads")]
@@ -209,16 +210,16 @@ def _load(workload: Workload, seed: int) -> tuple[int, float]:
 
 
 EVERYTHING = Campaign()
-"""Every fault family, either kind of quorum, brokers and snapshots: what a bug nobody knows is
-hunted with. Nothing in it depends on the bug."""
+"""Every fault family, both kinds of quorum, brokers and snapshots: the campaign that hunts
+unknown bugs. Nothing in it depends on a particular bug."""
 
 
 @dataclass(slots=True)
 class Tested:
-    """What came of one test. ``found`` are (checker, anomaly type, explanation), the first
-    of each kind; ``unknown`` the checkers that could not tell, with the reason. ``coverage`` is
-    what the run reached, where that was asked for; ``events`` how many it processed; ``weak``
-    where the run is below the floor of its workload."""
+    """The result of one test. ``found`` are (checker, anomaly type, explanation), the first
+    of each kind; ``unknown`` the checkers without a verdict, with the reason. ``coverage`` is set
+    if it was requested; ``events`` is how many events the run processed; ``weak`` how the run
+    missed the floor of its workload."""
 
     seed: int
     workload: str
@@ -241,7 +242,7 @@ def host_names(options: RunOptions, brokers: int) -> tuple[str, ...]:
 def plan_faults(options: RunOptions, brokers: int, *, dynamic: bool = True) -> list[Fault]:
     """Return the schedule of a test, in the style of ``options``.
 
-    Without a ``dynamic`` quorum nothing is planned that changes voters.
+    Without a ``dynamic`` quorum the schedule has no faults that change voters.
     """
     kinds = [kind for kind in options.faults if dynamic or families()[kind].action != "members"]
     test = (kinds, options.seed, options.time_limit_s, host_names(options, brokers))
@@ -263,10 +264,10 @@ def make_injector(env: Environment, clock: Callable[[], int]) -> Injector:
 
 
 def judge(result: SimResult, workload: Workload) -> Verdict:
-    """Check a finished run: the workload's checkers, those of every run, the simulator's.
+    """Check a finished run with its workload's checkers, those of every run, and the simulator's.
 
-    ``stats`` is left out: it asks of one long run what a campaign of short ones, many of
-    them without a leader most of the time, does not owe.
+    ``stats`` is left out: its demands are for one long run. Many runs of a campaign are short and
+    have no leader most of the time.
     """
     names = [name for name in dict.fromkeys([*workload.checkers, *ALWAYS]) if name != "stats"]
     names.append(strength.NAME)
@@ -286,7 +287,7 @@ def judge(result: SimResult, workload: Workload) -> Verdict:
 
 @dataclass(slots=True)
 class Judged:
-    """A run that was judged: what it left, the verdict, and the short of both."""
+    """A run with its verdict and the summary of both."""
 
     result: SimResult
     verdict: Verdict
@@ -303,15 +304,15 @@ def run_schedule(
     only: Set[tuple[int, int]] | None = None,
     cover: bool = False,
 ) -> Judged:
-    """Simulate one test with this very ``schedule`` and judge it; nothing is saved.
+    """Simulate and judge one test with exactly this ``schedule``; save nothing.
 
-    Whatever is drawn is drawn from ``options.seed``: equal arguments give equal runs, with
-    ``knobs`` and ``schedule`` from a run folder the very run that is in it. With ``eager``
-    the test ends at the first failure the simulator sees, and only that is judged. ``only``
-    are the operations that clients begin, as in :func:`~harness.simulated.run.simulate`. With
-    ``cover`` it is counted what the run reached.
+    All random choices come from ``options.seed``, so equal arguments give equal runs: ``knobs``
+    and ``schedule`` from a run folder reproduce that run. With ``eager`` the test ends at the
+    first failure that the simulator detects, and only that one is judged. ``only`` selects the
+    client operations to begin, see :func:`~harness.simulated.run.simulate`. With ``cover`` the
+    coverage of the run is counted.
     """
-    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
+    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, and no cycles.
     begun = time.process_time()
     result = simulate(
         options, workload, schedule, make_injector, knobs=knobs, eager=eager, only=only
@@ -353,10 +354,10 @@ def run_seed(
     eager: bool = False,
     cover: bool = False,
 ) -> Tested:
-    """Run and judge the test with this ``seed``; with ``keep`` save it if it failed.
+    """Run and judge the test with this ``seed``; with ``keep`` save it if it fails.
 
-    With ``eager`` the test ends at the first failure the simulator sees; with ``cover`` it
-    is counted what it reached.
+    With ``eager`` the test ends at the first failure that the simulator detects. With ``cover``
+    the coverage of the run is counted.
     """
     options, knobs = campaign.options(seed), campaign.knobs(seed)
     workload = find(options.workload)
@@ -368,7 +369,7 @@ def run_seed(
 
 
 def run_proposal(proposal: Proposal) -> Tested:
-    """Run and judge a test that steering made up; save it if it failed."""
+    """Run and judge a test that coverage guidance proposed; save it if it fails."""
     options = proposal.options
     workload = find(options.workload)
     judged = run_schedule(options, workload, proposal.knobs, proposal.schedule, cover=True)
@@ -402,12 +403,12 @@ def _first_of_each(verdict: Verdict) -> Iterable[tuple[str, str, str]]:
 
 
 def _by_checker(found: tuple[str, str, str]) -> tuple[bool, str, str]:
-    """Checkers that any harness has come first, the simulator's own view last."""
+    """Sort key: checkers that also judge real runs first, the simulator's invariants last."""
     return found[0] == SIMULATOR, found[0], found[1]
 
 
 def combined_digest(tested: Iterable[Tested]) -> str:
-    """Return one digest for many tests, whatever the order they ended in."""
+    """Return one digest of many tests; the order in which they ended does not matter."""
     whole = hashlib.blake2b(digest_size=16)
     for each in sorted(tested, key=lambda t: t.seed):
         whole.update(f"{each.seed} {each.digest}\n".encode())

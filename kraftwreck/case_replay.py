@@ -1,4 +1,4 @@
-"""``kraftwreck replay CASE.json``: run a case again, and say whether it still fails."""
+"""``kraftwreck replay CASE.json``: run a case again and check whether it still fails."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nemesis.case_text import describe
 
 
 def replay_case(path: Path, json_output: bool) -> int:
-    """Run the case in ``path`` again and say how it fails; return the exit code.
+    """Run the case in ``path`` again and print how it fails; return the exit code.
 
-    A case with a planted bug is run with the bug, where it must fail as it did, and without,
-    where it must pass. A case without one is run as it is. 0 means that all is as the file
-    says. Raises :class:`~harness.options.OptionError` for a file that is not a case,
-    :class:`~kraftwreck.shrinking.ShrinkError` when the run itself fails.
+    A case with a planted bug runs twice: with the bug, where it must fail as recorded, and
+    without, where it must pass. A case without one runs once, unchanged. The exit code is 0 if
+    all runs agree with the file. Raises :class:`~harness.options.OptionError` for a file that is
+    not a case, :class:`~kraftwreck.shrinking.ShrinkError` when the run itself fails.
     """
     saved = read_case(path)
     patch = patch_for(saved)
@@ -44,7 +44,7 @@ def replay_case(path: Path, json_output: bool) -> int:
 
 
 def _tell(where: str, failures: tuple[Expected, ...], wanted: Expected | None) -> bool:
-    """Say what was seen; return whether it is what was wanted (None: that it passes)."""
+    """Print the result; return whether it is the ``wanted`` one (None: the case must pass)."""
     if wanted is None:
         same = not failures
         verdict = "passes" if same else f"fails: {_first(failures)}"

@@ -1,10 +1,10 @@
-"""Run one case, judge it, and say how it fails: by which checker, of what type, in which roles.
+"""Run and judge one case; report each failure by checker, anomaly type and roles.
 
-The roles are those of the nodes that an anomaly tells of. A node whose trace events it shows
-has the state of the last of them (``leader``, ``follower``, ``candidate`` …), but is an
-``observer`` when it is none of the voters it knows, and a ``broker`` when it is one. A node
-that only its words name is a ``controller`` or a ``broker``; words that name every node of the
-cluster tell of none.
+The roles are those of the nodes in the anomaly. If the anomaly shows trace events of a node, the
+role is the state in the last of them (``leader``, ``follower``, ``candidate`` …). It is
+``observer`` instead for a follower that is not in its own voter set, and ``broker`` for a
+broker. A node that only the explanation names is a ``controller`` or a ``broker``. If the
+explanation names all nodes of the cluster, these names are ignored.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _LEAST_LIMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """A case that was run: every way in which it failed, what it left, what it cost."""
+    """The result of a case: every failure, the recorded run, and its CPU time."""
 
     failures: tuple[Expected, ...]
     result: SimResult
     cpu_s: float
 
     def shows(self, expected: Expected) -> bool:
-        """Whether it failed in this way."""
+        """Whether the run failed in this way."""
         return any(failure.same(expected) for failure in self.failures)
 
 
 def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -> CaseRun:
     """Simulate and judge ``case`` with the node code that this process imports.
 
-    With the name of a ``checker`` only that one judges; with :data:`SIMULATOR` the run ends at
-    the first failure the simulator sees. A node that keeps the processor for ``limit_s`` CPU
-    seconds dies, which is a failure (I29).
+    If ``checker`` is given, only that checker judges; with :data:`SIMULATOR` the run ends at the
+    first failure that the simulator detects. A node that uses ``limit_s`` CPU seconds in one step
+    dies, which is a failure (I29).
 
-    Raises :class:`~harness.options.OptionError` for a workload that does not exist, and
-    :class:`FatalError` when something outside of the nodes goes round in circles.
+    Raises :class:`~harness.options.OptionError` for an unknown workload, and
+    :class:`FatalError` when code outside of the nodes loops.
     """
-    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, no cycles.
+    gc.set_threshold(200_000, 50, 100)  # Short-lived objects by the million, and no cycles.
     workload = find(case.workload)
     begun = time.process_time()
     with cpu_limit(limit_s):
@@ -80,7 +80,7 @@ def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -
         if checked.valid is False and name != SIMULATOR
         for anomaly in checked.anomalies
     ]
-    # Checkers that any harness has come first, the simulator's own view last.
+    # Checkers that also judge real runs come first, the simulator's invariants last.
     if checker in (None, SIMULATOR):
         found += [
             (SIMULATOR, Anomaly(type=f.type, explanation=f.explanation, events=f.events))
@@ -99,16 +99,16 @@ def run_case(case: Case, *, checker: str | None = None, limit_s: float = 60.0) -
 
 
 def limit_for(run: CaseRun) -> float:
-    """Return the CPU seconds that a smaller case than that of ``run`` may take."""
+    """Return the limit in CPU seconds for a case smaller than that of ``run``."""
     return max(_LEAST_LIMIT_S, 5 * run.cpu_s)
 
 
 @contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Make a step that never ends fatal to its node: a run takes a second, not a minute."""
+    """Make a step that never ends fatal to its node, so that a run takes seconds, not minutes."""
 
     def expired(*_: object) -> NoReturn:
-        raise FatalError(f"a simulated run has taken {seconds:.0f} CPU seconds: something loops")
+        raise FatalError(f"a simulated run has used {seconds:.0f} CPU seconds: endless loop?")
 
     before = signal.signal(signal.SIGVTALRM, expired)
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
@@ -123,7 +123,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 
 def roles_of(anomaly: Anomaly, result: SimResult) -> tuple[str, ...]:
-    """Return the roles of the nodes that ``anomaly`` tells of, each once, sorted."""
+    """Return the roles of the nodes in ``anomaly``, each once, sorted."""
     brokers = frozenset(result.test["brokers"])
     hosts = frozenset(result.test["nodes"])
     shown: dict[str, dict[str, Any]] = {}
@@ -149,7 +149,7 @@ def _role(event: dict[str, Any], broker: bool, result: SimResult) -> str:
 
 
 def _voters_known(shown: dict[str, Any], events: Iterable[TraceEvent]) -> frozenset[int]:
-    """Return the voters that a node knew of at its event ``shown``; empty where it never said."""
+    """Return the voters that a node knew at its event ``shown``; empty if its trace has none."""
     last = (shown["incarnation"], shown["seq"])
     known: frozenset[int] = frozenset()
     for event in events:

@@ -1,4 +1,4 @@
-"""``kraftwreck check``: judge any history, or a run folder again."""
+"""``kraftwreck check``: judge any history, or judge a run folder again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ BAD_INPUT = (
 @click.command(name="check")
 @click.argument("histories", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--model", "-m", metavar="MODEL", help=f"What it must obey: {', '.join(sorted(CATALOGUE))}."
+    "--model",
+    "-m",
+    metavar="MODEL",
+    help=f"The model to check against: {', '.join(sorted(CATALOGUE))}.",
 )
 @click.option(
     "--option",
@@ -69,26 +72,28 @@ BAD_INPUT = (
 @click.option(
     "--witness",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the order that proves a valid history here: one JSON line per history.",
+    help="Write the order of operations that proves a history valid here, one JSON line each.",
 )
 @click.option(
     "--report",
     "page",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML page of one history here, with a picture of what no order explains.",
+    help="Write an HTML page about one history to this file, with a picture of its anomalies.",
 )
-@click.option("--format", "kind", type=click.Choice(FORMATS), help="[default: by file name]")
+@click.option(
+    "--format", "kind", type=click.Choice(FORMATS), help="Format of files [default: by file name]."
+)
 @click.option(
     "--engine", type=click.Choice(["native", "elle"]), default="native", show_default=True,
-    help="elle: Elle itself judges transactions.",
+    help="Checker of transactions: the built-in one, or Elle itself.",
 )  # fmt: skip
 @click.option(
     "--elle",
     metavar="COMMAND",
-    help="How to call Elle: elle-cli or its jar. [default: KRAFTWRECK_ELLE, or on the PATH]",
+    help="The elle-cli program or its jar. [default: KRAFTWRECK_ELLE, or elle-cli on the PATH]",
 )
-@click.option("--independent", is_flag=True, help="Values are [key, value], as Jepsen's.")
+@click.option("--independent", is_flag=True, help="Values are [key, value] pairs, as in Jepsen.")
 @click.option(
     "--time-limit", type=SECONDS, default=TIME_LIMIT_S,
     show_default=True, metavar="SECONDS",
@@ -97,7 +102,7 @@ BAD_INPUT = (
 @click.option(
     "--master",
     metavar="URL",
-    help="Let Spark judge there, key by key: local[*], spark://HOST:7077, ...",
+    help="Judge with Spark, key by key, on this master: local[*], spark://HOST:7077, ...",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per history on stdout.")
 def cli(
@@ -116,9 +121,9 @@ def cli(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Check each of HISTORIES, files or run folders.
+    """Check each of HISTORIES: history files or run folders.
 
-    A file needs --model. A run folder is checked by the checkers it was made for, and its
+    A file needs --model. A run folder is checked by the checkers recorded in it, and its
     results.json is written again.
     """
     entry = None if model is None else _entry(model)
@@ -150,7 +155,7 @@ def cli(
     for number, path in enumerate(histories):
         try:
             if master is not None:
-                # All at once, with the first of them.
+                # Spark judges all files at once, when the first is due.
                 spread = spread or _with_spark(histories, entry, kind, settings, master)
                 report = spread[number]
             elif (path / "test.json").is_file():
@@ -177,7 +182,7 @@ def cli(
 
 
 def _unjudged(path: Path, error: Exception) -> dict[str, Any]:
-    """Say on standard error why ``path`` has no verdict; return that as a report."""
+    """Print why ``path`` has no verdict on standard error; return that as a report."""
     text = " ".join(str(error).split())
     if isinstance(error, RecursionError):
         text = "values are nested too deeply to be compared"
@@ -213,7 +218,7 @@ def _entry(model: str) -> HistoryModel:
 def _options(
     entry: HistoryModel | None, given: tuple[str, ...], lists: dict[str, Any]
 ) -> dict[str, Any]:
-    """Read the NAME=JSON pairs; what is no JSON is a word."""
+    """Read the NAME=JSON pairs; a value that is not JSON is taken as a string."""
     if not given and not lists:
         return {}
     if entry is None:
@@ -242,8 +247,10 @@ def _history(
 ) -> dict[str, Any]:
     if entry is None:
         if path.is_dir() and path.suffix != ".parquet":
-            raise HistoryError(f"{path}: is no run folder, it has no test.json")
-        raise HistoryError(f"{path}: is a history: say what it must obey with --model")
+            raise HistoryError(f"{path}: not a run folder: test.json is missing")
+        raise HistoryError(
+            f"{path}: a history file needs --model (kraftwreck check --help lists the models)"
+        )
     source = HistoryFile(path, kind, independent=settings.independent)
     torn = source.torn_line
     report = entry.judge(source, settings)
@@ -265,9 +272,9 @@ def _run_folder(path: Path) -> dict[str, Any]:
 
 
 def _show(report: dict[str, Any]) -> None:
-    """Print for people what was found."""
+    """Print the findings for people."""
     torn = report.get("torn_line")
-    without = "" if torn is None else f" without its last line, {torn}, which is torn"
+    without = "" if torn is None else f" without line {torn}, which is torn"
     click.echo(f"{report['file']}: {WORDS[report['valid']]}{without}")
     checkers = report.get("checkers")
     if checkers is None:

@@ -1,4 +1,4 @@
-"""``kraftwreck check --master URL``: the keys of histories judged by Spark's workers."""
+"""``kraftwreck check --master URL``: Spark's workers judge histories key by key."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ def judge_with_spark(
 ) -> list[dict[str, Any]]:
     """Return a report for each of ``histories``.
 
-    Raises :class:`click.UsageError` for a model that does not judge by key,
-    :class:`~histories.tables.HistoryError` for a file that is not there and
+    Raises :class:`click.UsageError` for a model that does not judge each key alone,
+    :class:`~histories.tables.HistoryError` for a missing file and
     :class:`~pipeline.java.PipelineError` when Spark or a checker fails.
     """
     if entry is None or not can_be_keyed(entry, settings):
         name = "a run folder" if entry is None else f"model {entry.name}"
-        raise click.UsageError(f"--master: {name} does not judge every key by itself")
+        raise click.UsageError(
+            f"--master needs a model that judges each key alone; {name} does not"
+        )
     jobs = [
         Job(
             history=str(number),

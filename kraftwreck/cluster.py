@@ -1,4 +1,4 @@
-"""``kraftwreck cluster``: clusters by hand."""
+"""``kraftwreck cluster``: manage clusters by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INVENTORY = "hosts.toml"
 
 @click.group()
 def cluster() -> None:
-    """Bring hosts up, look at them, heal them, take them down."""
+    """Bring hosts up, show them, heal them, take them down."""
 
 
 @cluster.command()
@@ -83,9 +83,9 @@ def _plain(host: Host) -> dict[str, Any]:
 
 
 def _found() -> list[tuple[Path, State | None, str]]:
-    """Return the clusters of this machine: directory, state, and what became of it.
+    """Return the clusters on this machine: directory, state, and condition.
 
-    ``up`` (detached, ours to take down), ``in use`` (a run owns it), ``dead``.
+    The condition is ``up`` (detached, can be taken down), ``in use`` (owned by a run) or ``dead``.
     """
     found = []
     for directory in states.directories():
@@ -99,10 +99,10 @@ def _found() -> list[tuple[Path, State | None, str]]:
 
 
 @cluster.command()
-@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Look at these.")
+@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Show these hosts.")
 @_JSON
 def status(spec: str | None, as_json: bool) -> None:
-    """Show the namespace clusters of this machine, or the Vagrant machines and their states."""
+    """Show the namespace clusters on this machine, or the Vagrant machines."""
     if spec is not None and spec != "netns":
         chosen = choose_cluster(spec)
         if isinstance(chosen, VagrantCluster):
@@ -146,10 +146,15 @@ def _host_names(state: State | None) -> list[str]:
 
 @cluster.command()
 @click.argument("identifier", required=False)
-@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Heal these instead.")
+@click.option(
+    "-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Heal these hosts instead."
+)
 @_JSON
 def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
-    """Undo every drop and pause on hosts brought up by hand (or on cluster IDENTIFIER)."""
+    """Undo drops, pauses and other faults on hosts brought up by hand.
+
+    IDENTIFIER selects one cluster.
+    """
     from harness.clusters.healing import heal_hosts
 
     if spec is not None:
@@ -171,7 +176,7 @@ def heal(identifier: str | None, spec: str | None, as_json: bool) -> None:
 
 
 def _running(chosen: Cluster) -> list[Host]:
-    """Return the hosts of a cluster that is up; a machine that is down is not started for it."""
+    """Return the hosts of a cluster that is up; do not start machines that are down."""
     return chosen.attach() if isinstance(chosen, VagrantCluster) else chosen.up()
 
 
@@ -186,7 +191,7 @@ def _undone(done: dict[str, object]) -> str:
 
 
 def _hosts_of(identifier: str | None) -> dict[str, list[Host]]:
-    """Return the hosts of clusters that live, by the clusters' ids."""
+    """Return the hosts of live clusters, by cluster id."""
     return {
         directory.name: [Host.from_json(host) for host in state.hosts]
         for directory, state, condition in _selected(identifier)
@@ -196,12 +201,12 @@ def _hosts_of(identifier: str | None) -> dict[str, list[Host]]:
 
 @cluster.command()
 @click.argument("identifier", required=False)
-@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Look at these.")
+@click.option("-c", "--cluster", "spec", metavar="vagrant|hosts:FILE", help="Examine these hosts.")
 @_JSON
 def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
-    """Show by which means each host can be disturbed, and why others do not work there.
+    """Show which faults each host supports, and why not the others.
 
-    Without hosts brought up by hand, one of this machine is brought up for a moment.
+    If no hosts are up, one is brought up on this machine for the test.
     """
     from kraftwreck.doctor import examine, lines
 
@@ -209,7 +214,10 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
         running = _running(choose_cluster(spec))
         found = {spec: examine(running)} if running else {}
         if not found:
-            raise ClusterError("no machine runs: kraftwreck cluster up -c vagrant", BAD_ARGUMENTS)
+            raise ClusterError(
+                "no machine is running; start them with kraftwreck cluster up -c vagrant",
+                BAD_ARGUMENTS,
+            )
     else:
         clusters = _hosts_of(identifier)
         found = {name: examine(hosts) for name, hosts in clusters.items()}
@@ -230,14 +238,15 @@ def doctor(identifier: str | None, spec: str | None, as_json: bool) -> None:
 def _selected(
     identifier: str | None, everything: bool = False
 ) -> list[tuple[Path, State | None, str]]:
-    """Return one cluster by its id, or all but those in use by a run (unless ``everything``)."""
+    """Return one cluster by its id, or all except those in use (unless ``everything``)."""
     found = _found()
     if identifier is not None:
         chosen = [entry for entry in found if entry[0].name == identifier]
         if not chosen:
             known = ", ".join(entry[0].name for entry in found) or "none"
             raise ClusterError(
-                f"cluster {identifier!r} is unknown here; there are: {known}", BAD_ARGUMENTS
+                f"cluster {identifier!r} not found on this machine; clusters: {known}",
+                BAD_ARGUMENTS,
             )
         return chosen
     return [entry for entry in found if everything or entry[2] != "in use"]
@@ -246,16 +255,24 @@ def _selected(
 @cluster.command()
 @click.argument("identifier", required=False)
 @click.option("-c", "--cluster", "spec", metavar="vagrant", help="Halt the Vagrant machines.")
-@click.option("--all", "everything", is_flag=True, help="Also clusters that a run is using.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also take down clusters that a run is using."
+)
 @_JSON
 def down(identifier: str | None, spec: str | None, everything: bool, as_json: bool) -> None:
-    """End clusters brought up by hand (or cluster IDENTIFIER) and sweep what dead ones left."""
+    """Take down clusters brought up by hand, and clean up after dead ones.
+
+    IDENTIFIER selects one cluster.
+    """
     if spec is not None:
         chosen = choose_cluster(spec)
         if isinstance(chosen, VagrantCluster):
             chosen.halt()
         else:
-            raise ClusterError("only netns and vagrant hosts can be taken down", BAD_ARGUMENTS)
+            raise ClusterError(
+                "only netns and vagrant hosts can be taken down; those of an inventory are yours",
+                BAD_ARGUMENTS,
+            )
         return
     ended = []
     for directory, _, condition in _selected(identifier, everything):

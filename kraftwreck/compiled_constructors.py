@@ -1,7 +1,7 @@
-"""Constructors of dataclasses, spelled out for mypyc.
+"""Write out the constructors of dataclasses, so that mypyc compiles them.
 
-It leaves them to the standard library, which makes functions for the interpreter: a simulated
-second is thousands of messages and effects, each made by one. What is spelled out is compiled.
+mypyc leaves generated constructors to the standard library, which makes interpreted functions. A
+simulated second creates thousands of messages and effects, so this is worth it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 _DECORATORS: Final = {"dataclass(slots=True)", "dataclass(slots=True, eq=False)"}
-"""Frozen ones are left alone: mypyc does not let a constructor set what cannot be set."""
+"""Frozen dataclasses are skipped: a constructor compiled by mypyc cannot set their fields."""
 
 
 class _NotPlainError(Exception):
-    """A dataclass has something that is not spelled out here."""
+    """A dataclass uses a feature that is not supported here."""
 
 
 def spelled_out(source: str) -> str:
-    """Return the module ``source`` with the constructors of its plain dataclasses in it."""
+    """Return the module ``source`` with the constructors of its plain dataclasses written out."""
     lines = source.splitlines()
     classes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
     for node in sorted(classes, key=lambda each: -each.lineno):
@@ -53,7 +53,7 @@ def _constructor(node: ast.ClassDef) -> list[str]:
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Yield each field of ``node`` as a parameter, and what it is set to."""
+    """Yield each field of ``node`` as a parameter, and the value it is set to."""
     for each in node.body:
         if not isinstance(each, ast.AnnAssign):
             continue

@@ -1,8 +1,8 @@
-"""Compiles the project's modules in the current folder: ``python -m kraftwreck.compiled_modules``.
+"""Compile the modules in the current folder: ``python -m kraftwreck.compiled_modules``.
 
-mypyc (mypyc.readthedocs.io) turns typed modules into C. What it makes does what the interpreter
-does, but for types, which are checked where they are told. All modules are one group, so that
-they call each other without the interpreter.
+mypyc (mypyc.readthedocs.io) turns typed modules into C. Compiled modules behave like interpreted
+ones, except that annotated types are checked at run time. All modules are one group, so that they
+call each other without the interpreter.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ COMPILED: Final = (
     "simulation",
     "workloads",
 )
-"""Modules, and folders of them, that are compiled: what a simulated run and its judgement spend
-time in."""
+"""Modules and folders that are compiled: those in which a simulated run and its checkers spend
+their time."""
 
 INTERPRETED: Final = {
     "checkers/recorded/run_data.py": "a property that is set in a dataclass with weak references",
@@ -65,15 +65,15 @@ INTERPRETED: Final = {
     "nodes/log/lock.py": "an error derived from one that is built in",
     "simulation/fence.py": "an error derived from one that is built in",
 }
-"""Modules that stay as they are, and why."""
+"""Modules that stay interpreted, and why."""
 
 _MYPY: Final = ("--config-file=", "--follow-imports=silent", "--ignore-missing-imports")
 _OPTIMISATION: Final = "1"
-"""Of the C compiler; 3 takes half as long again and is no faster."""
+"""Level of the C compiler; level 3 compiles half as long again, and the result is no faster."""
 
 
 def chosen(root: Path) -> Iterator[str]:
-    """Yield the modules below ``root`` to compile, as paths relative to it, in order."""
+    """Yield the modules below ``root`` to compile, as sorted paths relative to it."""
     for where in COMPILED:
         for path in sorted((root / where).rglob("*.py")) or sorted(root.glob(where)):
             name = path.relative_to(root).as_posix()
@@ -84,8 +84,8 @@ def chosen(root: Path) -> Iterator[str]:
 
 
 def _has_struct(source: str) -> bool:
-    """Say whether ``source`` defines a msgspec.Struct: its metaclass takes keywords, which mypyc
-    does not hand on."""
+    """Return whether ``source`` defines a msgspec.Struct, whose metaclass takes keyword arguments
+    that mypyc does not pass on."""
     return any(
         isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases)
         for node in ast.walk(ast.parse(source))
@@ -93,12 +93,12 @@ def _has_struct(source: str) -> bool:
 
 
 def main() -> None:
-    """Compile the modules below the current folder, which is a copy, beside their sources."""
+    """Compile the modules below the current folder, which must be a copy, beside their sources."""
     from mypyc.build import mypycify
     from setuptools import setup
 
     if Path("pyproject.toml").exists():
-        sys.exit("not here: sources are changed; kraftwreck sim --compiled makes a copy first")
+        sys.exit("this changes sources and works in a copy only; use kraftwreck sim --compiled")
     modules = list(chosen(Path()))
     for module in map(Path, modules):
         module.write_text(spelled_out(module.read_text()))

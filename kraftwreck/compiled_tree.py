@@ -1,8 +1,8 @@
 """A copy of the project with compiled modules, for long campaigns: ``kraftwreck sim --compiled``.
 
-A copy is named after the sources it was made of, its interpreter and its compiler, and used for
-no others: whoever changes a line, by a planted bug too, gets another one or none. The interpreter
-finds it first (``PYTHONPATH``); the sources beside the compiled modules are read by nobody.
+A copy is named after the digest of its sources, interpreter and compiler. After any change, also
+by a planted bug, it is not used, and another one is made. ``PYTHONPATH`` puts the copy first, and
+the interpreter prefers compiled modules to the sources beside them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ BUILD: Final = ROOT / "build" / "compiled"
 PACKAGES: Final = (
     "checkers", "harness", "histories", "nemesis", "nodes", "simulation", "systems", "workloads"
 )  # fmt: skip
-"""What is copied: packages with compiled modules, and those they import. The command line and
-reports are those of the project."""
+"""The folders to copy: packages with compiled modules, and those they import. The command line and
+the reports are imported from the project."""
 
 _DONE: Final = "compiled-from"
-"""A file of a copy that is whole; it holds the digest of its sources."""
+"""A file that marks a complete copy; it holds the digest of its sources."""
 
 _HOW: Final = "as root, scripts/setup --compile"
 
 
 class CompileError(CommandError):
-    """The modules could not be compiled; one line says why and where more is said."""
+    """The modules could not be compiled; one line gives the reason and the log file."""
 
 
 def in_use() -> bool:
-    """Say whether this process takes its modules from a copy."""
+    """Return whether this process imports its modules from a copy."""
     return (Path(nodes.__file__ or "").resolve().parents[1] / _DONE).is_file()
 
 
 def sources(root: Path = ROOT) -> str:
-    """Return the digest of all that a copy is made of: sources, interpreter and compiler."""
+    """Return the digest of everything a copy is made from: sources, interpreter and compiler."""
     digest = hashlib.sha256()
     for name in PACKAGES:
         for path in sorted((root / name).rglob("*.py")):
@@ -64,32 +64,32 @@ def sources(root: Path = ROOT) -> str:
 
 
 def made(root: Path = ROOT, build: Path = BUILD) -> Path | None:
-    """Return the copy that was made of the sources as they are now, None if there is none."""
+    """Return the copy made from the current sources, None if there is none."""
     folder = build / sources(root)[:16]
     return folder if (folder / _DONE).is_file() else None
 
 
 def make(tell: Callable[[str], None], root: Path = ROOT, build: Path = BUILD) -> Path:
-    """Return the copy made of the sources as they are now, making it if need be: minutes.
+    """Return the copy made from the current sources; if it is missing, make it (takes minutes).
 
-    Older copies that nobody runs are removed. Raises :class:`OptionError` if a tool is missing and
-    :class:`CompileError` if the modules cannot be compiled.
+    Older copies that no process uses are removed. Raises :class:`OptionError` if a tool is missing
+    and :class:`CompileError` if the modules cannot be compiled.
     """
     found = made(root, build)
     if found is not None:
         return found
     _check_tools()
     with _alone(build):
-        found = made(root, build)  # By another process, meanwhile.
+        found = made(root, build)  # Another process made it meanwhile.
         if found is not None:
             return found
         fresh = build / "making"
         shutil.rmtree(fresh, ignore_errors=True)
         for name in PACKAGES:
             shutil.copytree(root / name, fresh / name, ignore=shutil.ignore_patterns("__pycache__"))
-        digest = sources(fresh)  # Somebody may be writing in the project.
+        digest = sources(fresh)  # The project may have changed meanwhile.
         count = sum(1 for _ in compiled_modules.chosen(fresh))
-        tell(f"compiling {count} modules, once for these sources: some minutes")
+        tell(f"compiling {count} modules; takes some minutes, once for these sources")
         began = time.monotonic()
         _compile(fresh, build / "log")
         for left in ("build", ".mypy_cache"):
@@ -110,13 +110,14 @@ def _remove_unused(build: Path, fresh: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment in which an interpreter takes the modules of the copy ``folder``."""
+    """Return an environment in which Python imports modules from the copy ``folder``."""
     return os.environ | {"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONSAFEPATH": "1"}
 
 
 def go_on(module: str, arguments: Sequence[str], tell: Callable[[str], None]) -> None:
-    """Return in a process with compiled modules: in this one, or else in ``python -m module
-    arguments``, which replaces it and comes here again. Raises as :func:`make`.
+    """Make sure that this process runs compiled modules; replace it if it does not.
+
+    The new process is ``python -m module arguments`` and comes here again. Raises as :func:`make`.
     """
     if in_use():
         _hold()
@@ -130,7 +131,7 @@ def go_on(module: str, arguments: Sequence[str], tell: Callable[[str], None]) ->
 
 
 def _hold() -> None:
-    """Keep the copy that this process runs from being removed, until the process ends.
+    """Lock the copy that this process uses until the process ends, so that it is not removed.
 
     Raises :class:`CompileError` if it imports nodes that are not compiled.
     """
@@ -172,12 +173,12 @@ def _compile(folder: Path, log: Path) -> None:
         ).returncode  # fmt: skip
     if status != 0:
         said = [line for line in log.read_text(errors="replace").splitlines() if "rror" in line]
-        raise CompileError(f"mypyc failed: {(said or ['no message'])[0][:200]} (all of it: {log})")
+        raise CompileError(f"mypyc failed: {(said or ['no message'])[0][:200]} (full log: {log})")
 
 
 @contextmanager
 def _alone(build: Path) -> Iterator[None]:
-    """Let one process at a time make a copy; another waits, and finds it made."""
+    """Let one process at a time make a copy; the others wait and then use it."""
     build.mkdir(parents=True, exist_ok=True)
     with (build / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -185,7 +186,7 @@ def _alone(build: Path) -> Iterator[None]:
 
 
 def main() -> None:
-    """Make the copy of the sources as they are: ``make compiled``."""
+    """Compile the current sources: ``make compiled``."""
     try:
         folder = make(lambda line: print(line, file=sys.stderr))
     except CommandError as error:

@@ -20,11 +20,17 @@ from histories.tables import HistoryError
 @click.command(name="convert")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
-@click.option("--from", "read_as", type=click.Choice(FORMATS), help="[default: by file name]")
-@click.option("--to", "write_as", type=click.Choice(FORMATS), help="[default: by file name]")
-@click.option("--independent", is_flag=True, help="Values in IN are [key, value], as Jepsen's.")
 @click.option(
-    "--join-keys", is_flag=True, help="Write [key, value] as value, as jepsen.independent does."
+    "--from", "read_as", type=click.Choice(FORMATS), help="Format of IN [default: by name]."
+)
+@click.option(
+    "--to", "write_as", type=click.Choice(FORMATS), help="Format of OUT [default: by name]."
+)
+@click.option(
+    "--independent", is_flag=True, help="Values in IN are [key, value] pairs, as in Jepsen."
+)
+@click.option(
+    "--join-keys", is_flag=True, help="Write [key, value] pairs as values, like jepsen.independent."
 )
 def cli(
     source: Path,
@@ -34,10 +40,10 @@ def cli(
     independent: bool,
     join_keys: bool,
 ) -> None:
-    """Write the history IN as OUT: JSON lines, JSON, EDN, Parquet or Arrow.
+    """Write the history IN to OUT as JSON lines, JSON, EDN, Parquet or Arrow.
 
-    Only operations of clients are kept, with the fields index, process, type, f, key, value, time,
-    node, error and final. Standard error names what is left out.
+    Only client operations are written, with the fields index, process, type, f, key, value, time,
+    node, error and final. Everything left out is listed on standard error.
     """
     left = Counter[str]()
     try:
@@ -46,7 +52,7 @@ def cli(
         if join_keys and kind in ("parquet", "arrow"):
             raise click.UsageError(f"--join-keys is for text formats; {kind} has a column for keys")
         if target.exists() and target.samefile(source):
-            raise click.UsageError(f"{target}: is the file to be read; write to another one")
+            raise click.UsageError(f"{target}: is the input file; write to another one")
         ops = list(to_ops(_counted(_events(history, independent, left), left)))
         torn = history.torn_line
         write(ops, target, kind, independent=join_keys)
@@ -73,7 +79,7 @@ def _events(history: HistoryFile, independent: bool, left: Counter[str]) -> Iter
 
 
 def _clients(records: Iterable[tuple[int, Any]], left: Counter[str]) -> Iterator[tuple[int, Any]]:
-    """Yield all records, and count those of the nemesis."""
+    """Yield all records, and count those of the nemesis in ``left``."""
     for line, record in records:
         if isinstance(record, dict) and isinstance(record.get("process"), str):
             left["events of the nemesis"] += 1
@@ -81,7 +87,7 @@ def _clients(records: Iterable[tuple[int, Any]], left: Counter[str]) -> Iterator
 
 
 def _counted(events: Iterable[Event], left: Counter[str]) -> Iterator[Event]:
-    """Yield all events, and count the fields that no format of ours has a place for."""
+    """Yield all events; count in ``left`` the fields that the output formats cannot hold."""
     for event in events:
         left.update(f"field {name}" for name in event.fields)
         yield event

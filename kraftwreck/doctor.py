@@ -1,4 +1,4 @@
-"""``kraftwreck cluster doctor``: what can be done to hosts, and by which means."""
+"""``kraftwreck cluster doctor``: find out which faults each host supports, and how."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ABOUT = {
     "memory": "nodes with little memory",
     "clock": "wall clocks that jump",
 }
-"""What each kind of means is for."""
+"""The faults that each kind of driver injects."""
 
 
 def examine(hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
-    """Return, by host name, ``means`` by kind and ``why`` others do not work, or ``error``.
+    """Return, by host name, ``means`` by kind and ``why`` others do not work, or an ``error``.
 
-    Devices and rules are tried and removed; nothing that is in force is touched.
+    Devices and rules are tried and removed; existing ones are not touched.
     """
     by_name = {host.name: host for host in hosts}
 
@@ -50,7 +50,7 @@ def examine(hosts: Sequence[Host]) -> dict[str, dict[str, Any]]:
 
 
 def _clock(host: Host, agent: Agent) -> dict[str, Any]:
-    """Return by what means wall clocks jump: the host itself looks whose its clock is."""
+    """Return how wall clocks can jump; the host itself checks whether the clock is its own."""
     means, why = "library", "the inventory does not say that this machine's clock may be set"
     if host.clock == "machine":
         told = agent.ask("clock_means", control=control_boot_id())
@@ -59,7 +59,7 @@ def _clock(host: Host, agent: Agent) -> dict[str, Any]:
 
 
 def lines(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the findings for people; hosts that are alike share their lines."""
+    """Return the findings for people; hosts with equal findings share their lines."""
     groups: list[tuple[dict[str, Any], list[str]]] = []
     for name, told in found.items():
         names = next((names for known, names in groups if known == told), None)

@@ -1,4 +1,4 @@
-"""What ``kraftwreck check`` reports of one history, as JSON and as a page."""
+"""The report of ``kraftwreck check`` on one history, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def report_of(
     torn: int | None,
     details: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the JSON report of a history: its verdict, and ``torn_line`` where there is one.
+    """Return the JSON report of a history, with its verdict and, if any, ``torn_line``.
 
-    ``torn`` is the number of a torn last line, which was left out, ``details`` the model's own
-    result, by default the statistics.
+    ``torn`` is the number of a torn last line, which was ignored. ``details`` is the model's own
+    result; the default is the statistics.
     """
     found = result if torn is None else cut_off(result, entry, torn)
     report: dict[str, Any] = {
@@ -51,9 +51,9 @@ def write_page(
     settings: Settings,
     report: dict[str, Any],
 ) -> None:
-    """Write ``report`` of the history ``path`` as a page.
+    """Write an HTML page with ``report`` on the history ``path``.
 
-    Raises :class:`~histories.exit_codes.BadInputError` where it cannot be written.
+    Raises :class:`~histories.exit_codes.BadInputError` if it cannot be written.
     """
     from reports.history_report import write_history_report
 

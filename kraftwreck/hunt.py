@@ -1,8 +1,7 @@
-"""Hunt one planted bug: simulated tests, seed after seed, until something notices it.
+"""Hunt one planted bug: run simulated tests, seed after seed, until one fails.
 
-Runs as a process of its own (``python -m kraftwreck.hunt``) whose import path holds the
-node code to be hunted in front of the project's, see :func:`environment`. Prints one JSON
-line, a :class:`Hunted`.
+Runs as a separate process (``python -m kraftwreck.hunt``), in whose import path the patched node
+code comes before the project's, see :func:`environment`. Prints one JSON line, a :class:`Hunted`.
 """
 
 from __future__ import annotations
@@ -33,11 +32,14 @@ UNKNOWN = "unknown"
 
 
 class Hunted(msgspec.Struct, kw_only=True):
-    """How a hunt ended. ``checker``, ``anomaly``, ``explanation``, ``seed`` and ``workload``
-    tell of the test that noticed (:data:`CRASH`: the node code failed outside of any node;
-    :data:`IMPORT`: it could not even be imported); ``runs`` and ``sim_s`` what it took,
-    ``cpu_s`` without the start of the process. ``not_its`` are seeds whose test fails without
-    the bug, too: they say nothing about it, and do not count as finding it."""
+    """The result of a hunt.
+
+    ``checker``, ``anomaly``, ``explanation``, ``seed`` and ``workload`` describe the test that
+    found the bug. The checker is :data:`CRASH` if the node code failed outside of any node,
+    :data:`IMPORT` if it could not be imported. ``runs``, ``sim_s`` and ``cpu_s`` are the cost; the
+    CPU time excludes the start of the process. ``not_its`` are seeds whose test fails without the
+    bug, too: they do not count as finding it.
+    """
 
     found: bool
     cpu_s: float
@@ -52,13 +54,13 @@ class Hunted(msgspec.Struct, kw_only=True):
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """Return the environment of a process that imports ``nodes`` from the folder ``tree``."""
+    """Return an environment in which a process imports ``nodes`` from the folder ``tree``."""
     path = os.pathsep.join([str(tree.parent), str(PROJECT_TREE.parent)])
     return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None) -> Hunted:
-    """Run tests from ``first_seed`` upward until one fails, the CPU budget or ``runs`` end."""
+    """Run tests from ``first_seed`` upward until one fails, or the CPU budget or ``runs`` end."""
     begun = time.process_time()
     sim_s = 0.0
     done = 0
@@ -69,7 +71,7 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
             with cpu_limit(RUN_LIMIT_S):
                 tested = run_seed(campaign, seed, keep=False, eager=True)
         except FatalError as error:
-            # Raised by the limit outside of any node: the world as a whole goes in circles.
+            # The CPU limit expired outside of any node: the simulated world itself loops.
             tested = Tested(seed, campaign.options(seed).workload, "", 0.0, 0.0)
             tested.found = [(SIMULATOR, "L8", str(error))]
         except Exception as error:
@@ -80,7 +82,7 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
             told = " ".join(f"{error} (in {where})".split())
             tested.found = [(CRASH, type(error).__name__, told)]
         sim_s += tested.sim_s
-        # A checker that cannot tell is told apart from one that never can with the real nodes.
+        # A later run without the patch shows whether a checker gives "unknown" there, too.
         suspicious = tested.found or [(name, UNKNOWN, why) for name, why in tested.unknown]
         if suspicious:
             checker, anomaly, explanation = suspicious[0]
@@ -100,7 +102,7 @@ def hunt(campaign: Campaign, first_seed: int, budget_s: float, runs: int | None)
 
 
 def in_the_nodes(error: BaseException) -> str | None:
-    """Return the last place in the node code that an exception came by, None if there is none."""
+    """Return the innermost place in the node code of a traceback, None if there is none."""
     home = Path(nodes.__file__ or "").resolve().parent
     place = None
     for frame in traceback.extract_tb(error.__traceback__):
@@ -130,7 +132,9 @@ def cli(
     """Hunt the bug in the node code below TREE."""
     imported = Path(nodes.__file__ or "").resolve().parent
     if imported != tree.resolve():
-        click.echo(f"kraftwreck hunt: nodes comes from {imported}, not from {tree}", err=True)
+        click.echo(
+            f"kraftwreck hunt: nodes was imported from {imported} instead of {tree}", err=True
+        )
         sys.exit(FAILED)
     campaign = replace(EVERYTHING, nodes=count, time_limit_s=time_limit, style=style)
     hunted = hunt(campaign, first_seed, budget, runs)

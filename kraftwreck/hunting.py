@@ -1,5 +1,5 @@
-"""Hunting one planted bug: processes of their own with the patched node code, what they found
-checked with the unpatched one, and the smallest test that shows it."""
+"""Hunt one planted bug in processes with the patched node code; confirm each find without the
+patch, and shrink the test that shows the bug."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _LAST_LINE = re.compile(r"[\w.]+(?:: .*)?$")
 
 
 class HuntError(CommandError):
-    """A hunt did not end as it should; the message is one line."""
+    """A hunt failed; the message is one line."""
 
 
 def hunt_patch(
     patch: Path, budget_s: float, *, first_seed: int = 0, style: Style = "swarm"
 ) -> Hunted:
-    """Hunt the bug that ``patch`` plants, in processes of their own, for ``budget_s`` CPU s.
+    """Hunt the bug that ``patch`` plants, in separate processes, for ``budget_s`` CPU seconds.
 
-    What is found is found again with the unpatched nodes, or not: only in the second case is
-    it the bug; else the hunt goes on with the next seed. Node code that cannot be imported, or
-    fails outside of any node, is found, too. Raises :class:`OptionError` for a patch that
+    A test that fails is run again with the unpatched nodes. If it fails there, too, the failure is
+    not the bug, and the hunt continues with the next seed. Node code that cannot be imported, or
+    fails outside of any node, counts as found. Raises :class:`OptionError` for a patch that
     cannot be used, :class:`HuntError` when a process fails.
     """
     seed, runs, sim_s, cpu_s = first_seed, 0, 0.0, 0.0
@@ -90,8 +90,8 @@ def _hunt(
 
 
 def shrink_found(patch: Path, hunted: Hunted, style: Style, budget_s: float) -> Size | None:
-    """Return how small the test that found the bug of ``patch`` can be made in ``budget_s`` CPU
-    seconds; None where it cannot be made smaller than it is."""
+    """Shrink the test that found the bug of ``patch`` for ``budget_s`` CPU seconds; return its
+    size, or None where it cannot be shrunk."""
     if hunted.seed is None or hunted.checker in (CRASH, IMPORT):
         return None
     campaign = replace(EVERYTHING, style=style)

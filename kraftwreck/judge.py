@@ -1,4 +1,4 @@
-"""From a run folder to its verdict, report and JUnit file, and their summary for people."""
+"""Judge a run folder: write verdict, report and JUnit file, and print their summary."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from systems.registry import systems
 
 _SHOWN_ANOMALIES = 3
 REPORT = "report"
-"""The phase in which what a run showed is written down."""
+"""The phase in which the pages of a run are written."""
 REPLAY = "replay"
 """The checker of real runs that runs every node again from its input log."""
 
 
 def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
-    """Check the run in ``folder``; write ``results.json``, ``coverage.json``, ``report.html``,
-    ``junit.xml``.
+    """Check the run in ``folder`` and write its results, coverage, report and JUnit file.
 
-    What cannot be written is said, and the verdict returned all the same. A run that cannot
-    be read is ``unknown``.
+    A file that cannot be written is reported with ``say``, and the verdict is returned all the
+    same. A run that cannot be read is ``unknown``.
     """
     reached = None
     try:
@@ -50,13 +49,13 @@ def judge(folder: Path, say: Callable[[str], None]) -> Verdict:
         write_junit(folder)
     except (StoreError, RunFolderError, OSError) as error:
         say(f"error: {REPORT}: {' '.join(str(error).split())}")
-    except Exception as error:  # A page that cannot be made must not cost the verdict.
+    except Exception as error:  # A failing page must not hide the verdict.
         say(f"error: {REPORT}: {type(error).__name__}: {' '.join(str(error).split())}")
     return verdict
 
 
 def _reached(data: RunData, say: Callable[[str], None]) -> Coverage | None:
-    """Count what the run reached; whatever is wrong with it must not cost the verdict."""
+    """Count what the run reached; an error there must not hide the verdict."""
     try:
         return coverage(data.events, data.faults, data.test, ordered=False)
     except HistoryError:
@@ -67,8 +66,8 @@ def _reached(data: RunData, say: Callable[[str], None]) -> Coverage | None:
 
 
 def _checkers(test: dict[str, Any]) -> list[str]:
-    """Return the checkers of a run: its workload's and its system's, as recorded, and how
-    much the verdict rests on."""
+    """Return the checkers of a run: those recorded for its workload, those of its system, and the
+    measurement of its strength."""
     named = [*(test.get("checkers") or ["stats"])]
     system = systems().get(str(test.get("system")))
     own = system.checkers if system is not None else ()
@@ -76,7 +75,7 @@ def _checkers(test: dict[str, Any]) -> list[str]:
 
 
 def _replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
-    """Run the nodes again: not the matter of a checker that only reads."""
+    """Run the nodes again; done here because checkers only read."""
     from kraftwreck.replay import check_replay
 
     try:
@@ -86,7 +85,7 @@ def _replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
 
 
 def _with_simulator(test: dict[str, Any], verdict: Verdict) -> Verdict:
-    """Add what the simulator itself saw go wrong, which no trace shows."""
+    """Add the failures that the simulator detected and no trace shows."""
     seen = test.get("simulator_failures")
     if seen is None:
         return verdict
@@ -110,9 +109,9 @@ def show_verdict(
     say: Callable[[str], None],
     instead: str | None = None,
 ) -> None:
-    """Show each checker's result, the verdict, the run's files, and the command to repeat it.
+    """Print each checker's result, the verdict, the run's files, and the command to repeat it.
 
-    ``instead`` is why the test ran in the simulator although hosts are the default.
+    ``instead`` is why the test ran in the simulator although hosts were the default.
     """
     width = max((len(name) for name in verdict.checkers), default=0)
     for name, result in verdict.checkers.items():
@@ -134,6 +133,6 @@ def show_verdict(
 
 
 def measured_strength(verdict: Verdict) -> dict[str, Any]:
-    """Return how much ``verdict`` rests on, as plain values; empty where nothing was measured."""
+    """Return the measured strength of ``verdict``; empty if nothing was measured."""
     measured = verdict.checkers.get(strength.NAME)
     return {} if measured is None else measured.stats

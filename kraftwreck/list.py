@@ -1,4 +1,4 @@
-"""``kraftwreck list``: everything that can be named on the command line."""
+"""``kraftwreck list``: list every name that the command line accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Entry = dict[str, str]
 
 
 def everything() -> dict[str, list[Entry]]:
-    """Return all names by kind, each with a line about it."""
+    """Return all names by kind, each with one line of description."""
     return {
         "systems": [_entry(name, s.about) for name, s in sorted(systems().items())],
         "workloads": [

@@ -12,25 +12,25 @@ import click
 from histories.exit_codes import BAD_ARGUMENTS, FAILED, INTERRUPTED, MEANINGS, CommandError
 
 COMMANDS: dict[str, str] = {
-    "run": "One test: deploy, run, break, heal, check, report.",
-    "sim": "Many simulated runs; stop at, shrink and save failures.",
-    "shrink": "The smallest case that fails as a run did.",
-    "replay": "Run a recorded run again: all of it, or one node.",
-    "check": "Check any history, ours or anyone's.",
-    "convert": "Write a history in another format.",
-    "mutants": "The detection campaign over planted bugs.",
-    "nightly": "A budgeted night of runs, resumable; confirm fixes.",
+    "run": "Run one test: deploy, run clients, inject faults, heal, check, report.",
+    "sim": "Run many simulated tests; save and shrink the failures.",
+    "shrink": "Find the smallest case that fails like a given run.",
+    "replay": "Repeat a recorded run (or one node of it) and compare.",
+    "check": "Check any history: kraftwreck's, Jepsen's or your own.",
+    "convert": "Convert a history to another format.",
+    "mutants": "Plant bugs and measure how soon the tests find them.",
+    "nightly": "Run tests all night within a budget; confirm fixes.",
     "analyze": "Compute tables over all runs of a store with Spark.",
-    "report": "Build a run's HTML report again.",
-    "serve": "Browse a store.",
-    "cluster": "Clusters by hand: up, status, heal, down.",
-    "list": "What systems, workloads, faults, checkers and mutants there are.",
+    "report": "Write a run's HTML report again.",
+    "serve": "Browse the runs of a store.",
+    "cluster": "Manage clusters by hand: up, status, heal, down.",
+    "list": "List systems, workloads, faults, checkers and mutants.",
 }
 """Names and summaries; the module of a command is ``kraftwreck.<name>``."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in modules that are imported when they are named."""
+    """A group that imports the module of a command when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # The summaries stand above: help must not import Spark.
+        # Use the summaries above: help must not import Spark.
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -63,18 +63,18 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="kraftwreck")
 def cli() -> None:
-    """Break replicated systems on purpose, and judge what they did."""
+    """Inject faults into replicated systems, and check what they did."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. Mistakes of the user are one line and exit code 254."""
+    """Run the command line and exit. A user's mistake gives one line and exit code 254."""
     sys.exit(status(arguments))
 
 
 def status(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    An error whose cause the command named is one line on standard error, without a traceback.
+    An error of a known cause is printed as one line on standard error, without a traceback.
     """
     given = sys.argv[1:] if arguments is None else arguments
     try:
@@ -91,7 +91,7 @@ def status(arguments: list[str] | None = None) -> int:
             _say(_command(given), line)
         return error.exit_code
     except BrokenPipeError:
-        # The reader has all it wanted; Python must not complain once more at its end.
+        # The reader closed the pipe; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
@@ -99,7 +99,7 @@ def status(arguments: list[str] | None = None) -> int:
         _say(_command(given), f"{name}{error.strerror or error}")
         return FAILED
     except MemoryError:
-        _say(_command(given), "out of memory; give it a smaller input or a machine with more")
+        _say(_command(given), "out of memory; use a smaller input or a machine with more")
         return FAILED
     except (click.Abort, KeyboardInterrupt):
         _say("kraftwreck", "interrupted")
@@ -107,11 +107,11 @@ def status(arguments: list[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else (0 if stop.code is None else FAILED)
     except Exception:
-        # A bug of ours. Python's own exit code would be 1, which means "invalid".
+        # An unexpected exception. Python's own exit code 1 would mean "invalid".
         traceback.print_exc()
-        _say("kraftwreck", "the harness failed; this is a bug, see above")
+        _say("kraftwreck", "internal error; this is a bug in kraftwreck, see the traceback above")
         return FAILED
-    # With standalone_mode off, click hands an exit code of ctx.exit back as the result.
+    # With standalone_mode off, click returns the exit code of ctx.exit.
     return result if isinstance(result, int) else 0
 
 

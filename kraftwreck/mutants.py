@@ -1,4 +1,4 @@
-"""``kraftwreck mutants``: is every planted bug found, by what, and how soon?"""
+"""``kraftwreck mutants``: measure whether, how soon and by which checker planted bugs are found."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from nemesis.case import Size
 DEFAULT_BUDGET_S = 120.0
 SHRINK_BUDGET_S = 60.0
 FAR_APART = 10_000
-"""Between the first seeds of hunts for one bug that are to have nothing in common."""
+"""Distance between the first seeds of several hunts for one bug, so that they share no test."""
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """A planted bug and what became of the hunts for it; ``hunted`` is the first that found it,
-    or the first. ``shrunk`` is how small the test that found it could be made."""
+    """A planted bug and the results of its hunts. ``hunted`` is the first hunt that found it,
+    otherwise the first. ``shrunk`` is the size of the shrunk test that finds it."""
 
     id: str
     title: str
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, kw_only=True):
 
     @property
     def times(self) -> list[float]:
-        """CPU seconds to detection, of the hunts that found it."""
+        """CPU seconds to detection, of the hunts that found the bug."""
         return sorted(each.cpu_s for each in self.all or [self.hunted] if each.found)
 
 
@@ -58,10 +58,10 @@ def hunt_all(
     style: Style = "swarm",
     shrink_s: float = 0.0,
 ) -> list[Row]:
-    """Hunt all ``patches``, ``jobs`` at a time; rows come in their order.
+    """Hunt all ``patches``, ``jobs`` at a time; return the rows in the same order.
 
-    Each is hunted ``repeats`` times, from other first seeds. With ``shrink_s`` the first test
-    that finds a bug is made smaller for so many CPU seconds.
+    Each is hunted ``repeats`` times, from different first seeds. With ``shrink_s`` the first test
+    that finds a bug is shrunk for that many CPU seconds.
     """
 
     def one(entry: Entry) -> Row:
@@ -109,7 +109,7 @@ def table(rows: list[Row]) -> Iterator[str]:
 
 
 def as_json(row: Row) -> dict[str, Any]:
-    """Return a row as plain values: the hunt, and all hunts where there were several."""
+    """Return a row as plain values: the first hunt, and all hunts if there were several."""
     plain: dict[str, Any] = {"id": row.id, "title": row.title, **msgspec.to_builtins(row.hunted)}
     times = row.times
     if len(row.all) > 1:
@@ -140,13 +140,13 @@ def _chosen(ids: tuple[str, ...], patches: tuple[Path, ...]) -> list[Entry]:
               multiple=True,
               help="Hunt the bug of this patch against nodes/; may be repeated.")  # fmt: skip
 @click.option("--repeats", type=click.IntRange(1, 100), default=1, show_default=True,
-              help="Hunts for each bug, from other first seeds: median and worst.")  # fmt: skip
+              help="Hunts per bug, from different seeds; shows median and worst.")  # fmt: skip
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
               show_default=True, help="How faults are chosen, as in kraftwreck sim.")  # fmt: skip
 @click.option("--shrink", is_flag=True,
-              help="Make the test that finds a bug as small as may be.")  # fmt: skip
+              help="Shrink the test that finds a bug.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 256), default=min(2, os.cpu_count() or 1),
-              show_default=True, help="Hunts at a time.")  # fmt: skip
+              show_default=True, help="Number of hunts in parallel.")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 def cli(
     ids: tuple[str, ...],
@@ -158,7 +158,7 @@ def cli(
     jobs: int,
     json_output: bool,
 ) -> None:
-    """Plant each bug (default: all of the catalogue), run simulated tests until it is found.
+    """Plant each bug (default: the whole catalogue) and run simulated tests until one finds it.
 
     Exit codes: 0 all found, 1 some missed.
     """
@@ -187,12 +187,12 @@ def _summary(rows: list[Row], total_s: float) -> str:
     times = [median(row.times) for row in rows if row.times]
     text = f"{len(times)} of {len(rows)} found, {total_s:.1f} CPU s"
     if len(times) > 1:
-        text += f"; found in a median of {median(times):.2f} CPU s, the slowest in {max(times):.2f}"
+        text += f"; CPU s to find: median {median(times):.2f}, slowest {max(times):.2f}"
     return text
 
 
 def _teller(count: int) -> Callable[[Row], None]:
-    """Return what tells of each row as it comes."""
+    """Return a function that prints each row as it completes."""
     place = 0
 
     def tell(row: Row) -> None:
@@ -215,7 +215,7 @@ def _teller(count: int) -> Callable[[Row], None]:
         if not hunted.found and known is not None and known.missed:
             click.echo(f"  expected: {known.missed}", err=True)
         for seed in sorted({seed for each in row.all for seed in each.not_its}):
-            told = f"seed {seed} fails without the bug, too: a false alarm, or another"
+            told = f"seed {seed} fails without the bug, too: a false alarm or another bug"
             click.echo(f"  {told}", err=True)
 
     return tell

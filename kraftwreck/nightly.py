@@ -1,4 +1,4 @@
-"""``kraftwreck nightly``: a budgeted night of runs, and after a fix the runs that confirm it."""
+"""``kraftwreck nightly``: a night of runs within a budget; after a fix, the confirming runs."""
 
 from __future__ import annotations
 
@@ -32,27 +32,32 @@ CONFIRM_OPTIONS = "--tree, --failure-rate, --confidence, --seed, --jobs and --js
 
 
 def say(line: str) -> None:
-    """Show one line to people."""
+    """Print one line for people."""
     click.echo(line, err=True)
 
 
 @click.command(name="nightly")
 @click.argument("config", type=click.Path(path_type=Path), required=False)
-@click.option("--new", is_flag=True, help="Begin another night, even if one did not end.")
+@click.option("--new", is_flag=True, help="Start a new night, even if the last one did not finish.")
 @click.option(
-    "--resume", is_flag=True, help="Go on with a night that did not end, if there is one."
+    "--resume", is_flag=True, help="Continue a night that did not finish, if there is one."
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Show cells and order; run nothing.")
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="Show the planned cells and their order; run nothing."
+)
 @click.option("--confirm", "confirm", metavar="NIGHT#N|CASE|RUN",
-              help="After a fix: make the runs that show that this failure is gone.")  # fmt: skip
-@click.option("--tree", help="With --confirm: the build to test [default: that of the run].")
+              help="After a fix: run enough tests to show that this failure is gone.")  # fmt: skip
+@click.option("--tree", help="With --confirm: the build to test [default: the one that failed].")
 @click.option("--failure-rate", "rate", type=Number(1e-9, 1.0),
-              help="With --confirm: how often it failed [default: as in its night].")  # fmt: skip
+              help="With --confirm: failure rate [default: that of its night].")  # fmt: skip
 @click.option("--confidence", type=Number(0.01, 0.999_999),
-              default=CONFIDENCE, show_default=True, help="With --confirm.")  # fmt: skip
+              default=CONFIDENCE, show_default=True,
+              help="With --confirm: confidence to reach.")  # fmt: skip
 @click.option("--seed", type=SEED,
-              help="With --confirm: decides the seeds [default: drawn].")  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1, 256), help="Processes [default: as configured].")
+              help="With --confirm: random seed [default: a random one].")  # fmt: skip
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), help="Parallel processes [default: as configured]."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print night.json on stdout at the end.")
 def cli(
     config: Path | None,
@@ -67,24 +72,24 @@ def cli(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Make the runs of a night as CONFIG asks, or go on where they stopped.
+    """Run the tests of one night as CONFIG describes, or continue an unfinished night.
 
     Exit codes: 0 all valid, 1 some invalid, 2 some unknown, 255 the harness failed, 130
     interrupted.
     """
     if (config is None) == (confirm is None):
-        raise NightError("give CONFIG.toml, or --confirm and what failed")
+        raise NightError("give CONFIG.toml, or --confirm with the failed run or case")
     if confirm is not None:
         if new or resume or only_plan:
             raise NightError(
-                "--confirm goes with --tree, --failure-rate, --confidence, --seed, --jobs"
+                "--confirm only allows --tree, --failure-rate, --confidence, --seed and --jobs"
             )
         sys.exit(_confirm(confirm, tree, rate, confidence, seed, jobs or 1, as_json))
     assert config is not None
     if new and resume:
         raise NightError("--new and --resume cannot be combined")
     if tree is not None or rate is not None or seed is not None:
-        raise NightError("--tree, --failure-rate and --seed go with --confirm")
+        raise NightError("--tree, --failure-rate and --seed need --confirm")
     asked, found = load(config)
     if jobs is not None:
         asked = msgspec.structs.replace(asked, jobs=jobs)
@@ -92,7 +97,7 @@ def cli(
         _show_plan(asked, found)
         sys.exit(VALID)
     if resume and unfinished(asked) is None:
-        say(f"no night {asked.name} is to be gone on with")
+        say(f"night {asked.name}: no unfinished night to resume")
         sys.exit(VALID)
     folder = open_night(asked, found, new=new)
     sys.exit(_work(Work(asked, found, folder, TOOLS, say), folder, as_json))
@@ -114,7 +119,7 @@ def _work(work: Work, folder: NightFolder, as_json: bool) -> int:
 
 
 def _show_plan(config: Config, found: list[Cell]) -> None:
-    """Say what would be run, what comes most often first."""
+    """Print the plan, the most frequent cells first."""
     plan = make_plan(config, found)
     total = length(plan, config, found)
     say(f"{len(plan.corpus)} stored cases, then {len(plan.known.again)} failures of earlier nights")
@@ -126,13 +131,13 @@ def _show_plan(config: Config, found: list[Cell]) -> None:
         if planned.kind == "cell" and planned.cell is not None:
             counts[planned.cell.key] = counts.get(planned.cell.key, 0) + 1
     many = "any number of" if total is None else total
-    say(f"{many} runs; of the first {few}, were nothing new to come of them:")
+    say(f"{many} runs; cells of the first {few}, if none of them finds anything new:")
     ranked = sorted(found, key=lambda cell: -counts.get(cell.key, 0))
     weighed = weights(plan, config, found)
     for cell in ranked[:_SHOWN_CELLS]:
         say(f"  {counts.get(cell.key, 0):>6}  weight {weighed[cell.key]:.2f}  {cell.key}")
     if len(ranked) > _SHOWN_CELLS:
-        say(f"  and {len(ranked) - _SHOWN_CELLS} cells more")
+        say(f"  and {len(ranked) - _SHOWN_CELLS} more cells")
 
 
 def _confirm(
@@ -144,7 +149,7 @@ def _confirm(
     jobs: int,
     as_json: bool,
 ) -> int:
-    """Make the runs that a fix needs; return 0 when none failed as before."""
+    """Run the tests that confirm a fix; return 0 if none failed as before."""
     target = find(text)
     record, past = target.record, seen(target.record, target.records)
     chance = past.rate if rate is None else rate

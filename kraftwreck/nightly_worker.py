@@ -1,8 +1,8 @@
-"""The process of one run of a night: a request on standard input, an answer in a file.
+"""The process of one nightly run: reads a request on standard input, writes an answer to a file.
 
-``python -m kraftwreck.nightly_worker``; with arguments those of ``kraftwreck``, which then ends
-with the night, too. For a simulated run its import path holds the node code to be tested, see
-:func:`kraftwreck.hunt.environment`. What the run prints is for people.
+``python -m kraftwreck.nightly_worker``. With arguments it runs that ``kraftwreck`` command, which
+then ends with the night, too. For a simulated run, the tested node code comes first in its import
+path, see :func:`kraftwreck.hunt.environment`. Its output is for people.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from nodes.consensus.effects import FatalError
 from workloads.registry import find
 
 RUN_LIMIT_S = 120
-"""CPU seconds after which a simulated run goes round in circles, which is a failure (L8)."""
+"""CPU seconds after which a simulated run counts as looping, which is a failure (L8)."""
 
 _COUNTED = ("cuts", "directed", "follows", "overlaps", "struck", "marks")
-"""What is counted over a night; steps and edges are by the ten thousand."""
+"""Coverage kinds that a night counts; steps and edges are left out, there are tens of thousands."""
 
 
 def say(line: str) -> None:
-    """Show one line to people."""
+    """Print one line for people."""
     sys.stderr.write(line + "\n")
 
 
@@ -71,7 +71,7 @@ def campaign_of(request: Request) -> Campaign:
 
 
 def simulated(request: Request) -> Answer:
-    """Run and judge one test in virtual time; write it as a case if it is red."""
+    """Run and judge one test in virtual time; write it as a case if it fails."""
     campaign, seed = campaign_of(request), request.seed
     planted: dict[str, Any] = {
         "mutant": request.mutant,
@@ -90,7 +90,7 @@ def simulated(request: Request) -> Answer:
         where = in_the_nodes(error)
         if where is None and not isinstance(error, FatalError):
             raise
-        # Node code that fails outside of any node, or a world that goes in circles.
+        # Node code that fails outside of any node, or a simulated world that loops.
         text = " ".join(f"{error} (in {where})".split())
         answer.failures = [Failure(checker=CRASH, type=type(error).__name__, explanation=text)]
         answer.valid, answer.exit_code = False, INVALID
@@ -147,7 +147,7 @@ def _counted(reached: Coverage | None) -> Coverage | None:
 
 
 def _report(folder: Path) -> None:
-    """Make a run's pages; what is wrong with them must not cost the run."""
+    """Write a run's pages; an error in them must not fail the run."""
     from reports.junit import write_junit
     from reports.run_report import write_report
 
@@ -162,7 +162,7 @@ def _report(folder: Path) -> None:
 
 
 def stored(request: Request) -> Answer:
-    """Run a case with the node code as it is: it must pass."""
+    """Run a stored case with the given node code: it must pass."""
     assert request.given is not None
     saved = read_case(Path(request.given))
     case = saved.case
@@ -182,7 +182,7 @@ def stored(request: Request) -> Answer:
         kinds.setdefault((one.checker, one.type), one)
     if kinds:
         answer.failures, answer.valid, answer.exit_code = list(kinds.values()), False, INVALID
-        say(f"{request.given}: it passed before: {saved.about or saved.mutant or ''}")
+        say(f"{request.given}: this stored case passed before: {saved.about or saved.mutant or ''}")
         again = SavedCase(case=case, failure=run.failures[0], digest=run.result.digest)
         _write_case(request, again)
     return answer
@@ -192,7 +192,7 @@ def stored(request: Request) -> Answer:
 
 
 def run_arguments(request: Request) -> list[str]:
-    """Return the arguments of ``kraftwreck`` that make this run on hosts."""
+    """Return the ``kraftwreck`` arguments that make this run on hosts."""
     block = request.block
     options: dict[str, object] = {
         "-w": request.workload,
@@ -215,7 +215,7 @@ def run_arguments(request: Request) -> list[str]:
 
 
 def on_hosts(request: Request) -> Answer:
-    """Run one test on hosts as ``kraftwreck run`` does; read what it left."""
+    """Run one test on hosts like ``kraftwreck run``; read its results."""
     from kraftwreck.main import status
 
     printed = io.StringIO()
@@ -225,7 +225,7 @@ def on_hosts(request: Request) -> Answer:
     try:
         told = json.loads(printed.getvalue())
     except ValueError:
-        return answer  # It said why; that is in its output.
+        return answer  # The reason is in its output.
     answer.valid, answer.run, answer.repeat = told["valid"], told["run"], told["repeat"]
     errors = [str(line) for line in told.get("errors", ())]
     if errors:
@@ -251,7 +251,7 @@ def _read_folder(folder: Path, answer: Answer) -> None:
 
 
 def heal(request: Request) -> Answer:
-    """Undo what a killed run left: sweep dead namespaces, heal hosts that stay."""
+    """Clean up after a killed run: remove dead namespaces, heal hosts that remain."""
     from harness.clusters import state
     from kraftwreck.main import status
 
@@ -265,7 +265,7 @@ _DO = {"sim": simulated, "case": stored, "cluster": on_hosts, "heal": heal}
 
 
 def main() -> int:
-    """Answer the request on standard input; with arguments do what they ask of kraftwreck."""
+    """Answer the request on standard input; with arguments run that kraftwreck command."""
     if sys.argv[1:]:
         from kraftwreck.main import status
 

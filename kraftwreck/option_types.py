@@ -1,4 +1,4 @@
-"""Numbers that options accept: finite, and small enough to be meant."""
+"""Types of numeric options: finite numbers in a sensible range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.options import LONGEST_S, MOST_RATE, MOST_SEED
 
 
 class Number(click.FloatRange):
-    """A finite number in a range; ``or_zero`` accepts 0 below the range as well."""
+    """A finite number in a range; with ``or_zero`` also 0, below the range."""
 
     def __init__(self, least: float, most: float, *, or_zero: bool = False) -> None:
         super().__init__(least, most)
@@ -20,7 +20,7 @@ class Number(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; ``nan`` and ``inf`` are refused, which every range lets pass."""
+        """Return the number; reject ``nan`` and ``inf``, which click's ranges accept."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -38,13 +38,13 @@ SECONDS = Number(0.001, LONGEST_S)
 """A duration, or a budget of CPU time."""
 
 INTERVAL = Number(0.5, LONGEST_S)
-"""Seconds from one storm of faults to the next."""
+"""Seconds between the starts of two storms of faults."""
 
 HOURS = Number(0.000_001, LONGEST_S / 3600)
 RATE = Number(0.001, MOST_RATE)
-"""Operations a second."""
+"""Operations per second."""
 
 RATE_OR_SEED = Number(0.001, MOST_RATE, or_zero=True)
-"""Operations a second, or 0: drawn from the seed."""
+"""Operations per second, or 0: the seed decides."""
 
 SEED = click.IntRange(0, MOST_SEED)

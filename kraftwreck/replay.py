@@ -1,8 +1,8 @@
 """``kraftwreck replay RUN``: run a recorded run again and compare.
 
-A simulated run is simulated again from its ``test.json`` and must give the same digest. Of
-a run on real hosts each node is run again, offline, from its input log, and must give the
-same effects, step by step, and the same trace, byte by byte.
+A simulated run is simulated again from its ``test.json`` and must give the same digest. For a run
+on real hosts, each node runs again offline from its input log. It must give the same effects, step
+by step, and the same trace, byte for byte.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SHOWN = 300
 
 
 def replay_simulated(folder: Path) -> dict[str, Any]:
-    """Simulate the run in ``folder`` again; return both digests and whether they agree.
+    """Simulate the run in ``folder`` again; return both digests and whether they are equal.
 
-    Raises :class:`OptionError` when the folder is no simulated run.
+    Raises :class:`OptionError` when the folder is not a simulated run.
     """
     options, schedule, knobs, recorded = load(folder)
     result = simulate(options, find(options.workload), schedule, make_injector, knobs=knobs)
@@ -47,16 +47,16 @@ def replay_simulated(folder: Path) -> dict[str, Any]:
 
 
 def replay_nodes(folder: Path, node: str | None) -> list[dict[str, Any]]:
-    """Run the nodes of a real run again from their input logs; one result for each.
+    """Run the nodes of a real run again from their input logs; return one result for each.
 
-    ``same`` is None where there is nothing to run again; otherwise it tells how much was
-    compared: process ``starts``, ``inputs``, ``outputs`` and ``traced`` lines. A log that is
-    not the one its host had (``sums.json``) is not the same either, and is not run. Raises
+    ``same`` is None where there is no input log. Otherwise the result counts the process
+    ``starts``, ``inputs``, ``outputs`` and ``traced`` lines compared. A log that differs from the
+    one on its host (by ``sums.json``) is not run, and ``same`` is False. Raises
     :class:`OptionError` for an unknown node.
     """
     names = sorted(path.name for path in (folder / "nodes").glob("*") if path.is_dir())
     if not names:
-        errors = read_test(folder).get("errors") or ["no node left anything"]
+        errors = read_test(folder).get("errors") or ["there is no folder of a node"]
         raise OptionError(f"{folder}: nothing to replay, the run did not start: {errors[0]}")
     if node is not None and node not in names:
         raise OptionError(f"{folder}: no node {node!r}; it has {', '.join(names) or 'none'}")
@@ -69,7 +69,7 @@ def _replay_node(folder: Path) -> dict[str, Any]:
     inputs, trace = folder / INPUTS, folder / TRACE
     result: dict[str, Any] = {"node": folder.name, "same": None}
     if not inputs.is_file():
-        return {**result, "reason": f"{inputs} is not there"}
+        return {**result, "reason": f"{inputs} is missing"}
     try:
         changed = _changed(folder)
         if changed is not None:
@@ -91,7 +91,7 @@ def _replay_node(folder: Path) -> dict[str, Any]:
 
 
 def _changed(folder: Path) -> str | None:
-    """Return which recorded file is not what its host had, None if all are."""
+    """Return why the recorded files differ from those on the host, None if they do not."""
     path = folder / SUMS
     if not path.is_file():
         return None
@@ -101,12 +101,12 @@ def _changed(folder: Path) -> str | None:
         content = file.read_bytes() if file.is_file() else b""
         if hashlib.sha256(content).hexdigest() != sums.get("sha256"):
             now, then = len(content), sums.get("bytes")
-            return f"{file} is not what the node had left: {now} bytes, {then} then"
+            return f"{file} was changed after the run: {now} bytes, {then} on the host"
     return None
 
 
 def _patch(test: dict[str, Any]) -> Path | None:
-    """Return the patch that was planted in the run, None for our own node code."""
+    """Return the patch that was applied in the run, None for unpatched node code."""
     options = RunOptions(mutant=test.get("mutant"), patch=_path(test.get("patch")))
     return patch_of(options.mutant) if options.mutant is not None else options.patch
 
@@ -116,7 +116,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def _again_with(patch: Path, arguments: list[str]) -> int:
-    """Do the replay in a process that imports the patched node code; return its exit code."""
+    """Replay in a process that imports the patched node code; return its exit code."""
     with patched_tree(patch) as tree:
         command = [sys.executable, "-m", "kraftwreck", "replay", *arguments]
         return subprocess.run(command, env=environment(tree), check=False).returncode
@@ -124,12 +124,12 @@ def _again_with(patch: Path, arguments: list[str]) -> int:
 
 @click.command(name="replay")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--node", help="Only this node (of a run on real hosts).")
+@click.option("--node", help="Replay only this node (of a run on real hosts).")
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 def cli(run: Path, node: str | None, json_output: bool) -> None:
-    """Run the run in folder RUN again, from what it recorded, and compare.
+    """Repeat the run in folder RUN from what it recorded, and compare.
 
-    RUN may be a case file of kraftwreck shrink: does it still fail as it did?
+    RUN may also be a case file of kraftwreck shrink: does it still fail in the same way?
 
     Exit codes: 0 the same, 1 different, 2 a node left no input log.
     """
@@ -145,7 +145,9 @@ def cli(run: Path, node: str | None, json_output: bool) -> None:
         sys.exit(_again_with(patch, [*arguments, *(["--json"] if json_output else [])]))
     if test.get("simulated"):
         if node is not None:
-            raise OptionError("a simulated run is replayed whole; leave --node out")
+            raise OptionError(
+                "--node is for runs on real hosts; a simulated run is replayed as a whole"
+            )
         sys.exit(_show_simulated(replay_simulated(run), json_output))
     sys.exit(_show_nodes(replay_nodes(run, node), json_output))
 
@@ -157,7 +159,7 @@ def _show_simulated(result: dict[str, Any], json_output: bool) -> int:
         click.echo(f"the same run: digest {result['digest']}", err=True)
         return VALID
     click.echo(
-        f"another run: digest {result['digest']}, recorded {result['recorded']}"
+        f"a different run: digest {result['digest']}, recorded {result['recorded']}"
         " (was the code changed since?)",
         err=True,
     )
@@ -183,7 +185,7 @@ def _show_nodes(results: list[dict[str, Any]], json_output: bool) -> int:
 
 
 def totals(results: list[dict[str, Any]]) -> dict[str, int]:
-    """Return how much was compared over all nodes."""
+    """Return how much was compared, over all nodes."""
     return {name: sum(result.get(name, 0) for result in results) for name in COUNTS}
 
 
@@ -197,9 +199,9 @@ def _counted(counts: dict[str, Any]) -> str:
 def check_replay(folder: Path, test: dict[str, Any]) -> CheckerResult:
     """Run every node of a real run again, as the checker ``replay`` of its verdict.
 
-    A node that cannot be run again is an anomaly: it is no pure function of its inputs, or what
-    it recorded was changed. With other node code than the run's a difference tells nothing: then
-    it is unknown.
+    A node that cannot be run again is an anomaly: either it is not a pure function of its inputs,
+    or its recording was changed. If the node code has changed since the run, a difference proves
+    nothing, and the result is unknown.
     """
     patch = _patch(test)
     with patched_tree(patch) if patch is not None else nullcontext(PROJECT_TREE) as tree:

@@ -1,4 +1,4 @@
-"""``kraftwreck report RUN``: build a run's HTML report and JUnit file again."""
+"""``kraftwreck report RUN``: write a run's HTML report and JUnit file again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from reports.run_report import write_report
 @click.command(name="report")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
-    "--downloads", is_flag=True, help="Write EDN, JSON and Perfetto files of a long run, too."
+    "--downloads", is_flag=True, help="Also write EDN, JSON and Perfetto files if the run is long."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the paths of the files as JSON.")
 def cli(run: Path, downloads: bool, as_json: bool) -> None:
-    """Build report.html and junit.xml in the run folder RUN (such as store/latest)."""
+    """Write report.html and junit.xml in the run folder RUN (such as store/latest)."""
     report, junit = write_report(run, all_downloads=downloads), write_junit(run)
     if as_json:
         paths = {"run": str(report.parent), "report": str(report), "junit": str(junit)}

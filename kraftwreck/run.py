@@ -38,74 +38,74 @@ from systems import registry as systems_registry
 from workloads import registry as workloads_registry
 
 SIMULATOR = "sim"
-_NOTHING = {"run": CheckerResult(valid="unknown", error="the run is not complete enough to judge")}
+_NOTHING = {"run": CheckerResult(valid="unknown", error="the run is too incomplete to be judged")}
 
 
 def say(line: str) -> None:
-    """Show one line to people."""
+    """Print one line for people."""
     click.echo(line, err=True)
 
 
 @click.command(name="run")
 @click.argument("system", default="kraft")
-@click.option("-w", "--workload", help="What clients do [default: the system's own].")
+@click.option("-w", "--workload", help="Workload of the clients [default: the system's own].")
 @click.option(
     "-n", "--nemesis", "faults", default="partition,kill,pause", show_default=True,
-    metavar="FAULT[,FAULT]", help="Fault families to inject; none for no faults.",
+    metavar="FAULT[,FAULT]", help="Fault families to inject, comma-separated; none: no faults.",
 )  # fmt: skip
 @click.option(
     "-t", "--time-limit", type=SECONDS, default=60.0,
-    show_default=True, metavar="SECONDS", help="How long clients and faults run.",
+    show_default=True, metavar="SECONDS", help="Duration of clients and faults.",
 )  # fmt: skip
 @click.option(
     "-c", "--cluster", default="netns", show_default=True,
-    metavar="netns|vagrant|sim|hosts:FILE", help="Where it runs.",
+    metavar="netns|vagrant|sim|hosts:FILE", help="Where the nodes run (see kraftwreck list).",
 )  # fmt: skip
 @click.option("--nodes", type=click.IntRange(1, 200), help="Number of controllers [default: 5].")
 @click.option(
     "--brokers", type=click.IntRange(0, 200), default=0, show_default=True,
-    help="Number of brokers beside them.",
+    help="Number of brokers in addition to the controllers.",
 )  # fmt: skip
-@click.option("--combined", is_flag=True, help="Every controller is a broker too.")
+@click.option("--combined", is_flag=True, help="Let every controller be a broker, too.")
 @click.option(
     "--quorum", type=click.Choice([STATIC, DYNAMIC]), default=STATIC, show_default=True,
-    help="Whether voters can be changed; membership needs a dynamic one.",
+    help="Whether voters can be changed; -n membership needs dynamic.",
 )  # fmt: skip
 @click.option(
     "--snapshots", is_flag=True,
-    help="On hosts: make snapshots every few kilobytes, and keep little of the log.",
+    help="On hosts: write a snapshot every few kilobytes, and delete older log segments soon.",
 )  # fmt: skip
 @click.option("--seed", type=SEED, help="Random seed; repeating it repeats the test.")
 @click.option(
     "--style", type=click.Choice(get_args(Style)), default="storms", show_default=True,
-    help="How faults follow each other: storms with calm between; a swarm of styles, in storms; "
-    "by the clock alone, as Jepsen has it.",
+    help="When faults come: in storms with calm between; as a swarm of styles, in storms; "
+    "or by the clock alone, as in Jepsen.",
 )  # fmt: skip
 @click.option(
     "--interval", type=INTERVAL, metavar="SECONDS",
-    help="About how far apart storms are [default: 8], or with --style timed faults [10].",
+    help="Approximate time between storms [default: 8], with --style timed between faults [10].",
 )  # fmt: skip
 @click.option(
     "--rate", type=RATE, default=20.0, show_default=True,
     help="Operations per second, all clients together.",
 )  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=5, show_default=True,
-              help="Client threads.")  # fmt: skip
+              help="Number of client threads.")  # fmt: skip
 @click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
 @click.option("--patch", type=click.Path(path_type=Path), help="Apply this patch to nodes/.")
 @click.option(
     "--other", type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Another version of nodes/, to which -n restart upgrades and back.",
+    help="Another version of nodes/, for upgrades and downgrades by -n restart.",
 )  # fmt: skip
 @click.option(
     "--floor", metavar="none|NAME=NUMBER[,...]",
-    help="The least for a valid run: acknowledged, share, led, elections, faults "
-    "[default: the workload's own].",
+    help="Least values for a valid run: acknowledged, share, led, elections, faults "
+    "[default: the workload's].",
 )  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
-              show_default=True, help="Where the run folder is written.")  # fmt: skip
+              show_default=True, help="Directory in which to write the run folder.")  # fmt: skip
 @click.option("--tables/--no-tables", "with_tables", default=True, show_default=True,
-              help="Compute the run's tables by Spark, on hosts.")  # fmt: skip
+              help="On hosts: compute the run's tables with Spark.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def cli(
     system: str,
@@ -131,7 +131,7 @@ def cli(
     with_tables: bool,
     as_json: bool,
 ) -> None:
-    """Test SYSTEM (kraft): deploy it, run clients, break it, heal it, judge it.
+    """Test SYSTEM (kraft): deploy it, run clients, inject faults, heal it, check it.
 
     Prints the verdict, the run folder, and the command that repeats the test.
     """
@@ -177,7 +177,7 @@ def cli(
 
 
 def _check_clockwork(faults: tuple[str, ...]) -> None:
-    """Make sure, before anything is set up, that nodes can have clocks and disks of their own."""
+    """Build the clock and disk libraries that ``faults`` need, before anything is set up."""
     if "clock" in faults:
         library()
     if not {"disk", "storage"}.isdisjoint(faults):
@@ -185,17 +185,17 @@ def _check_clockwork(faults: tuple[str, ...]) -> None:
 
 
 def _is_default(option: str) -> bool:
-    """Whether the user left ``option`` out."""
+    """Return whether the user left ``option`` out."""
     return click.get_current_context().get_parameter_source(option) is ParameterSource.DEFAULT
 
 
 def _place(
     options: RunOptions, nodes: int | None, by_default: bool
 ) -> tuple[RunOptions, Cluster | None, str | None]:
-    """Return the options, the cluster (None: the simulator), and why it is the simulator instead.
+    """Return options, cluster (None: simulator), and why the simulator replaces the hosts.
 
-    Only a cluster chosen ``by_default`` is replaced by the simulator. Raises ClusterUnavailable
-    where this machine cannot provide the cluster that the user named.
+    Only a cluster chosen ``by_default`` is replaced. Raises ClusterUnavailable if this machine
+    cannot provide the cluster that the user named.
     """
     instead = None
     if options.cluster == "netns":
@@ -213,11 +213,13 @@ def _place(
     options = replace(options, lacking=tuple(sorted(lacks)))
     if options.cluster == SIMULATOR:
         if options.combined:
-            raise OptionError("--combined is for real hosts: the simulator has --brokers")
+            raise OptionError("--combined needs real hosts; use --brokers in the simulator")
         if options.snapshots:
-            raise OptionError("--snapshots is for real hosts: kraftwreck sim makes them by itself")
+            raise OptionError(
+                "--snapshots needs real hosts; for the simulator use kraftwreck sim --snapshots"
+            )
         return options, None, instead
-    # All hosts of an inventory take part, unless numbers are given.
+    # All hosts of an inventory are used, unless numbers are given.
     everybody = None if nodes is None else nodes + options.brokers
     if not options.cluster.startswith("hosts:"):
         everybody = options.nodes + options.brokers
@@ -225,7 +227,9 @@ def _place(
     listed = getattr(cluster, "hosts", None)
     if options.cluster.startswith("hosts:") and listed:
         if len(listed) <= options.brokers:
-            raise OptionError(f"{len(listed)} hosts leave no controller beside the brokers")
+            raise OptionError(
+                f"{len(listed)} hosts are too few for {options.brokers} brokers and a controller"
+            )
         options = replace(options, nodes=len(listed) - options.brokers)
     if isinstance(cluster, VagrantCluster):
         cluster.check()
@@ -234,7 +238,7 @@ def _place(
 
 @contextmanager
 def _tree(options: RunOptions) -> Iterator[Path]:
-    """Yield the node code to test: ours, or a copy with a bug planted."""
+    """Yield the node code to test: the project's, or a copy with a bug planted."""
     patch = patch_of(options.mutant) if options.mutant is not None else options.patch
     if patch is None:
         yield PROJECT_TREE
@@ -273,7 +277,7 @@ def _test(
         tables.close()
     repeat = repeat_command(options)
     if outcome.judgeable:
-        # With --json, standard output holds the JSON alone.
+        # With --json, standard output holds only the JSON.
         show = say if as_json else click.echo
         show_verdict(verdict, outcome.folder, repeat, show, instead)
         for line in outcome.errors:
@@ -318,14 +322,14 @@ def _on_hosts(
 
 
 def _simulated(options: RunOptions, tree: Path) -> Outcome:
-    # Over before Spark would be ready; `kraftwreck analyze` makes tables of many such runs.
+    # Finished before Spark would be ready; `kraftwreck analyze` makes tables of many such runs.
     from kraftwreck.simulated import simulated_run
 
     return simulated_run(options, tree)
 
 
 def exit_code(verdict: Verdict, outcome: Outcome) -> int:
-    """Return the exit code of a run: an anomaly that was proven outranks a harness failure."""
+    """Return the exit code of a run: a proven anomaly outranks a harness failure."""
     if outcome.interrupted:
         return INTERRUPTED
     if verdict.valid is False:

@@ -17,18 +17,19 @@ from reports.web import StoreServer
 
 @click.command(name="serve")
 @click.argument("store", type=click.Path(path_type=Path), default=Path("store"))
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True,
+              help="Port to listen on; 0: a free one.")  # fmt: skip
 @click.option(
     "--bind",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. Anybody who reaches it can read the store.",
+    help="Address to listen on. Anyone who can reach it can read the store.",
 )
 @click.option(
     "--export",
     "target",
     type=click.Path(path_type=Path),
-    help="Write the pages as files into this folder instead, and end.",
+    help="Write the pages as files into this folder and exit.",
 )
 @click.option(
     "--reports",
@@ -41,13 +42,13 @@ from reports.web import StoreServer
 def cli(
     store: Path, port: int, bind: str, target: Path | None, reports: str, as_json: bool
 ) -> None:
-    """Serve the runs and nights in STORE until Ctrl-C. Port 0 takes a free one."""
+    """Serve the runs and nights in STORE until Ctrl-C."""
     if not store.is_dir():
         raise BadInputError(
-            f"{store}: not a directory; give a store (kraftwreck run makes ./store)"
+            f"{store}: not a directory; pass a store (kraftwreck run creates ./store)"
         )
     if is_run(store):
-        raise BadInputError(f"{store}: a single run; give its store, or open its report.html")
+        raise BadInputError(f"{store}: a run folder; pass its store, or open its report.html")
     if target is not None:
         _export(store, target, reports, as_json)
         return
@@ -62,7 +63,7 @@ def cli(
             click.echo(json.dumps({"url": server.url, "store": str(server.store)}))
             sys.stdout.flush()
         else:
-            click.echo(f"{server.store} at {server.url} (Ctrl-C ends)", err=True)
+            click.echo(f"{server.store} at {server.url} (Ctrl-C stops)", err=True)
         server.serve_forever(poll_interval=0.2)
 
 
@@ -73,9 +74,9 @@ def _export(store: Path, target: Path, reports: str, as_json: bool) -> None:
         told |= {"compared": done.compared, "left_out": done.left_out}
         click.echo(json.dumps(told))
     else:
-        more = f", {done.left_out} more are left out" if done.left_out else ""
+        more = f", {done.left_out} left out" if done.left_out else ""
         click.echo(
             f"{done.folder}/index.html: {done.nights} nights, {done.reports} reports{more},"
-            f" {done.compared} pairs of runs side by side",
+            f" {done.compared} comparisons",
             err=True,
         )

@@ -1,4 +1,4 @@
-"""``kraftwreck shrink RUN``: the smallest case that still fails as a run did."""
+"""``kraftwreck shrink RUN``: find the smallest case that still fails like a run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from simulation.knobs import draw_knobs
 DEFAULT_BUDGET_S = 120.0
 SHRUNK_FILE = "shrunk.json"
 SEEDS = 20
-"""How many simulated runs are tried with the schedule of a run on real hosts."""
+"""How many seeds are tried in the simulator with the schedule of a run on real hosts."""
 
 
 def say(line: str) -> None:
-    """Show one line to people."""
+    """Print one line for people."""
     click.echo(line, err=True)
 
 
 def case_of_run(folder: Path) -> SavedCase:
-    """Return the case of the simulated run in ``folder``, with the bug planted that it had.
+    """Return the case of the simulated run in ``folder``, with its planted bug, if any.
 
-    Raises :class:`OptionError` when it is no simulated run.
+    Raises :class:`OptionError` when it is not a simulated run.
     """
     options, schedule, knobs, digest = load(folder)
     patch = None if options.patch is None else str(options.patch)
@@ -49,7 +49,7 @@ def case_of_run(folder: Path) -> SavedCase:
 
 
 def case_of_seed(seed: int) -> SavedCase:
-    """Return the case that ``seed`` stands for in a campaign with everything by seed."""
+    """Return the case of ``seed`` in a campaign with the default options."""
     options, knobs = EVERYTHING.options(seed), EVERYTHING.knobs(seed)
     return SavedCase(case=Case.of(options, knobs, EVERYTHING.schedule(seed)))
 
@@ -57,13 +57,15 @@ def case_of_seed(seed: int) -> SavedCase:
 def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
     """Return simulated cases with the schedule of the run on real hosts in ``folder``.
 
-    Raises :class:`OptionError`, one line, for what is no run folder.
+    Raises :class:`OptionError`, one line, for a folder that is not a run folder.
     """
     try:
         options = options_of(test["options"])
         schedule = msgspec.convert(test["schedule"], list[Fault])
     except (KeyError, TypeError, msgspec.ValidationError) as error:
-        raise OptionError(f"{folder / 'test.json'}: no options and schedule: {error}") from error
+        raise OptionError(
+            f"{folder / 'test.json'}: cannot read options and schedule: {error}"
+        ) from error
     quorum: Any = "dynamic" if options.quorum == DYNAMIC else "static"
     patch = None if options.patch is None else str(options.patch)
     names = {f"n{options.nodes + i}": f"b{i}" for i in range(1, options.brokers + 1)}
@@ -83,17 +85,17 @@ def cases_like(folder: Path, test: dict[str, Any]) -> Iterator[SavedCase]:
 @click.command(name="shrink")
 @click.argument("run", type=click.Path(path_type=Path, exists=True), required=False)
 @click.option("--seed", type=SEED,
-              help="Instead of RUN: the test this seed stands for in kraftwreck sim.")  # fmt: skip
-@click.option("--failure", metavar="CHECKER[:TYPE]", help="Which failure [default: the first].")
+              help="Instead of RUN: the test with this seed in kraftwreck sim.")  # fmt: skip
+@click.option("--failure", metavar="CHECKER[:TYPE]", help="Failure to keep [default: the first].")
 @click.option("--budget", type=Number(0, LONGEST_S), default=DEFAULT_BUDGET_S,
               show_default=True, metavar="SECONDS", help="CPU seconds to spend.")  # fmt: skip
 @click.option("--mutant", metavar="ID", help="Plant this bug (see kraftwreck list).")
 @click.option("--patch", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Apply this patch to nodes/.")  # fmt: skip
 @click.option("--save", type=click.Path(path_type=Path, file_okay=False),
-              help="Keep the case in this folder, too.")  # fmt: skip
-@click.option("--name", metavar="NAME", help="Its file there [default: checker and type].")
-@click.option("--about", metavar="TEXT", help="What the case guards, for its file.")
+              help="Also save the case in this folder.")  # fmt: skip
+@click.option("--name", metavar="NAME", help="File name for --save [default: checker and type].")
+@click.option("--about", metavar="TEXT", help="Description to store in the case file.")
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
 def cli(
     run: Path | None,
@@ -109,13 +111,13 @@ def cli(
 ) -> None:
     """Find the smallest case that fails in the same way as RUN, the folder of a simulated run.
 
-    RUN may be a case file, too. Of a run on real hosts the schedule is tried in the simulator.
+    RUN may also be a case file. For a run on real hosts, its schedule is tried in the simulator.
     The result is saved as shrunk.json in the folder; kraftwreck replay runs it again.
 
     Ctrl-C ends the search and keeps what was found. Exit codes: 0 shrunk, 2 nothing fails.
     """
     if (run is None) == (seed is None):
-        raise OptionError("give the folder of a run, or --seed")
+        raise OptionError("give either RUN, the folder of a run, or --seed")
     if mutant is not None and patch is not None:
         raise OptionError("--mutant and --patch cannot be combined")
     planted = {
@@ -146,7 +148,7 @@ def _given(
     if test.get("simulated"):
         return msgspec.structs.replace(case_of_run(run), **planted)
     cases = cases_like(run, test)
-    say(f"{run} is of real hosts: trying its schedule in the simulator, {SEEDS} seeds")
+    say(f"{run}: a run on real hosts; trying its schedule in the simulator, {SEEDS} seeds")
     checker, _, kind = (failure or "").partition(":")
     for saved in cases:
         candidate = msgspec.structs.replace(saved, **planted)
@@ -161,7 +163,7 @@ def _given(
 
 
 def _passes_without(shrunk: SavedCase) -> bool | None:
-    """Whether the case passes without the planted bug; None where there is none."""
+    """Return whether the case passes without the planted bug; None if it has none."""
     if patch_for(shrunk) is None:
         return None
     return not run_case(shrunk.case).failures
@@ -177,7 +179,7 @@ def _places(run: Path | None, save: Path | None, name: str | None, shrunk: Saved
 
 
 def file_name(shrunk: SavedCase) -> str:
-    """Return a name for a case's file: its planted bug's, or its failure's."""
+    """Return a file name for a case: its planted bug, or its failure."""
     assert shrunk.failure is not None
     failure = f"{shrunk.failure.checker}-{shrunk.failure.type}"
     if shrunk.mutant is not None:

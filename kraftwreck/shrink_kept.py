@@ -1,4 +1,4 @@
-"""After a campaign: the first failure of each kind, shrunk beside its run."""
+"""After a campaign, shrink the first failure of each kind beside its run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nemesis.case_file import write_case
 from nemesis.case_text import describe
 
 BUDGET_S = 30.0
-"""CPU seconds for each kind of failure; kraftwreck shrink goes on where more is wanted."""
+"""CPU seconds for each kind of failure; use kraftwreck shrink to spend more."""
 
 
 def shrink_kept(
     kinds: Mapping[tuple[str, str], Tested], say: Say, budget_s: float = BUDGET_S
 ) -> list[Path]:
-    """Shrink the run that was kept of each of ``kinds``; return the case files, say the cases.
+    """Shrink the saved run of each of ``kinds`` and print the cases; return the case files.
 
-    The first kind of a run is ``shrunk.json`` in its folder, others have their names in it.
+    The first kind of a run is ``shrunk.json`` in its folder; other files are named by kind.
     """
     written: list[Path] = []
     for (checker, kind), tested in kinds.items():

@@ -1,7 +1,7 @@
-"""Shrink one case: with the node code of this process, or in a process with a patched copy.
+"""Shrink one case, with this process's node code or in a process with a patched copy.
 
-``python -m kraftwreck.shrinking CASE RESULT`` is that process; its import path holds the
-patched nodes in front of the project's, see :func:`kraftwreck.hunt.environment`.
+That process is ``python -m kraftwreck.shrinking CASE RESULT``; in its import path the patched
+nodes come before the project's, see :func:`kraftwreck.hunt.environment`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PassesError(CommandError):
 
 
 class ShrinkError(CommandError):
-    """The process that shrinks did not end as it should. One line."""
+    """The process that shrinks failed. One line."""
 
 
 def shrink_case(
@@ -48,9 +48,9 @@ def shrink_case(
 ) -> SavedCase:
     """Return the smallest case found in ``budget_s`` CPU seconds that fails as ``saved`` does.
 
-    It is to fail as ``saved.failure`` says, where that is None by what ``wanted``
-    (``CHECKER`` or ``CHECKER:TYPE``) names, where that is None, too, in the first way found:
-    by the simulator, at once, or else by the checkers. Ctrl-C ends the search, not the process.
+    The failure to keep is ``saved.failure``. If that is None, it is the one that ``wanted``
+    (``CHECKER`` or ``CHECKER:TYPE``) names. If that is None, too, it is the first one found, by
+    the simulator's invariants or else by the checkers. Ctrl-C ends the search, not the process.
 
     Raises :class:`PassesError`.
     """
@@ -69,8 +69,8 @@ def shrink_case(
         try:
             return run_case(case, checker=expected.checker, limit_s=limit_s).shows(expected)
         except Exception:
-            # Node code with a bug may end the whole simulation: another failure, so no answer.
-            # What is wrong with the harness shows in the first run, which is not caught.
+            # A bug in the node code may end the whole simulation: a different failure, so False.
+            # An error of the harness would have appeared in the first run, which is not caught.
             return False
 
     def enough() -> bool:
@@ -85,7 +85,7 @@ def shrink_case(
 
     start = explicit(saved.case, run.result.ops, run.result.faults)
     if not fails(start):
-        # The operations alone, then: how a fault chose its targets is part of the failure.
+        # Then only the operations: how a fault chose its targets is part of the failure.
         start = saved.case
     done = shrink(start, fails, enough=enough, told=told)
     last = run_case(done.case, checker=expected.checker, limit_s=limit_s)
@@ -106,7 +106,7 @@ def shrink_case(
 
 
 def _counted(case: Case, run: CaseRun) -> Size:
-    """Return the size of ``case``, with the operations that its run began."""
+    """Return the size of ``case``, with the number of operations that its run began."""
     operations = case.operations or operations_of(run.result.ops, case.concurrency)
     return msgspec.structs.replace(case.size, operations=len(operations))
 
@@ -139,11 +139,11 @@ def first_failure(
             others.add(str(found))
     what = str(failure or wanted or "a failure")
     instead = f"; it shows {', '.join(sorted(others))}" if others else ""
-    raise PassesError(f"the run shows no {what.removeprefix('a ')} with this code{instead}")
+    raise PassesError(f"the run shows no {what.removeprefix('a ')} with the current code{instead}")
 
 
 def patch_for(saved: SavedCase) -> Path | None:
-    """Return the patch that ``saved`` fails with, None for none. Raises OptionError."""
+    """Return the patch that ``saved`` needs to fail, None for none. Raises OptionError."""
     if saved.mutant is not None:
         return patch_of(saved.mutant)
     return None if saved.patch is None else Path(saved.patch)
@@ -168,7 +168,7 @@ def shrink_anywhere(
         child = subprocess.Popen(command, env=environment(tree), stdout=subprocess.PIPE, text=True)
         out = ""
         while True:
-            # Ctrl-C reaches the child as well, which then keeps the best it has found.
+            # Ctrl-C also reaches the child, which then keeps the best case so far.
             with suppress(KeyboardInterrupt):
                 out, _ = child.communicate()
                 break
@@ -182,7 +182,7 @@ def shrink_anywhere(
 
 
 def run_anywhere(saved: SavedCase) -> tuple[Expected, ...]:
-    """Run the case with the bug planted that it names; return all its failures."""
+    """Run the case with the bug it names; return all failures."""
     patch = patch_for(saved)
     if patch is None:
         return run_case(saved.case).failures
@@ -212,7 +212,7 @@ def cli(given: Path, result: Path, budget: float, wanted: str | None) -> None:
             result, shrink_case(saved, budget, lambda line: click.echo(line, err=True), wanted)
         )
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)  # The search had not begun: there is no best so far.
+        sys.exit(INTERRUPTED)  # The search had not begun: nothing to keep.
     except PassesError as passes:
         click.echo(str(passes))
         sys.exit(UNKNOWN)

@@ -1,4 +1,4 @@
-"""``kraftwreck sim``: many tests in virtual time; the first failure of each kind is kept."""
+"""``kraftwreck sim``: many tests in virtual time; the first failure of each kind is saved."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SEED = re.compile("[0-9]{1,18}")
 
 
 def parse_seeds(text: str) -> Iterable[int]:
-    """Return the seeds of ``A..B`` (both included), ``A..`` (endless) or ``A``.
+    """Return the seeds in ``A..B`` (inclusive), ``A..`` (endless) or ``A``.
 
     Raises :class:`OptionError`.
     """
@@ -68,12 +68,12 @@ def parse_brokers(text: str) -> int | None:
 
 
 def _shown(text: str) -> str:
-    """Return ``text`` in quotes, shortened to what fits on a line."""
+    """Return ``text`` in quotes, shortened to fit on a line."""
     return repr(text if len(text) <= 60 else f"{text[:60]}...")
 
 
 class _Sim(click.Command):
-    """Keeps its arguments, for the process that takes over with compiled modules."""
+    """Keeps its arguments for the process with compiled modules that replaces this one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_ARGUMENTS] = list(args)
@@ -82,48 +82,56 @@ class _Sim(click.Command):
 
 @click.command(name="sim", cls=_Sim)
 @click.argument("system", default="kraft")
-@click.option("-w", "--workload", default=ALL, show_default=True, help="A workload, or all.")
+@click.option(
+    "-w",
+    "--workload",
+    default=ALL,
+    show_default=True,
+    help="Workload of the clients; all: by seed.",
+)
 @click.option(
     "-n", "--nemesis", "faults", default=",".join(FAULTS), show_default=True,
-    help="Fault families, separated by commas, or none.",
+    help="Fault families to inject, comma-separated; none: no faults.",
 )  # fmt: skip
 @click.option("-t", "--time-limit", type=Number(1, LONGEST_S), default=30.0, show_default=True,
               help="Virtual seconds of clients and faults in each run.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(0, 99), default=0, show_default=True,
-              help="Nodes; 0: three to five, by seed.")  # fmt: skip
+              help="Number of controllers; 0: three to five, by seed.")  # fmt: skip
 @click.option("--rate", type=RATE_OR_SEED, default=0.0, show_default=True,
-              help="Operations a second; 0: by seed.")  # fmt: skip
+              help="Operations per second, all clients together; 0: by seed.")  # fmt: skip
 @click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
-              help="Client threads; 0: by seed.")  # fmt: skip
+              help="Number of clients; 0: by seed.")  # fmt: skip
 @click.option("--quorum", type=click.Choice(["static", "dynamic", "mixed"]), default="mixed",
-              show_default=True, help="Whether voters can change; mixed: by seed.")  # fmt: skip
+              show_default=True, help="Whether voters can be changed; mixed: by seed.")  # fmt: skip
 @click.option("--brokers", default=BY_SEED, show_default=True, metavar="N|seed",
               help="Brokers beside the controllers; seed: none to three, by seed.")  # fmt: skip
 @click.option("--snapshots/--no-snapshots", default=True, show_default=True,
-              help="Make snapshots every few records, and keep few.")  # fmt: skip
+              help="Write a snapshot every few records, and keep few of them.")  # fmt: skip
 @click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
-              show_default=True, help="Faults by time and trigger; in storms with calm between, as "
-              "run has; or by the clock and one configuration, as Jepsen has.")  # fmt: skip
+              show_default=True, help="When faults come: by time and trigger; in storms, as in "
+              "kraftwreck run; or by the clock, in one configuration, as in Jepsen.")  # fmt: skip
 @click.option("--interval", type=INTERVAL, metavar="SECONDS",
-              help="About how far apart storms are, or with --style timed faults.")  # fmt: skip
-@click.option("--governed", is_flag=True, help="The swarm's faults come in storms, too.")
+              help="Approximate time between storms (--style timed: faults).")  # fmt: skip
+@click.option(
+    "--governed", is_flag=True, help="With --style swarm: inject the faults in storms, too."
+)
 @click.option(
     "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
 )
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True,
-              help="Processes.")  # fmt: skip
-@click.option("--hours", type=HOURS, help="Stop after so long.")
+              help="Parallel processes.")  # fmt: skip
+@click.option("--hours", type=HOURS, help="Stop after this many hours.")
 @click.option("--floor", default=NO_FLOOR, show_default=True, metavar="none|default|NAME=NUMBER",
-              help="The least for a valid run; default: the workload's own.")  # fmt: skip
+              help="Least values for a valid run; default: the workload's.")  # fmt: skip
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
-              show_default=True, help="Where failing runs are kept.")  # fmt: skip
+              show_default=True, help="Directory in which failing runs are saved.")  # fmt: skip
 @click.option("--coverage", "coverage_file", type=click.Path(path_type=Path, dir_okay=False),
-              help="Read and update counters of what runs reached.")  # fmt: skip
+              help="File of coverage counters to read and update.")  # fmt: skip
 @click.option("--steer", "corpus", type=click.Path(path_type=Path, file_okay=False),
               help="Coverage-guided: keep runs that reach new states in this "
               "corpus directory.")  # fmt: skip
 @click.option("--shrink/--no-shrink", "shrinks", default=True, show_default=True,
-              help="Shrink the first failure of each kind, for half a CPU minute.")  # fmt: skip
+              help="Shrink the first failure of each kind for 30 CPU seconds.")  # fmt: skip
 @click.option("--compiled", is_flag=True, help="Run mypyc-compiled modules, building them first "
               "if sources changed (takes minutes).")  # fmt: skip
 @click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
@@ -154,13 +162,13 @@ def cli(
     compiled: bool,
     json_output: bool,
 ) -> None:
-    """Run the tests of many seeds in virtual time, judge each, keep failures."""
+    """Run one test per seed in virtual time, check each, and save the failures."""
     find_system(system)
     if workload != ALL:
         find_workload(workload)
     seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
     if isinstance(seeds, count) and hours is None:
-        raise OptionError(f"--seeds {seed_text}: an endless campaign needs --hours")
+        raise OptionError(f"--seeds {seed_text}: an endless range needs --hours")
     check_simulator(parse_faults(faults))
     campaign = Campaign(
         system=system,
@@ -212,7 +220,7 @@ def _shrunk(progress: Progress) -> list[Path]:
 def report(
     progress: Progress, campaign: Campaign, json_output: bool, cases: Sequence[Path] = ()
 ) -> None:
-    """Say what the campaign found: people on stderr, JSON on stdout."""
+    """Print the result of the campaign: text on stderr, JSON on stdout."""
     failed = sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
     unknown = sorted((t for t in progress.tested if t.unknown), key=lambda t: t.seed)
     digest = combined_digest(progress.tested)

@@ -1,4 +1,4 @@
-"""The runs of one campaign: who makes them, in how many processes, and what came of them."""
+"""The runs of one campaign: where they come from, the processes that make them, the results."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from nemesis.coverage import Coverage
 from nemesis.steering import Proposal, Steering
 
 MOST_KINDS = 10
-"""A campaign with so many different failures has nothing to gain from going on."""
+"""A campaign stops after this many different failures."""
 
 _PROGRESS_S = 1.0
 
 
 class Source(Protocol):
-    """Where the runs of a campaign come from."""
+    """The source of the runs of a campaign."""
 
     covered: Coverage
-    """What all runs reached, those of earlier campaigns too."""
+    """The coverage of all runs, including earlier campaigns."""
 
     def task(self, seed: int) -> Callable[[], Tested]:
-        """Return what makes the run with this number, in any process."""
+        """Return a function that makes the run with this number, in any process."""
 
     def done(self, tested: Tested) -> None:
-        """Take in what a run reached."""
+        """Learn from the coverage of a run."""
 
     def save(self) -> None:
-        """Keep what later campaigns go on with. Raises :class:`OptionError`."""
+        """Save the state for later campaigns. Raises :class:`OptionError`."""
 
 
 class BySeed:
-    """Each run is what its seed stands for; counters are kept in ``file``, if one is given."""
+    """Each run is derived from its seed; counters are saved in ``file``, if one is given."""
 
     def __init__(self, campaign: Campaign, file: Path | None) -> None:
-        """Raises :class:`OptionError` when ``file`` is something else."""
+        """Raises :class:`OptionError` when ``file`` is not a file of counters."""
         self.covered = counters.load(file) if file is not None else Coverage()
         self._campaign = campaign
         self._file = file
@@ -63,10 +63,10 @@ class BySeed:
 
 
 class Steered:
-    """Runs are made up by :class:`~nemesis.steering.Steering`, with the corpus in ``folder``."""
+    """Runs are proposed by :class:`~nemesis.steering.Steering`, with the corpus in ``folder``."""
 
     def __init__(self, campaign: Campaign, folder: Path, file: Path | None) -> None:
-        """Raises :class:`OptionError` when ``folder`` holds something else."""
+        """Raises :class:`OptionError` when ``folder`` is not a corpus."""
         self.corpus = Corpus(folder)
         self.covered = self.corpus.counted
         self.kept = 0
@@ -94,7 +94,7 @@ class Steered:
 
 
 class Progress:
-    """Counts what was done, keeps failures by kind, and tells people once a second."""
+    """Counts the runs, keeps failures by kind, and prints progress once a second."""
 
     def __init__(self, source: Source, total: int | None) -> None:
         self.source = source
@@ -104,9 +104,9 @@ class Progress:
         self._begun = self._shown = time.monotonic()
 
     def add(self, tested: Tested) -> None:
-        """Take in one test."""
+        """Count one test and print new failures."""
         self.source.done(tested)
-        tested.coverage = None  # Counted; thousands of them would fill the memory.
+        tested.coverage = None  # It was counted; keeping thousands would fill the memory.
         self.tested.append(tested)
         for checker, kind, text in tested.found:
             if (checker, kind) not in self.kinds:
@@ -136,13 +136,13 @@ class Progress:
         weak = sum(1 for t in self.tested if t.weak)
         click.echo(
             f"{len(self.tested)}{of} runs, {self.sim_s:.0f} simulated s, {self.cpu_s:.0f} CPU s"
-            f" ({speed:.0f} per CPU s), {failed} failed, {weak} in which too little happened",
+            f" ({speed:.0f} per CPU s), {failed} failed, {weak} below their floor",
             err=True,
         )
 
 
 def run_all(seeds: Iterable[int], jobs: int, deadline: float | None, progress: Progress) -> None:
-    """Run the tests of ``seeds`` in ``jobs`` processes until they, or the time, are over."""
+    """Run the tests of ``seeds`` in ``jobs`` processes until all are done or time is up."""
     task = progress.source.task
 
     def enough() -> bool:

@@ -1,6 +1,5 @@
-"""``kraftwreck run -c sim``: one run in virtual time, with our node code or a patched copy.
-
-Node code that is patched runs in a process of its own, so that this one never imports it.
+"""``kraftwreck run -c sim``: one run in virtual time, with the project's node code or a patched
+copy. Patched node code runs in a separate process, so that this one never imports it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from workloads.registry import find
 
 
 def simulated_run(options: RunOptions, tree: Path) -> Outcome:
-    """Simulate one test with the node code ``tree``; return where it was stored."""
+    """Simulate one test with the node code in ``tree``; return the run folder."""
     if tree == PROJECT_TREE:
         return Outcome(_simulate(options))
     request = msgspec.json.encode({"options": options.as_json(), "tree": str(tree)})
-    # -P keeps the working directory from hiding the patched tree.
+    # -P keeps the working directory from shadowing the patched tree.
     child = subprocess.run(
         [sys.executable, "-P", "-m", "kraftwreck.simulated"],
         input=request,

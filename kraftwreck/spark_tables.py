@@ -1,4 +1,4 @@
-"""Spark beside a run: started when the test begins, used when it is over."""
+"""Spark beside a run: started when the test begins, used when it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.java import PipelineError
 
 
 class SparkTables:
-    """The tables of one run. Never the reason why a run fails: what is wrong is said."""
+    """The tables of one run. A problem with Spark is printed, and never fails the run."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -29,7 +29,7 @@ class SparkTables:
             self._say(f"no Spark tables: {error}")
 
     def compute(self, folder: Path) -> None:
-        """Begin to compute the tables of the complete run, beside the caller."""
+        """Start computing the tables of the complete run, in the background."""
         if self._handle is not None:
             self._pool = ThreadPoolExecutor(1, "spark")
             self._summary = self._pool.submit(self._handle.finish, folder)
@@ -37,8 +37,8 @@ class SparkTables:
     def finish(self, verdict: Verdict) -> dict[str, Any] | None:
         """Wait for the tables; return their summary, None without them.
 
-        The same checkers judged the run in this process and in Spark; should they ever
-        disagree, that is said loudly.
+        The same checkers judged the run in this process and in Spark; if the verdicts differ,
+        an error is printed.
         """
         if self._summary is None:
             return None
@@ -60,7 +60,7 @@ class SparkTables:
         return summary
 
     def close(self) -> None:
-        """Let go of Spark, whatever state it is in."""
+        """Release Spark, whatever its state."""
         if self._handle is not None:
             self._handle.close()
         if self._pool is not None:

@@ -1,1 +1,1 @@
-"""HTML reports: one run, the store's index; JUnit for continuous integration."""
+"""HTML pages on runs and stores, and JUnit files for continuous integration."""

@@ -1,4 +1,4 @@
-"""Anomalies as people read them: one entry a fact, with its rules, operations and events."""
+"""Anomalies as the report shows them: one entry per fact, with rules, operations and events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reports.window_view import draw_window
 from reports.words import seconds_text, span_text
 
 MAX_OPERATIONS = 100
-"""More than these are counted, not listed; ``results.json`` has all."""
+"""At most this many are listed per anomaly; ``results.json`` has all."""
 
 MAX_VALUE = 2000
 EVENT_FIELDS = {
@@ -29,7 +29,7 @@ EVENT_FIELDS = {
     "state": "role", "epoch": "epoch", "leader": "leader", "leo": "log end",
     "hw": "high watermark",
 }  # fmt: skip
-"""Fields of trace events that have a column, with its heading."""
+"""The fields of trace events that have a column, and the heading of each."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class ProvingEvent:
 
 @dataclass
 class Seen:
-    """A rule that reports an anomaly, with its own words and what the rule says."""
+    """A rule that reports an anomaly, with its explanation and the meaning of its type."""
 
     checker: str
     type: str
@@ -72,11 +72,11 @@ class Seen:
 
 @dataclass
 class AnomalyView:
-    """One fact, ready to be shown; ``number`` counts from 1.
+    """One fact as it is shown; ``number`` counts from 1.
 
-    ``seen`` are the rules that report it, first the one whose words and picture are shown. The
-    picture is a ``cycle`` or a ``picture`` of operations, or neither. ``start`` and ``end`` are
-    history times in µs, None where no evidence has a time.
+    ``seen`` are the rules that report it; the explanation and picture of the first are shown. The
+    picture is a ``cycle`` or a ``picture`` of operations, or there is none. ``start`` and ``end``
+    are history times in µs, None if no evidence has a time.
     """
 
     number: int
@@ -94,23 +94,23 @@ class AnomalyView:
 
     @property
     def type(self) -> str:
-        """The type of anomaly that its first rule names."""
+        """The anomaly type of the first rule."""
         return self.seen[0].type
 
     @property
     def explanation(self) -> str:
-        """What went wrong, as its first rule says it."""
+        """The explanation by the first rule."""
         return self.seen[0].explanation
 
     def leave_times_out(self) -> None:
-        """Show no times: those of a history without times are only positions in it."""
+        """Remove all times, for a history without times, where they are only positions."""
         self.start = self.end = None
         self.when = ""
         for operation in self.operations:
             operation.time = operation.latency = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the page needs to zoom to it and to mark its evidence."""
+        """Return the data with which the page zooms to the anomaly and marks its evidence."""
         return {
             "type": self.type,
             "checker": ", ".join(dict.fromkeys(seen.checker for seen in self.seen)),
@@ -175,9 +175,9 @@ def anomaly_views(
     clock: Clocks,
     circumstances: Callable[[int | None], str],
 ) -> list[AnomalyView]:
-    """Return the facts of ``verdict``, those that clients saw first (:func:`_rank`).
+    """Return the facts of ``verdict``, the most important first (:func:`_rank`).
 
-    ``circumstances`` says in words what the state of the system was at a time in µs.
+    ``circumstances`` describes the state of the system at a time in µs.
     """
     if verdict is None:
         return []
@@ -222,7 +222,7 @@ def anomaly_views(
 
 
 def _rank(view: AnomalyView) -> tuple[int, float]:
-    """Contradictions among operations come first, then other operations, nodes, liveness."""
+    """Sort key: contradictions among operations first, then other operations, nodes, liveness."""
     contradiction = view.cycle or (view.picture and view.picture.orders)
     group = 0 if contradiction else 1 if view.operations else 2
     group = 3 if is_liveness(view.type) else group
@@ -230,7 +230,7 @@ def _rank(view: AnomalyView) -> tuple[int, float]:
 
 
 def _seen(reports: Sequence[Report]) -> list[Seen]:
-    """Return the rules of ``reports``, each once, with its first words."""
+    """Return the rules of ``reports``, each once, with its first explanation."""
     seen: dict[tuple[str, str], Seen] = {}
     for report in reports:
         kind = report.anomaly.type
@@ -246,9 +246,9 @@ def _view(
     row_of: Mapping[int, int],
     clock: Clocks,
 ) -> AnomalyView:
-    """Return the evidence of one fact, each operation and each trace event once."""
+    """Return the evidence of one fact, with each operation and trace event once."""
     named = dict.fromkeys(i for anomaly in anomalies for i in anomaly.operations)
-    # A rule may name the invocation, the completion or both: one row each.
+    # A rule may name the invocation, the completion or both: show one row each.
     rows = sorted({row_of[i] for i in named if i in row_of})
     told = {event_identity(e): e for anomaly in anomalies for e in anomaly.events}
     events = [_event(e, clock) for e in list(told.values())[:MAX_OPERATIONS]]

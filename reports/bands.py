@@ -1,4 +1,4 @@
-"""Faults as bands: each start joined with its end. Times are microseconds."""
+"""Faults as bands: each start event joined with its stop event. Times are microseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from histories.fault import FaultEvent
 
 @dataclass
 class Band:
-    """A fault that was in force from ``start`` until ``end`` (None: to the end of the run)."""
+    """A fault in force from ``start`` until ``end`` (None: until the end of the run)."""
 
     id: int
     kind: str
@@ -23,11 +23,11 @@ class Band:
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong while injecting or healing it."""
+        """The errors while injecting or healing the fault."""
         return [e.error for e in (self.started, self.stopped) if e is not None and e.error]
 
     def as_json(self) -> dict[str, Any]:
-        """What the page's charts need."""
+        """Return the data for the page's charts."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -40,9 +40,9 @@ class Band:
 
 
 def join_faults(events: list[FaultEvent]) -> list[Band]:
-    """Join start and stop events by id, ordered by start.
+    """Join start and stop events by id; return the bands ordered by start.
 
-    A stop without a start (its line was lost) begins where it ends.
+    A stop without a start (its line was lost) gives a band of zero length.
     """
     bands: dict[int, Band] = {}
     for event in events:

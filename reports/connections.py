@@ -1,4 +1,4 @@
-"""A bounded number of connections, where slow clients make room for new ones."""
+"""A limited number of connections; a new client replaces the slowest one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """One open connection, and when its client last sent or took something (monotonic seconds).
+    """One open connection, and when its client last sent or received data (monotonic seconds).
 
-    While ``working`` the server prepares an answer, and the connection keeps its seat.
+    While ``working``, the server prepares a response, and the connection keeps its seat.
     """
 
     connection: socket.socket
@@ -22,15 +22,15 @@ class Seat:
     working: bool = False
 
     def moved(self) -> None:
-        """Note that the client sent a request or took a piece of an answer."""
+        """Record that the client sent a request or received a part of a response."""
         self.progress = time.monotonic()
 
 
 class Seats:
-    """At most ``most`` connections; a new one takes the seat of the one that waits longest.
+    """At most ``most`` connections; a new one takes the seat of the one that is idle longest.
 
-    Slow and idle clients therefore never keep a new client waiting. Only while the server works
-    on as many answers as there are seats does a new client wait for one of them.
+    So slow and idle clients never block a new one. A new client waits only while the server
+    prepares a response on every seat.
     """
 
     def __init__(self, most: int) -> None:
@@ -38,10 +38,10 @@ class Seats:
         self._taken: dict[int, Seat] = {}
         self._changed = threading.Condition()
         self.evicted = 0
-        """Connections that were closed because their client was slow and others came."""
+        """Number of connections that were closed in favour of new ones."""
 
     def take(self, connection: socket.socket) -> Seat:
-        """Return a seat for ``connection``, which may be that of a slow client."""
+        """Return a seat for ``connection``, if necessary one taken from a slow client."""
         seat = Seat(connection)
         with self._changed:
             while len(self._taken) >= self._most:
@@ -54,25 +54,25 @@ class Seats:
         return seat
 
     def of(self, connection: socket.socket) -> Seat:
-        """Return the seat of ``connection``; one that counts for nothing after an eviction."""
+        """Return the seat of ``connection``; a dummy one if it was evicted."""
         with self._changed:
             return self._taken.get(id(connection)) or Seat(connection)
 
     @property
     def open(self) -> list[Seat]:
-        """All seats that are taken."""
+        """All taken seats."""
         with self._changed:
             return list(self._taken.values())
 
     def leave(self, connection: socket.socket) -> None:
-        """Give the seat of a closed connection to others."""
+        """Free the seat of a closed connection."""
         with self._changed:
             self._taken.pop(id(connection), None)
             self._changed.notify_all()
 
     @contextlib.contextmanager
     def work(self, seat: Seat) -> Iterator[None]:
-        """Keep ``seat`` while the server prepares an answer."""
+        """Keep ``seat`` while the server prepares a response."""
         seat.working = True
         try:
             yield
@@ -83,7 +83,7 @@ class Seats:
                 self._changed.notify_all()
 
     def _evict(self, seat: Seat) -> None:
-        # Shut down, not closed: the thread that serves it still owns the descriptor.
+        # Shut down instead of close: the thread that serves it still owns the descriptor.
         self._taken.pop(id(seat.connection), None)
         self.evicted += 1
         with contextlib.suppress(OSError):

@@ -1,9 +1,14 @@
-"""Draws a cycle of transactions from Elle's results, with its edges labelled.
+"""Draws a cycle of transactions from Elle's results, with labelled edges.
 
-Transactions are boxes, each with its micro-operations: on an ellipse, and for narrow screens
-in a column. An arrow from T1 to T2 says that T1 must come before T2, and why: ww (T2 overwrote
-T1), wr (T2 read what T1 wrote), rw (T1 did not see what T2 wrote), process and realtime (T1
-ended before T2 began).
+Transactions are boxes that list their micro-operations. Wide screens show them on an ellipse,
+narrow ones in a column. An arrow from T1 to T2 means that T1 must come before T2. Its label is the
+reason:
+
+- ww: T2 overwrote T1
+- wr: T2 read a write of T1
+- rw: T1 did not see a write of T2
+- process: the same process executed T1 before T2
+- realtime: T1 ended before T2 began
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ MEANING = {
 
 @dataclass
 class Box:
-    """A transaction: its name, what it did line by line (text, whether the cycle needs it)."""
+    """A transaction: its name, and its lines (text, whether the cycle needs it)."""
 
     x: float
     y: float
@@ -47,7 +52,7 @@ class Box:
 
 @dataclass
 class Edge:
-    """An arrow between two boxes: SVG path, kind, and the middle of its label."""
+    """An arrow between two boxes: SVG path, kind, and the position of its label."""
 
     path: str
     head: str
@@ -60,7 +65,7 @@ class Edge:
 
 @dataclass
 class Boxes:
-    """One layout of a cycle."""
+    """A cycle in one layout."""
 
     width: float
     height: float
@@ -70,7 +75,7 @@ class Boxes:
 
 @dataclass
 class CyclePicture:
-    """A cycle in both layouts, what its kinds of edges mean, and a sentence per edge."""
+    """A cycle in both layouts, the meaning of its edges, and a sentence per edge."""
 
     wide: Boxes
     narrow: Boxes
@@ -79,7 +84,7 @@ class CyclePicture:
 
 
 def cycles_of(result: CheckerResult) -> dict[int, Mapping[str, Any]]:
-    """Return Elle's map of each anomaly of ``result`` that is a cycle, by its position."""
+    """Return Elle's description of each anomaly of ``result`` that is a cycle, by position."""
     elle = result.stats.get("elle")
     cases = elle.get("anomalies") if isinstance(elle, dict) else None
     if not isinstance(cases, dict):
@@ -97,7 +102,7 @@ def cycles_of(result: CheckerResult) -> dict[int, Mapping[str, Any]]:
 
 
 def draw_cycle(case: Mapping[str, Any]) -> CyclePicture | None:
-    """Draw one cycle; None when it is too long for a picture, or in a shape unknown here."""
+    """Draw one cycle; return None when it is too long, or of an unknown structure."""
     try:
         return _drawn(case)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -144,7 +149,7 @@ def _box(
 ) -> Box:
     needed = {leaving.get("a-mop-index"), coming.get("b-mop-index")} - {None}
     mops = [(_mop_text(mop), n in needed) for n, mop in enumerate(_mops(op))]
-    if len(mops) > MAX_LINES:  # micro-operations of the cycle always stay
+    if len(mops) > MAX_LINES:  # keep the micro-operations of the cycle
         kept = {n for n, (_, is_needed) in enumerate(mops) if is_needed}
         for n in range(len(mops)):
             if len(kept) < MAX_LINES - 1:
@@ -179,7 +184,7 @@ def _ellipse(boxes: list[Box], steps: Sequence[Mapping[str, Any]]) -> Boxes:
 
 
 def _column(boxes: list[Box], steps: Sequence[Mapping[str, Any]]) -> Boxes:
-    """Put the boxes below each other; the last edge goes back up on their right."""
+    """Put the boxes below each other; draw the last edge back up on their right."""
     gap, y = 46.0, 4.0
     widest = max(box.width for box in boxes)
     for box in boxes:
@@ -205,7 +210,7 @@ def _column(boxes: list[Box], steps: Sequence[Mapping[str, Any]]) -> Boxes:
 
 
 def _place(boxes: list[Box]) -> tuple[float, float]:
-    """Give the boxes their places; return width and height of the picture."""
+    """Place the boxes; return width and height of the picture."""
     widest = max(box.width for box in boxes)
     tallest = max(box.height for box in boxes)
     n = len(boxes)
@@ -216,7 +221,7 @@ def _place(boxes: list[Box]) -> tuple[float, float]:
             box.y = top + (tallest - box.height) / 2
         return 12 + boxes[0].width + gap + boxes[1].width, tallest + 2 * top
     rx, ry = widest * 0.7, tallest * 0.9
-    while True:  # wider until no box is near another
+    while True:  # widen until no two boxes are close
         for i, box in enumerate(boxes):
             angle = -math.pi / 2 + 2 * math.pi * i / n
             box.x = rx * math.cos(angle) - box.width / 2
@@ -231,7 +236,7 @@ def _place(boxes: list[Box]) -> tuple[float, float]:
 
 
 def _apart(a: Box, b: Box) -> bool:
-    """Whether an arrow with its label fits between two boxes."""
+    """Return whether an arrow with its label fits between two boxes."""
     across = max(a.x, b.x) - min(a.x + a.width, b.x + b.width)
     down = max(a.y, b.y) - min(a.y + a.height, b.y + b.height)
     return across > 60 or down > 42
@@ -271,7 +276,7 @@ def _short(key: Any) -> str:
 
 
 def _border(box: Box, x: float, y: float) -> tuple[float, float]:
-    """Where the line from the middle of ``box`` towards (x, y) leaves it."""
+    """Return where the line from the middle of ``box`` towards (x, y) leaves it."""
     cx, cy = box.x + box.width / 2, box.y + box.height / 2
     dx, dy = x - cx, y - cy
     scale = min(

@@ -1,4 +1,4 @@
-"""A run for other tools, in files beside its report: EDN and JSON as Jepsen's, Perfetto."""
+"""Files for other tools beside a run's report: EDN and JSON for Jepsen, a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.run_folder import Run
 from reports.tables import size_text
 
 MANY = 20_000
-"""Events of a history, or of all traces, beyond which only a wish makes the files."""
+"""With more events in the history or in all traces, the files are only written on request."""
 
 EDN, JSON, PERFETTO = "history.edn", "history.json", "perfetto.json.gz"
 
@@ -19,8 +19,8 @@ EDN, JSON, PERFETTO = "history.edn", "history.json", "perfetto.json.gz"
 def write_downloads(run: Run, *, always: bool = False) -> list[Path]:
     """Write the files into the run's folder and return them.
 
-    A run with more than :data:`MANY` events, in history or traces, gets none unless
-    ``always``: they would take longer, and more space, than the run's own files.
+    A run with more than :data:`MANY` events, in history or traces, gets none unless ``always``:
+    they would take longer to write, and more space, than the run's own files.
     """
     events = sum(len(rows) for rows in run.traces.values())
     if not always and max(len(run.ops), events) > MANY:
@@ -39,7 +39,7 @@ def _write(run: Run) -> list[Path]:
 
 @dataclass
 class Download:
-    """A file beside the report: what it is, its relative address, its size in words."""
+    """A file beside the report: description, relative address, size as text."""
 
     what: str
     href: str
@@ -59,7 +59,7 @@ _KINDS = (
 
 
 def downloads(folder: Path) -> tuple[list[Download], list[str]]:
-    """Return what can be had beside the report in ``folder``, and what is not there yet."""
+    """Return the files beside the report in ``folder``, and descriptions of the missing ones."""
     found, missing = [], []
     for what, name in _KINDS:
         path = folder / name

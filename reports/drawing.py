@@ -1,9 +1,9 @@
-"""Pictures of concurrent operations, as data that a template draws as SVG. Units are pixels.
+"""Pictures of concurrent operations, as data for an SVG template. Units are pixels.
 
-The horizontal axis is the order of invocations and completions, not time: it is divided into
-slots, and a new slot begins with the first invocation after a completion. Two bars overlap if
-and only if their operations were concurrent. Every scene is laid out twice: wide, with a row
-per process, and narrow, with a row per operation whose text has a line of its own.
+The horizontal axis is not time but the order of invocations and completions. It is divided into
+slots; the first invocation after a completion starts a new slot. Two bars overlap if and only if
+their operations were concurrent. Every picture has two layouts: wide, with a row per process, and
+narrow, with a row per operation and its text on a line of its own.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 CHARACTER = 6.7
-"""Width of a character of the pictures' type."""
+"""Width of a character in the pictures' font."""
 WIDE, NARROW = 1150, 372
 LEFT = 92
-"""Room for the names of the rows in a wide picture."""
+"""Space for the row names in a wide picture."""
 LARGEST_SLOT = 150
 
 
@@ -23,8 +23,8 @@ LARGEST_SLOT = 150
 class Span:
     """One operation from its invocation to its completion; ``type`` is a name of ``TYPES``.
 
-    ``start`` and ``end`` are comparable moments. Of an invocation and a completion at one
-    moment the invocation comes first.
+    ``start`` and ``end`` are comparable moments. At equal moments invocations come before
+    completions.
     """
 
     process: int
@@ -35,14 +35,14 @@ class Span:
     title: str
     stuck: bool = False
     earlier: bool = False
-    """It comes before every order that is drawn."""
+    """It comes before all drawn orders."""
 
 
 @dataclass
 class Order:
-    """An order of operations, by their positions in a scene, also in words.
+    """An order of operations, by their positions in a picture and as text.
 
-    ``refused`` are the operations that could not come next, ``blocked`` says why.
+    ``refused`` are the operations that cannot come next; ``blocked`` gives the reasons.
     """
 
     spans: list[int]
@@ -53,7 +53,7 @@ class Order:
 
 @dataclass
 class Bar:
-    """One operation as drawn; its label begins at (``label_x``, ``label_y``)."""
+    """One operation as drawn; its label starts at (``label_x``, ``label_y``)."""
 
     x: float
     y: float
@@ -70,7 +70,7 @@ class Bar:
 
 @dataclass
 class Point:
-    """The moment at which an order lets an operation take effect; ``number`` counts from 1."""
+    """The moment at which an operation takes effect in an order; ``number`` counts from 1."""
 
     x: float
     y: float
@@ -79,12 +79,12 @@ class Point:
 
 @dataclass
 class Path:
-    """One order drawn through the bars; ``line`` joins its points (empty in narrow drawings)."""
+    """One order drawn through the bars; ``line`` joins its points (empty in narrow layouts)."""
 
     points: list[Point]
     line: str
     ends: tuple[float, float] | None = None
-    """Where the bar that fits nowhere is struck out."""
+    """Where the bar that fits nowhere is crossed out."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Drawing:
 
 @dataclass
 class Picture:
-    """Both layouts of one scene, its orders best first, and a note about what is not drawn."""
+    """A picture in both layouts, its orders, best first, and a note on omitted operations."""
 
     wide: Drawing
     narrow: Drawing
@@ -109,20 +109,20 @@ class Picture:
 
 
 def draw(spans: Sequence[Span], orders: Sequence[Order] = (), note: str = "") -> Picture:
-    """Lay out ``spans`` and the ``orders`` through them; there must be at least one span."""
+    """Lay out ``spans`` and the ``orders`` through them; at least one span is required."""
     scene = _Scene.of(spans, orders)
     return Picture(_wide(scene), _narrow(scene), list(orders), note)
 
 
 def fitted(text: str, width: float) -> str:
-    """Return ``text``, cut so that it fits into ``width`` pixels."""
+    """Return ``text``, shortened to fit into ``width`` pixels."""
     room = int(width / CHARACTER)
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
 
 
 @dataclass
 class _Scene:
-    """Spans with their slots (first and last), and the slot of each operation of each order."""
+    """Spans with their first and last slots, and the slot of each operation of each order."""
 
     spans: Sequence[Span]
     orders: Sequence[Order]
@@ -150,9 +150,9 @@ class _Scene:
         return scene
 
     def edges(self, left: float, width: float, step: float) -> list[float]:
-        """Return where slots begin, and where the last ends: within ``width`` if possible.
+        """Return the starts of all slots and the end of the last: if possible within ``width``.
 
-        A slot has room for the points in it, ``step`` apart.
+        A slot is wide enough for its points, ``step`` apart.
         """
         count = max(last for _, last in self.slots) + 1
         crowds = [max((p.count(s) for p in self.places), default=0) for s in range(count)]
@@ -166,7 +166,7 @@ class _Scene:
     def paths(
         self, bars: Sequence[Bar], edges: Sequence[float], step: float, above: float
     ) -> list[Path]:
-        """Return the paths of the orders; points lie ``above`` the lower edges of their bars."""
+        """Return the paths of the orders; points lie ``above`` the lower edges of the bars."""
         paths = []
         for order, places in zip(self.orders, self.places, strict=True):
             points = []
@@ -182,7 +182,7 @@ class _Scene:
     def _end(
         self, order: Order, bars: Sequence[Bar], x: float, above: float
     ) -> tuple[float, float] | None:
-        """Return the place on the bar that fits nowhere that is nearest to ``x``."""
+        """Return the place nearest to ``x`` on the bar that fits nowhere."""
         stuck = next((i for i, span in enumerate(self.spans) if span.stuck), None)
         if stuck is None or stuck in order.spans:
             return None
@@ -231,6 +231,6 @@ def _narrow(scene: _Scene) -> Drawing:
             )
         )  # fmt: skip
     paths = scene.paths(bars, edges, step, above=6)
-    for path in paths:  # a line would cross the texts of the rows between
+    for path in paths:  # a line would cross the text of other rows
         path.line = ""
     return Drawing(width, len(bars) * row, bars, [], paths)

@@ -1,4 +1,4 @@
-"""A small picture of the operations that prove an anomaly, for page, print and no script."""
+"""A small picture of the operations that prove an anomaly; works in print and without script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _label(ops: Operations, row: int) -> str:
 
 
 def draw_evidence(ops: Operations, rows: list[int]) -> Picture | None:
-    """Draw the operations in ``rows``; None when there is one to draw, none, or too many."""
+    """Draw the operations in ``rows``; return None for fewer than two, or for too many."""
     if not 1 < len(rows) <= MAX_BARS:
         return None
     spans = []

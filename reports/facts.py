@@ -1,12 +1,12 @@
-"""Facts: anomalies that several rules report of one thing, joined by the data that prove them.
+"""Facts: reports of several rules that are proven by the same data, joined into one.
 
-A rule is a checker and a type of anomaly. Texts are never compared:
+A rule is a checker and an anomaly type. Texts are never compared:
 
-- Two rules report one fact when the operations and trace events that prove one of them are
-  among those that prove the other.
-- Reports of one type are of one fact when they point at the same node, incarnation, epoch
-  and high watermark.
-- Two reports of one rule that rest on operations are two facts.
+- Two rules report one fact when the operations and trace events of one report are a subset of
+  those of the other.
+- Reports of one type are one fact when they point at the same node, incarnation, epoch and high
+  watermark.
+- Two reports of one rule that are proven by operations are two facts.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import msgspec
 from histories.verdict import Anomaly, Verdict
 
 MAX_REPORTS = 500
-"""Anomalies that are joined and shown; ``results.json`` has all."""
+"""At most this many anomalies are joined and shown; ``results.json`` has all."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """One anomaly, with its checker and its position among that checker's anomalies."""
+    """One anomaly, with its checker and its position in that checker's list."""
 
     checker: str
     position: int
     anomaly: Anomaly
     points: frozenset[Hashable]
-    """Operations and trace events that prove it."""
+    """The operations and trace events that prove it."""
     positions: frozenset[Hashable]
-    """Places in nodes' logs that it points at; empty if it rests on operations, too."""
+    """The positions in nodes' logs that it points at; empty if operations prove it, too."""
 
     @property
     def rule(self) -> tuple[str, str]:
@@ -43,12 +43,12 @@ class Report:
 
 @dataclass
 class Fact:
-    """What went wrong once, with every report of it in the verdict's order."""
+    """One violation, with all its reports in the verdict's order."""
 
     reports: list[Report] = field(default_factory=list)
 
     def covers(self, report: Report) -> bool:
-        """Whether ``report`` is of this fact."""
+        """Return whether ``report`` belongs to this fact."""
         return any(_same(known, report) for known in self.reports)
 
 
@@ -56,7 +56,7 @@ def facts_of(verdict: Verdict, row_of: Mapping[int, int]) -> list[Fact]:
     """Return the facts of ``verdict`` in the order of their first reports.
 
     ``row_of`` maps the index of an invocation or a completion to its operation. At most
-    :data:`MAX_REPORTS` anomalies are taken.
+    :data:`MAX_REPORTS` anomalies are used.
     """
     facts: list[Fact] = []
     for report in _reports(verdict, row_of)[:MAX_REPORTS]:
@@ -87,14 +87,14 @@ def _reports(verdict: Verdict, row_of: Mapping[int, int]) -> list[Report]:
 
 
 def event_identity(event: Mapping[str, Any]) -> Hashable:
-    """Return what names a trace event: node, incarnation and number, else all of it."""
+    """Return the identity of a trace event: node, incarnation and number, or else all fields."""
     if "seq" in event:
         return "event", event.get("node"), event.get("incarnation"), event["seq"]
     return "event", msgspec.json.encode(event, order="deterministic")
 
 
 def _place(event: Mapping[str, Any]) -> Hashable:
-    """Return the node, incarnation, epoch and high watermark of ``event``; None without them."""
+    """Return node, incarnation, epoch and high watermark of ``event``; None if one is missing."""
     names = ("node", "incarnation", "epoch", "hw")
     return tuple(event[name] for name in names) if all(n in event for n in names) else None
 
@@ -106,5 +106,5 @@ def _same(a: Report, b: Report) -> bool:
 
 
 def _nested(a: frozenset[Hashable], b: frozenset[Hashable]) -> bool:
-    """Whether one of two sets of evidence is a part of the other, and neither is empty."""
+    """Return whether one set of evidence is a subset of the other, and neither is empty."""
     return bool(a and b) and (a <= b or b <= a)

@@ -1,4 +1,4 @@
-"""The page of one history without a run: the run report, with what a history has."""
+"""The page about one history without a run; like a run's report, without nodes and faults."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reports.run_folder import Run
 from reports.run_report import render_report
 
 _SHORTEST = 1_000_000
-"""Nanoseconds; times of a shorter history are positions of events."""
+"""Nanoseconds. Times of a shorter history are taken as positions of events."""
 
 
 def _with_invocations(ops: Iterable[Op]) -> Iterator[Op]:
-    """Put an invocation with the index of the completion before each completion without one."""
+    """Insert an invocation before each completion that has none."""
     begun: set[int] = set()
     for op in ops:
         if op.type == INVOKE:
@@ -42,10 +42,10 @@ def write_history_report(
     repeat: str,
     torn: int | None = None,
 ) -> None:
-    """Write what ``model`` found in ``ops`` of the file ``history`` to ``page``.
+    """Write the ``result`` of checking ``ops`` of file ``history`` against ``model`` to ``page``.
 
-    ``repeat`` is the command that checks it again, ``torn`` the number of a torn last line. The
-    file appears whole or not at all. Raises OSError.
+    ``repeat`` is the command that checks the history again, ``torn`` the number of a torn last
+    line. The file is written completely or not at all. Raises OSError.
     """
     facts = [
         ("History", str(history)),
@@ -54,7 +54,7 @@ def write_history_report(
         ("Events", f"{len(ops):,}"),
         ("Processes", f"{len({op.process for op in ops}):,}"),
     ]
-    without = "" if torn is None else f" without the last line, {torn}, which is torn"
+    without = "" if torn is None else f" without line {torn}, which is torn"
     run = Run(
         folder=history.parent,
         test={

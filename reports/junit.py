@@ -1,4 +1,4 @@
-"""The verdict as JUnit XML, for continuous integration: one test case per checker.
+"""The verdict as JUnit XML, for continuous integration, with one test case per checker.
 
 Invalid is a ``failure``; unknown is an ``error``, since nothing was proven.
 """
@@ -21,10 +21,9 @@ MAX_ANOMALIES = 100
 def write_junit(run_folder: Path) -> Path:
     """Write ``junit.xml`` into ``run_folder`` and return its path.
 
-    Properties ``seed`` and ``repeat`` say how to repeat the run, ``strength`` what its verdict
-    rests on. A run without a verdict
-    has one test case that is an error. Raises
-    :class:`~reports.run_folder.RunFolderError` when it is no run folder.
+    The properties ``seed`` and ``repeat`` describe how to repeat the run, ``strength`` how much
+    evidence the verdict is based on. A run without a verdict has one test case, an error. Raises
+    :class:`~reports.run_folder.RunFolderError` when it is not a run folder.
     """
     folder = run_folder.resolve()
     test = load_test(folder)
@@ -76,7 +75,7 @@ def write_junit(run_folder: Path) -> Path:
 
 
 def _strength(checkers: dict[str, CheckerResult]) -> list[str]:
-    """Return what the verdict rests on in words, if that was measured."""
+    """Return the measured strength of the verdict as text, if there is one."""
     measured = checkers.get(strength.NAME)
     return [strength.sentence(measured.stats)] if measured is not None and measured.stats else []
 
@@ -92,5 +91,5 @@ def _explain(result: CheckerResult) -> str:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` without the characters that XML cannot hold."""
+    """Replace the characters in ``text`` that XML cannot contain."""
     return _NOT_XML.sub("\ufffd", text)

@@ -1,9 +1,9 @@
-"""The longest legal orders of a history that is not linearizable, and what ended each.
+"""The longest legal orders of a history that is not linearizable, and why each ends.
 
-After Porcupine's view: for every operation near the contradiction the longest legal order
-that contains it. A checker names one such order and the operations that were open when it
-got stuck; the others are found here, by trying all ways to go on from the last operations
-of the one that is known. What lies before them stays as the checker placed it.
+The picture follows Porcupine's: for every operation near the contradiction, the longest legal
+order that contains it. A checker reports one such order, and the operations that were open where
+it got stuck. This module finds the others: it keeps the order up to its last operations and tries
+all continuations from there.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from histories.verdict import Anomaly, CheckerResult
 from reports.specification import IMPOSSIBLE, Specification, Step, specification
 
 TAIL = 6
-"""Operations of the known order that are drawn and may be ordered otherwise."""
+"""The number of operations at the end of the known order that are drawn and reordered."""
 MAX_CALLS, MAX_DRAWN = 18, 24
 MAX_ORDERS = 8
 MAX_WINDOWS = 20
-"""Keys of a checker whose windows are drawn."""
+"""At most this many keys of a checker get a picture."""
 MAX_STEPS = 20_000
 
 
 @dataclass
 class LegalOrder:
-    """One longest legal order: ``calls`` by their ``start``, what the state was after each (as
-    text, empty where it is not known), and why none of the calls left could come next."""
+    """One longest legal order: ``calls`` by their ``start``, the state after each (as text, empty
+    if unknown), and why none of the remaining calls can come next."""
 
     calls: list[int]
     states: list[str]
@@ -41,9 +41,9 @@ class LegalOrder:
 
 @dataclass
 class Window:
-    """The calls around a contradiction, by invocation; ``stuck`` is the ``start`` of the one
-    that fits nowhere. ``placed`` calls come before those of every order, ``earlier`` are those of
-    them that are drawn."""
+    """The calls around a contradiction, by invocation. ``stuck`` is the ``start`` of the call that
+    fits nowhere. ``placed`` counts the calls before every order; ``earlier`` are those of them
+    that are drawn."""
 
     key: str
     calls: list[Call]
@@ -53,7 +53,7 @@ class Window:
     before: str
     earlier: frozenset[int] = frozenset()
     origin: str = ""
-    """Where the value comes from that the stuck read saw."""
+    """The write of the value that the stuck read returned, as text."""
 
 
 def windows_of(
@@ -61,8 +61,8 @@ def windows_of(
 ) -> dict[int, Window]:
     """Return the window of each anomaly of ``result`` that has one, by the anomaly's position.
 
-    ``ops`` is the run's history, or what reads it. A result of another checker, or one whose
-    operations are not in the history, has none.
+    ``ops`` is the run's history, or a function that reads it. There are no windows if another
+    checker made the result, or if its operations are not in the history.
     """
     told = result.stats.get("windows")
     if not isinstance(told, dict) or not told:
@@ -83,7 +83,7 @@ def windows_of(
             spec = specification(result.stats, group)
             made = _window(spec, key, group, window, prefixes.get(key) or [])
         except (AttributeError, KeyError, TypeError, ValueError):
-            continue  # another checker's statistics, in a shape unknown here
+            continue  # statistics of another checker
         if made is not None:
             found[position] = made
     return found
@@ -116,10 +116,10 @@ def _window(
     step = None if spec is None or state is IMPOSSIBLE else spec.step
     tail, end = order[cut:], known[stuck].end
     fixed = set(order[:cut])
-    if not whole:  # the order holds all that had ended, and only its end is known
+    if not whole:  # only the end of the order is known
         fixed = {c.start for c in group if c.type == OK and c.end < end and c.start not in tail}
     shown = dict.fromkeys([*tail, stuck, *named])
-    if len(shown) > MAX_DRAWN:  # too many to try all orders, or to read
+    if len(shown) > MAX_DRAWN:  # too many to try all orders, or to show
         step, shown = None, dict.fromkeys(list(shown)[:MAX_DRAWN])
     if spec is not None and step is not None:
         for call in reversed(spec.needed):
@@ -132,7 +132,7 @@ def _window(
     else:
         orders = _orders(step, state, [c for c in calls if c.start not in fixed], tail)
         if any(not order.blocked for order in orders):
-            orders = []  # what contradicts them is not drawn
+            orders = []  # the contradicting call is not drawn
         before = _text(state)
     return Window(
         key=key,
@@ -147,7 +147,7 @@ def _window(
 
 
 def _origin(stuck: Call, group: Sequence[Call], order: Sequence[Call]) -> str:
-    """Name the write of the value that the ``stuck`` read returned, and its successor."""
+    """Describe the write of the value that the ``stuck`` read returned, and the next write."""
     if stuck.f != "read" or stuck.type != OK or stuck.value is None:
         return ""
 
@@ -175,8 +175,8 @@ def _orders(
 ) -> list[LegalOrder]:
     """Return legal orders, the longest first.
 
-    There is one for each call near the contradiction that no longer one contains, at most
-    :data:`MAX_ORDERS`. Of equally long ones the checker's own, ``told``, comes first.
+    For each call near the contradiction there is a longest order that contains it, at most
+    :data:`MAX_ORDERS` in all. Of equally long orders the checker's own, ``told``, comes first.
     """
     possible = [call for call in calls if call.type != FAIL]
     best: dict[int, tuple[int, ...]] = {}
@@ -204,7 +204,7 @@ def _orders(
 
 
 def _may_be_next(call: Call, mask: int, calls: Sequence[Call]) -> bool:
-    """Whether every call that ended before ``call`` began is in the order already."""
+    """Return whether the order already contains every call that ended before ``call`` began."""
     return all(mask >> i & 1 or other.end > call.start for i, other in enumerate(calls))
 
 
@@ -222,7 +222,7 @@ def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[
             continue
         first = [o for j, o in enumerate(calls) if not mask >> j & 1 and o.end < call.start]
         if first:
-            why = f"began only after {name(first[0])} had ended, which is not in this order yet"
+            why = f"began after {name(first[0])} had ended, which is not in this order yet"
         elif step(state, call) is IMPOSSIBLE:
             why = f"does not fit: the value is {_text(state)} here"
         else:
@@ -232,7 +232,7 @@ def _explained(step: Step, initial: Any, calls: Sequence[Call], order: Sequence[
 
 
 def _text(state: Any) -> str:
-    """Return a state as people read it."""
+    """Return a state as readable text."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, tuple) and (not value or value[0] not in ("bool", "list", "map")):
@@ -246,12 +246,12 @@ def _text(state: Any) -> str:
 
 
 def name(call: Call) -> str:
-    """Name a call as the picture does: what it did and its index."""
+    """Name a call as the picture does: its text and its index."""
     return f"{label(call)} (operation {call.start})"
 
 
 def label(call: Call) -> str:
-    """Say what a call did and saw."""
+    """Describe the function, argument and result of a call."""
     argument = "" if call.argument is None else f" {_short(call.argument)}"
     if call.type == OK and call.value is not None and call.value != call.argument:
         return f"{call.f}{argument} → {_short(call.value)}"

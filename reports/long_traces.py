@@ -1,7 +1,7 @@
-"""A trace too long to be held as objects, thinned out to what a page can draw.
+"""Thin out a trace that is too long to be held as objects.
 
-Ten million events take 7.5 GB as objects. Nearly all are of the few kinds that come with every
-batch of records; elections, votes and crashes are rare, and none of them is left out.
+Ten million events take 7.5 GB as objects. Nearly all of them are of the few kinds that come with
+every batch of records. Elections, votes and crashes are rare, and all of them are kept.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from histories.tables import TRACE_SCHEMA, HistoryError, from_table
 from histories.trace import TraceEvent
 
 MANY = 1_000_000
-"""A trace with more events is thinned out."""
+"""A trace with more events than this is thinned out."""
 OF_A_KIND = 100_000
-"""So many events of a kind, about, are kept of one that is more frequent."""
+"""About this many events are kept of each more frequent kind."""
 _BATCH = 1 << 17
 
 
 def is_long(table: Path) -> bool:
-    """Whether the trace in the Parquet file ``table``, if it is one, is to be thinned out."""
+    """Return whether the Parquet file ``table`` is a trace that must be thinned out."""
     try:
         return table.is_file() and pq.read_metadata(table).num_rows > MANY
     except (OSError, pa.ArrowException):
@@ -32,9 +32,9 @@ def is_long(table: Path) -> bool:
 
 
 def thinned(table: Path) -> tuple[list[TraceEvent], str]:
-    """Return events of the trace in ``table``, and in a sentence what was left out.
+    """Return events of the trace in ``table``, and a sentence about the omitted ones.
 
-    Of a kind that is frequent every so many-th event of a file is kept. Raises
+    Of a frequent kind, only every n-th event of a file is kept. Raises
     :class:`~histories.tables.HistoryError`.
     """
     try:
@@ -63,6 +63,6 @@ def _thinned(file: pq.ParquetFile) -> tuple[list[TraceEvent], str]:
     events: list[TraceEvent] = from_table(pa.concat_tables(kept), TraceEvent)
     frequent = ", ".join(sorted(kind for kind, step in steps.items() if step > 1))
     return events, (
-        f"The trace has {sum(counts.values()):,} events: of the frequent kinds ({frequent}) only "
-        f"some are shown here, {len(events):,} in all."
+        f"The trace has {sum(counts.values()):,} events. Of the frequent kinds ({frequent}) only "
+        f"some are shown, {len(events):,} events in all."
     )

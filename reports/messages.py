@@ -1,8 +1,8 @@
-"""Messages and trace events of nodes near anomalies: a space-time diagram.
+"""Messages and trace events of nodes near anomalies, as a space-time diagram.
 
 Simulated runs record quorum messages in ``messages.jsonl``; real nodes record the messages they
-received in their input logs. The page contains those near an anomaly, or near
-an election where there is no anomaly. Times are microseconds since the start of the test.
+receive in their input logs. The page contains those near an anomaly, or near an election if there
+is no anomaly. Times are microseconds since the start of the test.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NEAR_US = 1_500_000
 MAX_MESSAGES = 4000
 MAX_EVENTS = 4000
 MAX_INPUTS = 64 << 20
-"""Bytes of input logs that are read; the report of a longer run has no messages."""
+"""Bytes of input logs to read; the report of a longer run has no messages."""
 
 Span = tuple[int, int]
 
 
 class Arrow(NamedTuple):
-    """One message: from lane to lane; ``sent`` is -1 where only its arrival is known."""
+    """One message from lane to lane; ``sent`` is -1 if only its arrival is known."""
 
     sent: int
     arrived: int
@@ -56,7 +56,7 @@ class Diagram:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the data of the page's chart: each text once, rows of numbers."""
+        """Return the data of the page's chart: each text once, and rows of numbers."""
         texts = Interned()
         return {
             "arrows": [
@@ -78,7 +78,7 @@ class Diagram:
 
 
 def diagram(run: Run, moments: Sequence[Span], clock: Clocks) -> Diagram:
-    """Return messages and trace events near ``moments``; where there are too many, the nearest."""
+    """Return the messages and trace events near ``moments``; of too many, the nearest ones."""
     result = Diagram()
     lanes = {number: number - 1 for number in range(1, len(run.nodes) + 1)}
     try:
@@ -109,7 +109,7 @@ def _events(
     for lane, node in enumerate(run.nodes):
         events = run.traces.get(node, [])
         begin = 0
-        for start, end in moments:  # a node's own clock never decreases
+        for start, end in moments:  # the clock of a node never decreases
             low = clock.reading(node, start - NEAR_US)
             high = clock.reading(node, end + NEAR_US)
             begin = max(begin, bisect_left(events, low, key=lambda e: e.mono))
@@ -127,7 +127,7 @@ def moments_of(
 
 
 def _nearest(rows: Sequence[Any], times: Sequence[int], spans: Sequence[Span], most: int) -> Any:
-    """Return the rows at most :data:`NEAR_US` from one of ``spans``, the ``most`` nearest."""
+    """Return up to ``most`` rows that are at most :data:`NEAR_US` from ``spans``, nearest first."""
     if not spans:
         return []
     starts = [start for start, _ in spans]
@@ -143,7 +143,7 @@ def _nearest(rows: Sequence[Any], times: Sequence[int], spans: Sequence[Span], m
 
 
 def _words(values: Mapping[str, Any] | None) -> str:
-    """Return facts as one line: ``epoch 3, offset 12``."""
+    """Return values as one line: ``epoch 3, offset 12``."""
     if not values:
         return ""
     shown = (
@@ -199,7 +199,7 @@ def _simulated(path: Path, lanes: Mapping[int, int]) -> Iterator[Arrow]:
             m = decode(line)
             asker, replier, api, time = m["asker"], m["replier"], m["api"], m["time"] // 1000
             asked, answer, records = m.get("asked"), m.get("answer"), m.get("records")
-            if replier < -1:  # a bootstrap server: the answer does not name the node
+            if replier < -1:  # a bootstrap server: the response does not name the node
                 continue
             if asker not in lanes or replier not in lanes:
                 continue
@@ -229,7 +229,7 @@ class _Line(msgspec.Struct):
 
 
 def _heard(run: Run, lanes: Mapping[int, int], clock: Clocks, result: Diagram) -> Iterator[Arrow]:
-    """Yield the messages in the nodes' input logs, which do not record when they were sent."""
+    """Yield the messages in the nodes' input logs, which do not record send times."""
     paths = [
         (lane, name, run.folder / "nodes" / name / INPUTS) for lane, name in enumerate(run.nodes)
     ]

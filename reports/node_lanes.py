@@ -1,7 +1,7 @@
-"""What each node was, when: state segments, down and paused periods, high watermark.
+"""The history of each node: its states, when it was down or paused, its high watermark.
 
-A node's monotonic clock is translated to history time by what it read when the test's clock
-read 0 (``test.json`` key ``clock``). Times are microseconds since the start of the test.
+A node's monotonic clock is translated to history time by its reading at time 0 of the test
+(``test.json`` key ``clock``). Times are microseconds since the start of the test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from histories.fault import FaultEvent
 from histories.trace import TraceEvent
 
 GONE = frozenset({"fatal", "stop"})
-"""Trace kinds after which the process is over."""
+"""Trace kinds after which the process has ended."""
 
 MAX_STEPS = 2000
 
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 
 @dataclass
 class Segment:
-    """A time in which state, epoch, leader and incarnation did not change."""
+    """A period in which state, epoch, leader and incarnation did not change."""
 
     start: int
     end: int
@@ -36,9 +36,12 @@ class Segment:
 
 @dataclass
 class NodeLane:
-    """One node's row of the picture; ``watermarks`` are (time, high watermark) steps, ``ends``
-    (time, log end offset) steps, ``ahead`` (time, µs the wall clock is ahead of where it was
-    when the node was first heard of, against the test's clock)."""
+    """One node's row of the chart.
+
+    ``watermarks`` are (time, high watermark) steps, ``ends`` (time, log end offset) steps.
+    ``ahead`` are (time, drift) points: µs that the wall clock has gained on the test's clock
+    since the node's first event.
+    """
 
     node: str
     segments: list[Segment] = field(default_factory=list)
@@ -49,7 +52,7 @@ class NodeLane:
     ahead: list[Span] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """What the page's charts need."""
+        """Return the data for the page's charts."""
         return {
             "node": self.node,
             "segments": [
@@ -76,7 +79,7 @@ class Clocks:
         return mono if clock is None else clock.time(mono)
 
     def reading(self, node: str, time: int) -> int:
-        """Return what the node's clock read at ``time`` of the history."""
+        """Return the reading of the node's clock at ``time`` of the history."""
         clock = self.of.get(node)
         return time if clock is None else clock.reading(time)
 
@@ -84,8 +87,7 @@ class Clocks:
 def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> Clocks:
     """Return the clocks of a run.
 
-    Without measured clocks each node's first event is put at time 0, and ``known`` is
-    False.
+    Without measured clocks each node's first event is put at time 0, and ``known`` is False.
     """
     measured = node_clocks(test)
     if measured:
@@ -95,20 +97,20 @@ def clocks(test: Mapping[str, Any], traces: Mapping[str, list[TraceEvent]]) -> C
 
 
 def _hit(event: FaultEvent, node: str) -> bool:
-    """Whether the fault did something to ``node`` (it may have been down already, say)."""
+    """Return whether the fault affected ``node``, which may have been down already."""
     skipped = event.detail.get("skipped")
     return node in event.targets and not (isinstance(skipped, dict) and node in skipped)
 
 
 def killed_at(faults: Sequence[FaultEvent], node: str) -> list[int]:
-    """Return when faults killed ``node``."""
+    """Return the times at which faults killed ``node``."""
     return [
         e.time // 1000 for e in faults if e.kind == "kill" and e.phase == "start" and _hit(e, node)
     ]
 
 
 def paused_spans(faults: Sequence[FaultEvent], node: str, end: int) -> list[Span]:
-    """Return when the process of ``node`` was stopped; killing it ends that too."""
+    """Return the periods in which the process of ``node`` was paused; a kill ends them, too."""
     spans: list[Span] = []
     since: int | None = None
     for event in sorted(faults, key=lambda e: e.time):
@@ -131,7 +133,7 @@ def _steps(
     at: Callable[[TraceEvent], int],
     end: int,
 ) -> list[Span]:
-    """Thin a value that mostly grows to its steps, at most one per picture column or so."""
+    """Reduce a mostly growing value to its steps, about one per pixel column at most."""
     gap = end // MAX_STEPS
     kept: list[Span] = []
     for event in events:
@@ -146,10 +148,10 @@ def _steps(
 
 
 def _ahead(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: int) -> list[Span]:
-    """Return how the wall clock moved against the test's: its jumps and its drift.
+    """Return the drift of the wall clock against the test's clock: its jumps and its slope.
 
-    A point where it differs by a millisecond from what the last two let expect, and one per
-    five-hundredth of the run.
+    A point is kept if it differs by a millisecond from the line through the last two, and at
+    least one per five-hundredth of the run.
     """
     gap = end // 500
     kept: list[Span] = []
@@ -163,7 +165,7 @@ def _ahead(events: list[TraceEvent], at: Callable[[TraceEvent], int], end: int) 
             last = (max(now, 0), off)
             continue
         if last is not None and abs(off - last[1]) >= 1000:
-            kept.append(last)  # it jumps here: flat until the last moment before
+            kept.append(last)  # a jump: keep the last point before it
         kept.append((max(now, 0), off))
         last = None
     return kept if last is None else [*kept, last]
@@ -176,10 +178,10 @@ def node_lane(
     clock: Clocks,
     end: int,
 ) -> NodeLane:
-    """Build one node's lane from its events ordered by (incarnation, seq), up to ``end``.
+    """Build one node's lane from its events, which are ordered by (incarnation, seq).
 
-    A process is over when a fault killed it, when its last event says so, or (a crash of its
-    own) at its last event before the next incarnation's first.
+    The lane ends at ``end``. A process ends when a fault kills it, when its last event says so, or
+    (if it crashed by itself) at its last event before the next incarnation's first.
     """
 
     def at(event: TraceEvent) -> int:

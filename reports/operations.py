@@ -1,4 +1,4 @@
-"""Operations as columns: each invocation joined with its completion.
+"""Operations as columns, each invocation joined with its completion.
 
 Times are microseconds since the start of the test.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from histories.operation import INVOKE, Op
 
 TYPES = ("ok", "fail", "info", "open")
-"""How an operation ended; "open": the history ends before it did."""
+"""The ways in which an operation ends; "open": the history ends before its completion."""
 
 NEVER = 0xFFFFFFFF
 """The latency of an open operation."""
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class Interned:
-    """Distinct texts with numbers in order of appearance; number 0 is "nothing"."""
+    """Distinct texts, numbered in order of appearance; number 0 is the empty text."""
 
     def __init__(self) -> None:
         self.texts: list[str] = [""]
@@ -56,7 +56,7 @@ class Interned:
 
 
 def value_text(value: Any, limit: int = MAX_TEXT) -> str:
-    """Return ``value`` as JSON, cut to ``limit`` characters and its full length."""
+    """Return ``value`` as JSON, cut to ``limit`` characters with its full length appended."""
     return _cut(msgspec.json.encode(value).decode(), limit)
 
 
@@ -66,7 +66,7 @@ def _cut(text: str, limit: int) -> str:
 
 @dataclass
 class Operations:
-    """One row per invocation, ordered by start; all arrays are equally long.
+    """One row per invocation, ordered by start; all arrays have the same length.
 
     ``latency`` is :data:`NEVER` for open operations, ``type`` a position in :data:`TYPES`.
     ``f``, ``node``, ``key``, ``sent``, ``seen`` and ``error`` are numbers into ``texts``.
@@ -96,14 +96,14 @@ class Operations:
 
     @property
     def end(self) -> int:
-        """The last moment anything happened, in microseconds."""
+        """The time of the last event in microseconds."""
         if not len(self):
             return 0
         done = np.where(self.latency == NEVER, 0, self.latency)
         return int((self.start + done).max())
 
     def rows_of(self, indices: Iterable[int]) -> dict[int, int]:
-        """Map those of ``indices`` that are an event of some operation to its row."""
+        """Map each of ``indices`` that belongs to an operation to its row."""
         wanted = np.unique(np.fromiter(indices, np.int64))
         found: dict[int, int] = {}
         for column in (self.invoke, self.completion):
@@ -113,11 +113,11 @@ class Operations:
 
 
 def _lanes(process: Ints, concurrency: int | None) -> tuple[Ints, list[str]]:
-    """Return each row's lane and the lanes' names.
+    """Return each row's lane, and the names of the lanes.
 
-    A crashed process continues as ``process + concurrency`` on the same thread (Jepsen's
-    numbering), so a lane is a thread. Without a concurrency each process is a lane, and
-    beyond :data:`MAX_LANES` they share lanes.
+    In Jepsen's numbering a crashed process continues as ``process + concurrency`` on the same
+    thread, so each thread gets a lane. If the concurrency is unknown, each process gets one. With
+    more than :data:`MAX_LANES` processes they share lanes.
     """
     if concurrency is not None and concurrency > 0:
         lane = process % concurrency
@@ -133,7 +133,7 @@ def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations
     interned = Interned()
     text, value = interned.add, interned.value
     open_type, types = TYPES.index("open"), {name: at for at, name in enumerate(TYPES)}
-    # Flat arrays, filled by row: a million small lists would keep the garbage collector busy.
+    # Flat arrays filled by row: a million small lists would slow the garbage collector down.
     start, latency, kind, process, f, node, key, sent, seen, error, invoke, completion = (
         columns := [array("q") for _ in range(12)]
     )
@@ -189,10 +189,10 @@ def join_operations(ops: list[Op], concurrency: int | None = None) -> Operations
 
 
 def seconds(operations: Operations) -> dict[str, list[Any]]:
-    """Return per-second series: ``p50 p95 p99`` and ``ok fail info``.
+    """Return series per second: ``p50 p95 p99`` and ``ok fail info``.
 
-    Quantiles are latencies in microseconds of the operations that ended ok, by the second
-    they were invoked in (None: there was none); the others count completions per second.
+    Quantiles are latencies in microseconds of ok operations, by the second of their invocation
+    (None if there are none). The others count completions per second.
     """
     length = operations.end // 1_000_000 + 1
     result: dict[str, list[Any]] = {}

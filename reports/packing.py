@@ -1,8 +1,8 @@
-"""Putting data into an HTML page: small, and impossible to break out of.
+"""Embed data in an HTML page compactly and safely.
 
-Number columns are split into byte planes, deflated and written as base64, about 6 bytes
-per operation; the page unpacks them with ``DecompressionStream``. JSON is escaped so that
-no text in it can end the script element it stands in.
+Number columns are split into byte planes, deflated and encoded as base64, which takes about 6
+bytes per operation. The page unpacks them with ``DecompressionStream``. JSON is escaped so that no
+text in it can end the script element that contains it.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def smallest(values: Column) -> Column:
 def pack_columns(columns: Mapping[str, Column]) -> dict[str, Any]:
     """Return ``{"rows", "columns": [[name, type]], "data"}`` for equally long ``columns``.
 
-    Types are u8, u16, u32, i32 and f64, little endian. The bytes of a column are ordered by
-    significance first and row second, which deflates much better.
+    Types are u8, u16, u32, i32 and f64, little endian. A column's bytes are ordered by
+    significance first and by row second, which compresses much better.
     """
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:

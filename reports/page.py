@@ -1,4 +1,4 @@
-"""What every page has: templates that escape, our style, and a policy against the network."""
+"""Common parts of all pages: escaping templates, the style, and a policy without network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASSETS = Path(__file__).parent / "assets"
 
 
 def environment() -> Environment:
-    """Return the templates, with everything escaped that is not marked as safe."""
+    """Return the template environment, which escapes everything not marked as safe."""
     templates = Environment(
         loader=PackageLoader("reports", "templates"),
         autoescape=True,
@@ -34,7 +34,7 @@ def style() -> str:
 
 
 def policy(css: str, script: str | None = None) -> str:
-    """Return a content security policy: this style, this script, and no network at all."""
+    """Return a content security policy that allows this style and script, and no network."""
 
     def source(text: str) -> str:
         digest = hashlib.sha256(text.encode()).digest()

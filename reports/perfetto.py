@@ -1,10 +1,9 @@
 """A run as a trace for Perfetto and chrome://tracing.
 
-Source: "Trace Event Format" (Chrome, JSON object form). Clients and the nemesis are a process
-each, and so is every node: clients have a thread per client with its operations as slices; a
-node has its role by epoch, the times it was down or paused, the faults that hit it, what it
-told in its trace, and log end offset and high watermark as counters. Times are microseconds
-since the start of the test.
+Source: "Trace Event Format" (Chrome, JSON object form). The clients, the nemesis and every node
+are a process each. Clients have a thread per client, with its operations as slices. A node has
+its role by epoch, its down and paused times, the faults that hit it and its trace events, and
+counters for log end offset and high watermark. Times are microseconds since the start of the test.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from reports.run_folder import Run
 from reports.words import run_name
 
 CLIENTS, NEMESIS, FIRST_NODE = 1, 2, 10
-"""Process ids; those of nodes count from :data:`FIRST_NODE`."""
+"""Process ids; those of nodes start at :data:`FIRST_NODE`."""
 
 ROLE, ABSENT, FAULTS, EVENTS = 1, 2, 3, 4
 """Thread ids of a node."""
 
 MAX_EVENTS = 500_000
-"""Trace events of all nodes together that become instants; the counters have all."""
+"""Trace events of all nodes that become instants at most; the counters have all."""
 
 _COLOURS = {"ok": "good", "fail": "bad", "info": "terrible", "open": "terrible"}
 Event = dict[str, Any]
@@ -39,7 +38,7 @@ def write_perfetto(run: Run, path: Path) -> Path:
     """Write the trace of ``run`` to ``path`` (compressed, if it ends in ``.gz``); return it."""
     encode = msgspec.json.Encoder(enc_hook=repr).encode
     temporary = path.with_name(path.name + ".tmp")
-    # One moment for all files of one run: the same run gives the same bytes.
+    # A fixed time stamp: the same run gives the same bytes.
     with temporary.open("wb") as raw:
         file = gzip.GzipFile("", "wb", 6, raw, mtime=0) if path.suffix == ".gz" else raw
         head = {"displayTimeUnit": "ms", "otherData": {"run": run_name(run.test)}}
@@ -54,7 +53,7 @@ def write_perfetto(run: Run, path: Path) -> Path:
 
 
 def trace_events(run: Run) -> Iterator[Event]:
-    """Yield the events of the trace, names of processes and threads first."""
+    """Yield the events of the trace, the names of processes and threads first."""
     concurrency = run.test.get("concurrency")
     ops = join_operations(run.ops, concurrency if isinstance(concurrency, int) else None)
     bands = join_faults(run.faults)
@@ -96,7 +95,7 @@ def _slice(pid: int, tid: int, name: str, start: int, end: int, args: Event) -> 
 
 
 def _operations(ops: Operations, end: int) -> Iterator[Event]:
-    """Yield the operations; one that overlaps its lane's last goes to a lane beside it."""
+    """Yield the operations; one that overlaps the last of its lane goes to an extra lane."""
     free: dict[int, int] = {}
     extra = len(ops.lanes)
     texts = ops.texts
@@ -135,7 +134,7 @@ def _fault(band: Band, pid: int, tid: int, end: int) -> Event:
 
 
 def _nemesis(bands: Iterable[Band], end: int) -> Iterator[Event]:
-    """Yield the faults; those that overlap stand in threads of their own."""
+    """Yield the faults; those that overlap go to separate threads."""
     free: list[tuple[str, int]] = []
     for band in bands:
         row = next(

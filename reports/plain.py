@@ -1,4 +1,4 @@
-"""Anomalies explained for a reader who does not know their names."""
+"""Explanations of anomaly types for readers who do not know their names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PHENOMENA = (
 
 
 def meaning(kind: str) -> str:
-    """Return one sentence for an anomaly of type ``kind``; empty if its name is unknown."""
+    """Return one sentence about anomalies of type ``kind``; empty if the type is unknown."""
     invariant = _STATEMENTS.get(kind)
     if invariant is not None:
         return f"It breaks the invariant {invariant.name}: {invariant.statement}"
@@ -64,12 +64,12 @@ def meaning(kind: str) -> str:
 
 
 def is_liveness(kind: str) -> bool:
-    """Whether an anomaly of type ``kind`` reports missing progress, often a consequence."""
+    """Return whether anomalies of type ``kind`` report missing progress, often a consequence."""
     return kind in _LIVENESS
 
 
 def circumstances(at: int | None, lanes: Sequence[NodeLane], bands: Sequence[Band]) -> str:
-    """Say when an anomaly happened, the leaders at that time, and the faults at or before it."""
+    """Describe when an anomaly happened, the leaders then, and the faults at or before it."""
     if at is None:
         return ""
     leading = [

@@ -1,8 +1,7 @@
-"""Reading a run folder, whatever state it is in.
+"""Read a run folder in any state.
 
-A run may have been killed at any moment: a torn last line is cut off, a missing file is
-reported in :attr:`Run.notes` instead of stopping the report. Only a folder that is no run
-folder at all is refused.
+A run may have been killed at any moment. A torn last line is cut off; a missing file is reported
+in :attr:`Run.notes`. Only a folder without a readable ``test.json`` is rejected.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ T = TypeVar("T")
 
 
 class RunFolderError(BadInputError):
-    """The folder cannot be read as a run; the message is one line for people."""
+    """The folder cannot be read as a run; the message is one line for users."""
 
 
 @dataclass
 class Run:
     """One run, read into memory.
 
-    ``traces`` maps a node's name to its events, ordered by (incarnation, seq). ``verdict``
-    is None when ``results.json`` is missing or unreadable. ``notes`` are plain sentences on
-    what was missing, cut off or skipped. ``bare`` is a history without a run: it has no folder,
-    nodes or faults, and no times where its file has none (``timed``).
+    ``traces`` maps a node's name to its events, ordered by (incarnation, seq). ``verdict`` is
+    None when ``results.json`` is missing or unreadable. ``notes`` are sentences about missing,
+    truncated or skipped data. ``bare`` is a history without a run: it has no folder, nodes or
+    faults, and no times if its file has none (``timed``).
     """
 
     folder: Path
@@ -52,17 +51,17 @@ class Run:
 
     @property
     def nodes(self) -> list[str]:
-        """All node names: those of ``test.json`` in order, then any others seen in traces."""
+        """All node names: those in ``test.json``, in order, then others found in traces."""
         named = self.test.get("nodes")
         known = [str(n) for n in named] if isinstance(named, list) else []
         return known + [n for n in sorted(self.traces) if n not in known]
 
 
 def read_lines(path: Path, kind: type[T], notes: list[str]) -> list[T]:
-    """Decode the JSON lines of ``path``; append to ``notes`` what could not be read.
+    """Decode the JSON lines of ``path``; append to ``notes`` how many could not be read.
 
-    A last line that does not decode is a torn write and dropped; one in the middle is
-    skipped. Both get a note.
+    A last line that cannot be decoded is a torn write and is dropped; others are skipped. Both
+    give a note.
     """
     decoder = msgspec.json.Decoder(kind)
     data = path.read_bytes()
@@ -83,11 +82,11 @@ def read_lines(path: Path, kind: type[T], notes: list[str]) -> list[T]:
             rows.append(decoder.decode(line))
         except UNDECODABLE:
             if i == last:
-                notes.append(f"{path.name}: the last line was torn and is left out.")
+                notes.append(f"{path.name}: the last line is torn and was ignored.")
             else:
                 skipped += 1
     if skipped:
-        notes.append(f"{path.name}: {skipped} unreadable lines in the middle are left out.")
+        notes.append(f"{path.name}: {skipped} unreadable lines before the last were ignored.")
     return rows
 
 
@@ -116,7 +115,7 @@ def _read_traces(run: Run) -> None:
     if not files and not events and table.exists():
         events = from_table(read_parquet(table, TRACE_SCHEMA), TraceEvent)
     if not events:
-        run.notes.append("There are no node traces, so node states cannot be shown.")
+        run.notes.append("There are no node traces, so node states are not shown.")
     for event in events:
         run.traces.setdefault(event.node, []).append(event)
     for rows_of_node in run.traces.values():
@@ -127,9 +126,9 @@ def load_test(folder: Path) -> dict[str, Any]:
     """Return ``test.json`` of ``folder``; raises :class:`RunFolderError`."""
     path = folder / "test.json"
     if not folder.is_dir():
-        raise RunFolderError(f"{folder}: no such folder; give a run folder like store/latest")
+        raise RunFolderError(f"{folder}: no such folder; pass a run folder such as store/latest")
     if not path.is_file():
-        raise RunFolderError(f"{folder}: not a run folder (it has no test.json)")
+        raise RunFolderError(f"{folder}: not a run folder (test.json is missing)")
     try:
         test = msgspec.json.decode(path.read_bytes())
     except (OSError, *UNDECODABLE) as error:
@@ -140,21 +139,21 @@ def load_test(folder: Path) -> dict[str, Any]:
 
 
 def load_verdict(folder: Path, notes: list[str]) -> Verdict | None:
-    """Return ``results.json`` of ``folder``, or None with a note when there is none."""
+    """Return ``results.json`` of ``folder``; if it is missing or unreadable, None with a note."""
     path = folder / "results.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=Verdict)
     except FileNotFoundError:
-        notes.append("There is no results.json: the run was not checked, or not to the end.")
+        notes.append("There is no results.json: the run was not checked completely.")
     except (OSError, *UNDECODABLE) as error:
         notes.append(f"results.json cannot be read ({error}).")
     return None
 
 
 def load_run(folder: Path) -> Run:
-    """Read the run in ``folder`` (links are followed).
+    """Read the run in ``folder``, which may be a link.
 
-    Raises :class:`RunFolderError` when it is no run folder or a table in it is broken.
+    Raises :class:`RunFolderError` when it is not a run folder or a table in it is corrupt.
     """
     folder = folder.resolve()
     run = Run(folder=folder, test=load_test(folder))

@@ -1,7 +1,7 @@
-"""One self-contained HTML page per run: no network, no other file needed.
+"""One self-contained HTML page per run, without network or other files.
 
-All text is rendered here, so the page says what was found without running a script. The script
-draws the charts from data embedded in the page.
+All text is rendered here, so that the findings can be read without a script. The script draws the
+charts from data embedded in the page.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ SCRIPTS = (
     "report.js",
 )  # fmt: skip
 LISTED = 25
-"""Anomalies listed at once; a button shows the others."""
+"""Anomalies listed at first; a button shows the others."""
 
 
 def write_report(run_folder: Path, *, all_downloads: bool = False) -> Path:
     """Write ``report.html`` into ``run_folder`` and return its path.
 
-    The file appears whole or not at all. Beside it come the files of
-    :func:`~reports.downloads.write_downloads`, also of a long run if ``all_downloads``. Raises
+    The file is written completely or not at all. The files of
+    :func:`~reports.downloads.write_downloads` are written, too; for a long run only with
+    ``all_downloads``. Raises
     :class:`~reports.run_folder.RunFolderError` when the folder cannot be read.
     """
     run = load_run(run_folder)
@@ -145,7 +146,7 @@ def _script() -> str:
 
 
 def _end(run: Run, ops: Operations, bands: list[Band]) -> int:
-    """Return the end of the time axis in µs: after the last operation and the last fault."""
+    """Return the end of the time axis in µs, after the last operation and the last fault."""
     moments = [ops.end, *(b.start for b in bands), *(b.end for b in bands if b.end)]
     limit = run.test.get("time_limit_s")
     if not len(ops) and isinstance(limit, int | float):
@@ -154,7 +155,7 @@ def _end(run: Run, ops: Operations, bands: list[Band]) -> int:
 
 
 def _harness_notes(test: dict[str, Any]) -> list[str]:
-    """Return the problems that the harness itself recorded."""
+    """Return the problems that the harness recorded."""
     errors = test.get("errors")
     notes = [f"Harness: {error}" for error in errors] if isinstance(errors, list) else []
     if test.get("interrupted"):
@@ -190,7 +191,7 @@ def _anomaly_count(run: Run) -> int:
 
 
 def _plot(ops: Operations) -> dict[str, Any]:
-    """Return the columns that every chart needs."""
+    """Return the columns for all charts."""
     gaps = np.diff(ops.start, prepend=0)
     large = bool(len(gaps)) and int(gaps.max()) > 0xFFFFFFFF
     return pack_columns(
@@ -205,7 +206,7 @@ def _plot(ops: Operations) -> dict[str, Any]:
 
 
 def _details(ops: Operations) -> dict[str, Any]:
-    """Return the columns of tooltips and labels; the page unpacks them on first use."""
+    """Return the columns for tooltips and labels, which the page unpacks on first use."""
     packed = pack_columns(
         {
             "process": ops.process.astype(np.int32),

@@ -1,4 +1,4 @@
-"""The model of a verdict, as the pictures step through it call by call."""
+"""The model of a verdict as a step function, for the pictures of orders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from checkers.machines.models import MACHINES
 from histories.operation import OK
 
 IMPOSSIBLE = object()
-"""In place of a state: a call cannot take effect, or the state is not known."""
+"""Instead of a state: a call cannot take effect, or the state is unknown."""
 
 Step = Callable[[Any, Call], Any]
 """Returns the state after a call, or :data:`IMPOSSIBLE`."""
@@ -32,9 +32,10 @@ Step = Callable[[Any, Call], Any]
 
 @dataclass
 class Specification:
-    """Steps from ``initial``; ``needed`` are the calls that an order must hold or may use.
+    """Steps from ``initial``; ``needed`` are the calls that an order must or may contain.
 
-    ``left_by`` returns the state after a call whatever it was before, or :data:`IMPOSSIBLE`.
+    ``left_by`` returns the state after a call if it is the same after every state, otherwise
+    :data:`IMPOSSIBLE`.
     """
 
     step: Step
@@ -43,7 +44,7 @@ class Specification:
     left_by: Callable[[Call], Any]
 
     def before(self, calls: Sequence[Call], whole: bool) -> Any:
-        """Return the state after ``calls``, a legal order or, unless ``whole``, the end of one."""
+        """Return the state after ``calls``: a legal order or, unless ``whole``, its end."""
         if not whole:
             return self.left_by(calls[-1]) if calls else IMPOSSIBLE
         state = self.initial
@@ -55,9 +56,9 @@ class Specification:
 
 
 def specification(stats: Mapping[str, Any], group: Sequence[Call]) -> Specification | None:
-    """Return the model that ``stats`` of a verdict name, for the calls of one key.
+    """Return the model that a verdict's ``stats`` name, for the calls of one key.
 
-    None for a model that this project does not have, or that does not know the calls.
+    Return None for an unknown model, or one that does not accept these calls.
     """
     name, options = str(stats.get("model")), stats.get("options") or {}
     try:

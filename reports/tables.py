@@ -1,4 +1,4 @@
-"""The page's tables and one-line texts, which are also the text alternatives of its charts."""
+"""The page's tables and one-line texts, which are also the alternatives to its charts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def brief(evidence: Mapping[str, Any], limit: int = 120) -> str:
 
 
 def type_counts(ops: Operations) -> str:
-    """Return how many operations ended how, in words."""
+    """Return the number of operations by result, as text."""
     counts = np.bincount(ops.type, minlength=len(TYPES)).tolist()
     return ", ".join(f"{n:,} {name}" for n, name in zip(counts, TYPES, strict=True) if n)
 
@@ -51,13 +51,13 @@ def _quantiles(latency: np.ndarray[Any, np.dtype[np.int64]]) -> list[str]:
 
 
 def latency_words(ops: Operations) -> str:
-    """Return the latency quantiles of the operations that ended ok, in words."""
+    """Return the latency quantiles of ok operations, as text."""
     p50, p95, p99, _ = _quantiles(ops.latency[ops.type == 0])
     return f"median {p50}, p95 {p95}, p99 {p99} of ok operations"
 
 
 def numbers(ops: Operations) -> list[list[str]]:
-    """Return the table of operations by f: counts, and latency quantiles of those ok."""
+    """Return the table of operations by f: counts, and latency quantiles of ok operations."""
     names = np.unique(ops.f).tolist()
     groups = [(ops.texts[i], ops.f == i) for i in names]
     if len(groups) != 1:
@@ -72,7 +72,7 @@ def numbers(ops: Operations) -> list[list[str]]:
 
 
 def leaders(lanes: list[NodeLane]) -> list[list[str]]:
-    """Return epoch, leader, start and end of each leadership: the node lanes as text."""
+    """Return epoch, leader, start and end of each leadership, the text version of the lanes."""
     rows = [
         (s.epoch, s.start, s.end, lane.node)
         for lane in lanes
@@ -86,7 +86,7 @@ def leaders(lanes: list[NodeLane]) -> list[list[str]]:
 
 
 def files(folder: Path) -> list[dict[str, str]]:
-    """Return the files beside the report that are worth opening, linked relatively."""
+    """Return the interesting files beside the report, with relative links."""
     names = [
         path
         for pattern in ("*.json", "*.jsonl", "*.xml", "*.parquet", "*.log", "nodes/*/*.*")

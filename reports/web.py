@@ -1,7 +1,7 @@
 """A read-only web server for one store: its pages, and the files of its runs and nights.
 
-Nothing else below the store is served. What cannot be a page, a file or the folder of a run is
-answered 404 in the same words, whatever the reason.
+Nothing else below the store is served. Any other request gets the same 404 response, whatever the
+reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONTENT_TYPES = {
 PLAIN = frozenset(
     {".jsonl", ".log", ".txt", ".toml", ".edn", ".patch", ".properties", ".md", ".csv"}
 )
-"""Shown in the browser as text, whatever is in them."""
+"""Shown in the browser as text, whatever their contents."""
 
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
 REPORT_POLICY = (
@@ -52,17 +52,17 @@ REPORT_POLICY = (
     "style-src 'unsafe-inline'; img-src data: blob:; connect-src data: blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-"""For a run's own report: it may compute and draw. It has an origin of its own, opens no windows,
-and cannot speak to the network, so it reaches nothing else in the store."""
+"""The policy of a run's own report: it may compute and draw. It has its own origin, opens no
+windows and has no network access, so it cannot read anything else in the store."""
 CONNECTIONS = 64
 PIECE = 1 << 16
-"""Bytes of an answer that are sent at once; a client that takes one makes progress."""
+"""Bytes of a response sent at once; a client that receives them makes progress."""
 LONGEST_TARGET = 8192
 GONE = "There is no such page or file in this store.\n"
 
 
 def content_type(path: Path) -> str:
-    """Return the content type of ``path`` by its name; unknown ones are downloads."""
+    """Return the content type of ``path`` by its name; unknown types are downloads."""
     suffix = path.suffix.lower()
     if suffix in PLAIN:
         return "text/plain; charset=utf-8"
@@ -70,17 +70,17 @@ def content_type(path: Path) -> str:
 
 
 def file_policy(path: Path) -> str | None:
-    """Return the policy a file needs that a browser would run; None for the others."""
+    """Return the policy for a file that a browser may execute; None for other files."""
     if path.name == "report.html" and is_run(path.parent):
         return REPORT_POLICY
     return SANDBOX if path.suffix.lower() in (".html", ".svg", ".xml") else None
 
 
 def resolve(store: Path, target: str) -> Path | None:
-    """Return the file or folder below ``store`` that request target ``target`` names.
+    """Return the file or folder below ``store`` for the request target ``target``.
 
-    None when there is none, or when it would lie outside: no ``..`` however encoded, no
-    backslash, no hidden name, and links only to what is inside the store as well.
+    Return None if it does not exist or is outside: ``..`` in any encoding, a backslash, a hidden
+    name, or a link that leads out of the store.
     """
     path = unquote(urlsplit(target).path, errors="surrogateescape")
     parts = [part for part in path.split("/") if part not in ("", ".")]
@@ -95,13 +95,13 @@ def resolve(store: Path, target: str) -> Path | None:
 
 
 def in_run(store: Path, path: Path) -> bool:
-    """Whether ``path`` is the folder of a run of ``store`` or lies in one."""
+    """Return whether ``path`` is the folder of a run of ``store`` or is inside one."""
     above = [path, *path.parents]
     return any(is_run(folder) for folder in above[: above.index(store)])
 
 
 def servable(store: Path, path: Path) -> bool:
-    """Whether the file ``path``, below ``store``, belongs to a run, a night or the analysis."""
+    """Return whether the file ``path``, below ``store``, is of a run, a night or the analysis."""
     parts = path.relative_to(store).parts
     if any(part.startswith(".") for part in parts):
         return False
@@ -111,11 +111,11 @@ def servable(store: Path, path: Path) -> bool:
 
 
 def open_below(store: Path, path: Path) -> BinaryIO | None:
-    """Open the regular file ``path``; None when it is none, or what was opened lies elsewhere.
+    """Open the regular file ``path``; return None if it is not one, or not below ``store``.
 
-    A link may replace a file between a look at its path and its opening, so what counts is the
-    file that was opened. A file with several hard links may lie elsewhere, too: nothing in a store
-    has any. A pipe is not waited for.
+    A link may replace the file after its path was checked, so the opened file is checked again. A
+    file with several hard links may belong to another place and is rejected; stores have none.
+    Opening does not block on a pipe.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK
     try:
@@ -136,7 +136,7 @@ def open_below(store: Path, path: Path) -> BinaryIO | None:
 
 
 class StoreServer(ThreadingHTTPServer):
-    """Serves ``store`` on ``host``:``port`` (0: a free one). Raises OSError if it is taken."""
+    """Serves ``store`` on ``host``:``port`` (0: a free port). Raises OSError if it is in use."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -153,24 +153,24 @@ class StoreServer(ThreadingHTTPServer):
         threading.Thread(target=self._look_ahead, name="look ahead", daemon=True).start()
 
     def _look_ahead(self) -> None:
-        """Read the runs before anybody asks; the first page waits for it."""
+        """Read the runs in advance, so that the first page does not have to wait."""
         with contextlib.suppress(RunFolderError):
             self.reader.index.runs()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; beyond so many at once the slowest client's connection is closed."""
+        """Handle a request in a thread; if all seats are taken, the slowest client's is closed."""
         self.seats.take(request)
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, then give the seat to another connection."""
+        """Handle a request, then release the seat."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self.seats.leave(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say what failed in one line; a client that went away is nothing to tell."""
+        """Print an error in one line; ignore clients that disconnected."""
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             print(f"kraftwreck serve: a request failed: {error!r}", file=sys.stderr)
@@ -211,19 +211,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         self._seat.moved()
-        # The body of a request is not read, so what follows it must not be taken for another.
+        # The body of a request is not read and must not be taken for the next request.
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             self.close_connection = True
-        # A page elsewhere may point a name of its own at loopback (DNS rebinding).
+        # Another site may map its own name to a loopback address (DNS rebinding).
         try:
             host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         except ValueError:
             host = ""
         if self.server.local_only and not _is_loopback(host):
-            text = "This server answers to loopback names only.\n"
+            text = "This server only accepts loopback host names, such as localhost.\n"
             self._plain(HTTPStatus.FORBIDDEN, text, body)
         elif not self.server.store.is_dir():
-            self._plain(HTTPStatus.NOT_FOUND, "The store is gone.\n", body)
+            self._plain(HTTPStatus.NOT_FOUND, "The store no longer exists.\n", body)
         elif len(self.path) > LONGEST_TARGET:
             self._plain(HTTPStatus.NOT_FOUND, GONE, body)
         else:
@@ -237,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._plain(HTTPStatus.NOT_FOUND, GONE, body)
             return
         if place.path == "/favicon.ico":
-            # Browsers ask for it whatever a page says, and complain of a 404.
+            # Browsers always request it, and log an error on a 404.
             self.send_response(HTTPStatus.NO_CONTENT)
             self.send_header("X-Content-Type-Options", "nosniff")
             self.end_headers()
@@ -278,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._made(lambda: render_compare(self.server.reader, a, b), body)
 
     def _made(self, make: Callable[[], Page | None], body: bool) -> None:
-        """Send the page that ``make`` returns; one page is made at a time."""
+        """Send the page that ``make`` returns; only one page is made at a time."""
         try:
             with self.server.seats.work(self._seat), self.server.making:
                 page = make()
@@ -292,7 +292,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, kind, page.text, body, page.policy)
 
     def _redirect(self, path: Path) -> None:
-        """Send to the folder with a final slash, by its path in the store: never elsewhere."""
+        """Redirect to the folder with a trailing slash, by its path in the store."""
         place = quote(path.relative_to(self.server.store).as_posix())
         self.send_response(HTTPStatus.MOVED_PERMANENTLY)
         self.send_header("Location", f"/{place}/")
@@ -332,7 +332,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write(file, size)
 
     def _write(self, content: BinaryIO, size: int) -> None:
-        """Send ``size`` bytes of ``content``, which may have grown or shrunk since."""
+        """Send ``size`` bytes of ``content``, whose size may have changed since."""
         left = size
         while left and (chunk := content.read(min(left, PIECE))):
             self.wfile.write(chunk)
@@ -351,13 +351,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what is no GET or HEAD, or no request at all, without repeating what it said."""
+        """Reject other methods and malformed requests, without repeating their contents."""
         self.close_connection = True
-        self.request_version = "HTTP/1.1"  # else what is unreadable is answered without headers
+        self.request_version = "HTTP/1.1"  # otherwise the response would have no headers
         if code == HTTPStatus.NOT_IMPLEMENTED:
-            self._plain(HTTPStatus.METHOD_NOT_ALLOWED, "This server is only read.\n", body=True)
+            self._plain(HTTPStatus.METHOD_NOT_ALLOWED, "This server is read-only.\n", body=True)
         else:
-            self._plain(HTTPStatus(code), "This is no request that can be answered.\n", body=True)
+            self._plain(HTTPStatus(code), "The request is malformed.\n", body=True)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Stay silent: requests are nobody's business here."""
+        """Do not log requests."""

@@ -1,7 +1,7 @@
 """Draws the window of a contradiction as Porcupine does: bars, and orders through them.
 
-A numbered point on a bar is the moment at which an order lets the operation take effect; the
-points of an order run from left to right.
+A numbered point on a bar is the moment at which the operation takes effect in an order; the points
+of an order run from left to right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdicts, options and times in plain words. No markup here."""
+"""Verdicts, options and times in plain words, without markup."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def seconds_text(microseconds: float) -> str:
 
 
 def span_text(microseconds: float) -> str:
-    """Return a duration in the unit that suits it: µs, ms or s."""
+    """Return a duration in a suitable unit: µs, ms or s."""
     if microseconds < 1000:
         return f"{microseconds:.0f} µs"
     if microseconds < 1e6:
@@ -44,10 +44,10 @@ def span_text(microseconds: float) -> str:
 
 
 def verdict_sentence(verdict: Verdict | None, found: int, scope: str) -> str:
-    """Say in a few sentences what was found, why that is the verdict, and what it rests on.
+    """Describe the findings, the reason for the verdict, and its strength, in a few sentences.
 
-    ``found`` counts anomalies, each once however many checkers report it. ``scope`` names what was
-    judged.
+    ``found`` counts anomalies, each once even if several checkers report it. ``scope`` names what
+    was judged.
     """
     text = _found(verdict, found, scope)
     measured = verdict.checkers.get(strength.NAME) if verdict is not None else None
@@ -87,7 +87,7 @@ def _found(verdict: Verdict | None, found: int, scope: str) -> str:
 
 
 def checker_reason(result: CheckerResult) -> str:
-    """Say why a checker decided as it did, in a few words."""
+    """Give the reason for a checker's verdict in a few words."""
     if result.error:
         return result.error
     if result.anomalies:
@@ -101,7 +101,7 @@ def checker_reason(result: CheckerResult) -> str:
 
 
 def repeat_command(test: Mapping[str, Any]) -> str:
-    """Return the shell command that repeats a run: the recorded one, else one from its options."""
+    """Return the shell command that repeats a run: the recorded one, or one from its options."""
     recorded = test.get("repeat")
     if isinstance(recorded, str) and recorded:
         return recorded
@@ -127,7 +127,7 @@ def repeat_command(test: Mapping[str, Any]) -> str:
 
 
 def run_name(test: Mapping[str, Any]) -> str:
-    """Return ``<system>-<workload>`` or the name the test gave itself."""
+    """Return ``<system>-<workload>``, or the name that the test was given."""
     name = test.get("name")
     if isinstance(name, str) and name:
         return name
@@ -135,7 +135,7 @@ def run_name(test: Mapping[str, Any]) -> str:
 
 
 def brief_facts(test: Mapping[str, Any]) -> str:
-    """Return in one sentence what was tested."""
+    """Describe the test in one sentence."""
     nodes, faults = test.get("nodes"), test.get("faults")
     count = len(nodes) if isinstance(nodes, list) else 0
     what = f"{test.get('system', 'an unknown system')}, workload {test.get('workload', 'unknown')}"
@@ -152,7 +152,7 @@ def brief_facts(test: Mapping[str, Any]) -> str:
 
 
 def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what was run as (label, text) pairs, in reading order."""
+    """Return the properties of the test as (label, text) pairs, in reading order."""
     nodes, faults, versions = test.get("nodes"), test.get("faults"), test.get("versions")
     rows: list[tuple[str, Any]] = [
         ("System", test.get("system")),
@@ -174,7 +174,7 @@ def facts(test: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def started(test: Mapping[str, Any]) -> str | None:
-    """Return when a run started: UTC, or ``in virtual time``; None if that is unknown."""
+    """Return when a run started: UTC, or ``in virtual time``; None if unknown."""
     if test.get("simulated"):
         return "in virtual time"
     wall = test.get("started_wall")

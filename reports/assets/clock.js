@@ -1,4 +1,4 @@
-// How far each node's wall clock has moved against the test's clock since it was first heard of.
+// Drift of each node's wall clock against the test's clock since the node's first event.
 
 const CLOCK_DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]];
 

@@ -14,7 +14,7 @@ async function inflate(base64) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-// Undo the byte planes: byte b of row i stands at b * rows + i.
+// Undo the byte planes: byte b of row i is at b * rows + i.
 async function unpack(packed) {
   const bytes = await inflate(packed.data);
   const columns = { rows: packed.rows };
@@ -49,7 +49,7 @@ async function loadOperations(end) {
 const hidden = (ops, i) => ops.mask !== null && !ops.mask[i]; // by the filter
 const finish = (ops, i) => ops.latency[i] === NEVER ? ops.end : ops.start[i] + ops.latency[i];
 
-// Process, node, values and errors: unpacked when a tooltip or a label first asks for them.
+// Process, node, values and errors: unpacked when a tooltip or a label first needs them.
 function loadDetails(ops) {
   ops.loading ??= (async () => {
     const packed = readJson("run-details");

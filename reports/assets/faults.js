@@ -1,8 +1,8 @@
-// The top chart: where in the run we are, the time axis, anomaly marks and fault bars.
+// The top chart: the position in the run, the time axis, anomaly marks and fault bars.
 
 const AXIS = 40, FAULT_ROW = 18;
 
-// Faults that overlap in time go to rows of their own; each kind starts a new row.
+// Faults that overlap in time go to separate rows; each kind starts a new row.
 function faultRows(faults, end) {
   const rows = [];
   const row = new Map();
@@ -33,7 +33,7 @@ class FaultChart extends Chart {
   draw(shared) {
     const c = this.context;
     this.background(shared);
-    // The whole run as a bar, the shown part of it filled.
+    // The whole run as a bar; the visible part is filled.
     c.fillStyle = colours.line;
     c.fillRect(LEFT, 3, this.plot, 4);
     const scale = this.plot / this.view.end;

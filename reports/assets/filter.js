@@ -1,4 +1,4 @@
-// Which operations are shown: by how they ended, by f, and by a text in key, value, node, error.
+// Which operations are shown, by result, by f, and by a text in key, value, node, error.
 
 const everything = () => ({ types: [true, true, true, true], f: "", text: "" });
 
@@ -18,7 +18,7 @@ function maskOf(ops, filter) {
   return mask;
 }
 
-// Join the controls to the charts: `changed` is called when the mask is another.
+// Connect the controls to the charts: `changed` is called when the mask changes.
 function filterControls(ops, changed) {
   const filter = everything();
   const area = document.getElementById("filter");

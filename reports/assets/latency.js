@@ -73,7 +73,7 @@ class LatencyChart extends Chart {
     }
   }
 
-  // Operations in cells of 2 x 2 pixels, darker the more there are.
+  // Operations in cells of 2 x 2 pixels; more operations make a cell darker.
   density(c, low, high) {
     const width = Math.ceil(this.plot / 2), height = Math.ceil(this.height / 2);
     const cells = width * height;
@@ -115,7 +115,7 @@ class LatencyChart extends Chart {
     }
   }
 
-  // The same from running totals.
+  // The same, from running totals.
   summed(counts, width, height) {
     this.totals ??= this.count(height);
     const { totals, bins } = this.totals, row = bins + 1;
@@ -134,7 +134,7 @@ class LatencyChart extends Chart {
     });
   }
 
-  // The logarithm of a million latencies takes a while: by table, steps finer than a pixel.
+  // A million logarithms take a while: use a table with steps finer than a pixel.
   count(height) {
     const rows = new Int16Array(65536).fill(-1);
     const bits = new Uint32Array(1), float = new Float32Array(bits.buffer);

@@ -52,7 +52,7 @@ class MessageChart extends Chart {
       if (shown <= LABELLED)
         for (let i = this.first; i < this.last; i++) this.label(c, messages.arrows[i]);
       if (events[1] - events[0] <= LABELLED) {
-        const ends = new Map(); // no name covers its neighbour's
+        const ends = new Map(); // keeps names from overlapping
         for (let i = events[0]; i < events[1]; i++) {
           const [at, lane, kind] = messages.events[i], x = this.x(at) + 4;
           const text = messages.texts[kind];
@@ -65,7 +65,7 @@ class MessageChart extends Chart {
     });
   }
 
-  // Rings around what proves the selected anomaly.
+  // Rings around the evidence of the selected anomaly.
   proof(c, selected) {
     for (const [name, at] of this.anomalies[selected]?.events ?? []) {
       const lane = this.nodes.findIndex((n) => n.node === name);
@@ -78,7 +78,7 @@ class MessageChart extends Chart {
     }
   }
 
-  // Too many to tell apart: ticks where they arrived.
+  // Too many to distinguish: ticks where they arrived.
   sketch(c) {
     c.fillStyle = colours.accent;
     c.globalAlpha = 0.35;
@@ -126,7 +126,7 @@ class MessageChart extends Chart {
 
   label(c, row) {
     const [x0, y0, x1, y1] = this.ends(row);
-    const part = 0.42 + 0.16 * ((row[2] + row[3]) % 3 - 1); // neighbours write at other heights
+    const part = 0.42 + 0.16 * ((row[2] + row[3]) % 3 - 1); // neighbouring labels at different heights
     haloText(c, this.messages.texts[row[5]], x0 + (x1 - x0) * part + 4, y0 + (y1 - y0) * part, 150);
   }
 

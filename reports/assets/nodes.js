@@ -33,7 +33,7 @@ class NodeChart extends Chart {
     if (shared.selected >= 0) this.proof(shared.selected);
   }
 
-  // Paint the states; return what writes their labels, which go on top of everything.
+  // Paint the states; return a function that writes their labels on top of everything.
   segments(c, node, y) {
     const h = NODE_LANE - 6, labels = [];
     c.font = FONT;
@@ -78,7 +78,7 @@ class NodeChart extends Chart {
     return labels;
   }
 
-  // Only the names of followers and observers leave the upper half of the lane free.
+  // Only followers and observers leave the upper half of the lane free.
   hasRoom(node, from, to) {
     return this.x(to) - this.x(from) >= 110 || node.segments.every(([a, b, state]) =>
       b <= from || a >= to || state === "follower" || state === "observer");

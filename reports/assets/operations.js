@@ -1,9 +1,9 @@
-// One lane per client. Few operations are drawn one by one with their values; many are drawn
-// as how full each pixel column is, with failed and unknown ones never fainter than half.
+// One lane per client. If few operations are visible, each is drawn with its values. If many are,
+// the fill level of each pixel column is drawn; failed and unknown ones are at least half visible.
 
 const EXACT = 5000;
-const FEW = 400; // so few that values are worth writing into the bars
-const LEAST = 0.12; // of a column: the least that an operation fills
+const FEW = 400; // up to so many, values are written into the bars
+const LEAST = 0.12; // the least part of a column that an operation fills
 
 class OperationChart extends Chart {
   constructor(view, ops, data, redraw) {
@@ -31,7 +31,7 @@ class OperationChart extends Chart {
     });
   }
 
-  // Another filter: what was summed up holds no more.
+  // Another filter: the totals are no longer valid.
   forget() { this.coverage = null; }
 
   bars(c, low, high, faded) {
@@ -68,7 +68,7 @@ class OperationChart extends Chart {
         c.stroke();
       }
     } else {
-      // Nobody knows when it ended: open to the right.
+      // Its end is unknown: open to the right.
       c.globalAlpha = alpha * 0.2;
       c.fillRect(x0, y, w, h);
       c.globalAlpha = alpha;
@@ -98,8 +98,8 @@ class OperationChart extends Chart {
     const full = this.full;
     if (high - low > MANY) this.summed(full, width);
     else this.counted(full, width, low, high);
-    // Two rows of pixels a lane: failed ones stand in the upper, unknown ones in the lower, so
-    // that the place tells them apart besides the colour.
+    // Two rows of pixels per lane: failed ones in the upper, unknown ones in the lower, so that
+    // they differ in position as well as in colour.
     this.bitmap ??= new Bitmap();
     const pixels = this.bitmap.resize(width, lanes.length * 2);
     const rgb = colours.types.map(rgbOf);
@@ -140,7 +140,7 @@ class OperationChart extends Chart {
     }
   }
 
-  // The same from running totals, whose bins are about as narrow as pixels.
+  // The same, from running totals, whose bins are about as narrow as pixels.
   summed(full, width) {
     this.coverage ??= coverage(this.ops, this.lanes.length);
     const { totals, bins } = this.coverage, at = edges(this.view, width, bins);
@@ -195,7 +195,7 @@ class OperationChart extends Chart {
   }
 }
 
-// What a tooltip says about operation `i`; values follow when they are unpacked.
+// Return the tooltip of operation `i`; values are added when they are unpacked.
 function operationHit(chart, i) {
   const { ops, names, anomalies } = chart;
   const d = ops.details, type = ["ok", "fail", "info", "not ended"][ops.type[i]];

@@ -1,4 +1,4 @@
-// Steps through the legal orders of a window: by pointing, by keys, and by the list below it.
+// Steps through the legal orders of a window with the pointer, the keyboard, or the list below it.
 
 class Orders {
   constructor(box) {
@@ -11,7 +11,7 @@ class Orders {
       spans: numbers(part.dataset.spans), refused: numbers(part.dataset.refused),
       steps: [...part.querySelectorAll("ol > li")], why: [...part.querySelectorAll(".blocked > li")],
     }));
-    this.kept = 0; // the order that is shown when nothing is pointed at
+    this.kept = 0; // the order shown while the pointer is elsewhere
     box.addEventListener("change", (event) => this.keep(Number(event.target.value)));
     this.figure.addEventListener("keydown", (event) => this.key(event));
     this.figure.addEventListener("pointerover", (event) => this.point(event.target));
@@ -24,7 +24,7 @@ class Orders {
     this.show(0);
   }
 
-  // Keeps an order until another one is chosen.
+  // Shows an order until another one is chosen.
   keep(order) {
     this.kept = order;
     for (const radio of this.radios) radio.checked = Number(radio.value) === order;
@@ -53,7 +53,7 @@ class Orders {
     event.stopPropagation();
   }
 
-  // Shows the first `step` operations of an order; the step after the last one is where it ends.
+  // Shows the first `step` operations of an order; the step after the last one shows why it ends.
   show(order, step = this.orders[order].spans.length + 1) {
     const { spans, refused, steps, why } = this.orders[order], ends = step > spans.length;
     this.shown = order;

@@ -1,4 +1,4 @@
-// Canvases, colours and the few shapes that several charts draw.
+// Canvases, colours and shapes that several charts use.
 
 const LEFT = 104, RIGHT = 14; // the gutters beside the plot area, in CSS pixels
 const FONT = '11px system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
@@ -16,15 +16,15 @@ function readColours() {
   colours.types = [colours.ok, colours.fail, colours.info, colours.info];
 }
 
-// Neighbouring epochs get hues far apart (golden section), from yellow-green to purple: red and
-// orange mean failed and unknown here.
+// Neighbouring epochs get very different hues (golden section), from yellow-green to purple: red
+// and orange mean failed and unknown here.
 const epochColour = (epoch) =>
   `hsl(${Math.round(85 + (epoch * 0.618034 + 0.95) % 1 * 215)} ${colours["epoch-saturation"]} ${colours["epoch-light"]})`;
 const faultColour = (kind) => colours[kind] && !["ok", "text"].includes(kind)
   ? colours[kind] : colours["other-fault"];
 
-// One chart: a canvas of fixed height and the plot area in it. `draw` paints, `hit` answers
-// what is under the pointer: {title, rows, click} or null.
+// One chart: a canvas of fixed height and the plot area in it. `draw` paints; `hit` returns the
+// item under the pointer, {title, rows, click}, or null.
 class Chart {
   constructor(id, height, view) {
     this.canvas = document.getElementById(id);
@@ -46,7 +46,7 @@ class Chart {
   x(t) { return LEFT + (t - this.view.from) / this.view.span * this.plot; }
   time(x) { return this.view.from + (x - LEFT) / this.plot * this.view.span; }
 
-  // Run `paint` with everything outside the plot area cut off.
+  // Run `paint` clipped to the plot area.
   clipped(paint) {
     const c = this.context;
     c.save();
@@ -128,7 +128,7 @@ function haloText(c, text, x, y, room = Infinity, colour = colours.text) {
   c.fillText(shown, x, y);
 }
 
-// Diagonal lines in a rectangle: something is not normal here, whatever its colour.
+// Diagonal lines in a rectangle mark an abnormal state, whatever its colour.
 function hatch(c, x, y, w, h, colour, gap = 5, rising = true) {
   c.save();
   c.beginPath();

@@ -1,4 +1,4 @@
-// Joins the charts, the pointer, the keyboard, the anomalies and the address.
+// Connects the charts, the pointer, the keyboard, the anomalies and the address.
 
 const PAUSE_AFTER_SCROLL = 250; // ms: a wheel that scrolls the page does not zoom half-way
 
@@ -33,7 +33,7 @@ async function start() {
     redraw();
   });
   const pointer = new Pointer(charts);
-  let last = null; // where the pointer is: {x, y}
+  let last = null; // position of the pointer: {x, y}
 
   function paint() {
     const began = performance.now();
@@ -100,7 +100,7 @@ async function start() {
     redraw();
   }
 
-  // So much time around a moment that some dozens of messages are in view.
+  // Enough time around a moment to show some dozens of messages.
   function nearby(moment) {
     const messages = charts.find((chart) => chart instanceof MessageChart);
     if (!messages) return 300000;

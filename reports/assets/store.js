@@ -1,4 +1,4 @@
-// The filter's controls, the keyboard, and what is drawn again when they change.
+// The filter's controls, the keyboard, and redrawing when they change.
 const form = document.getElementById("filters");
 let state = readAddress();
 

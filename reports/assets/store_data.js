@@ -1,4 +1,4 @@
-// The runs as the page got them, the filter, and the address that keeps it.
+// The runs in the page's data, the filter, and the address that stores it.
 const DATA = JSON.parse(document.getElementById("store-data").textContent);
 const VERDICTS = [
   { label: "valid", css: "valid", sign: "✓" },

@@ -1,4 +1,4 @@
-// What was covered by the tests that the filter lets through; verdict and text do not count.
+// Coverage of the tests that pass the filter; verdict and text do not count.
 const COVERED = DATA.coverage;
 const OF_TESTS = ["system", "workload", "fault", "cluster", "build"];
 const LEVELS = 5;
@@ -38,17 +38,17 @@ function fillHeat(id, rows, columns, count, apart) {
     const met = count(shapes, others), most = shapes.length * others.length;
     const level = met ? Math.min(Math.ceil((met * LEVELS) / most), LEVELS) : 0;
     cell.className = `h${level}`;
-    cell.title = `${row}, ${column}: ${met} of ${most} met`;
+    cell.title = `${row}, ${column}: ${met} of ${most} reached`;
     if (met) cell.replaceChildren(String(met), element("small", { text: `/${most}` }));
     else cell.replaceChildren(element("small", { text: "never" }));
     if (!met) never.push(`${row} ${apart} ${column}`);
     all += met;
     possible += most;
   }));
-  table.caption.querySelector(".met").textContent = `${all} of ${possible} met`;
+  table.caption.querySelector(".met").textContent = `${all} of ${possible} reached`;
   const list = document.getElementById(`${id}-never`);
   list.hidden = !never.length;
-  list.querySelector("summary").textContent = `Never met: ${never.length}`;
+  list.querySelector("summary").textContent = `Never reached: ${never.length}`;
   list.querySelector("p").textContent = never.join(" · ");
 }
 
@@ -83,12 +83,12 @@ function drawHeat(state) {
     (shapes, others) => sum(shapes, others, (a, k) => struck(a * states.length + k)), "on");
   const runs = tests.reduce((total, test) => total + test.runs, 0);
   document.getElementById("heat-runs").textContent =
-    `Of ${runs.toLocaleString("en")} run${runs === 1 ? "" : "s"} that the filter lets through (system, workload, fault, cluster and build; verdict and text do not count here).`;
+    `Of ${runs.toLocaleString("en")} run${runs === 1 ? "" : "s"} that match the filter by system, workload, fault, cluster and build (verdict and text do not count here).`;
   note.hidden = !COVERED.untold;
   note.textContent = COVERED.untold
-    ? `${COVERED.untold.toLocaleString("en")} runs are left out: it is not known of which test what they met is.` : "";
+    ? `${COVERED.untold.toLocaleString("en")} runs are left out: their coverage is not recorded per test.` : "";
 }
 
-// As the page came: with what is known of all runs, those of no known test included.
+// The initial state of the page: all runs, including those of unknown tests.
 const HEAT_BEFORE = ["heat-pairs", "heat-struck", "heat-pairs-never", "heat-struck-never"]
   .flatMap((id) => (document.getElementById(id) ? [[id, document.getElementById(id).cloneNode(true)]] : []));

@@ -3,7 +3,7 @@ const LINES = {
   service: {
     of: (run) => run.service, sum: mean, title: "Seconds with service",
     text: (value) => `${(100 * value).toFixed(1)} %`,
-    say: "mean share of seconds in which something succeeded",
+    say: "mean share of seconds in which an operation succeeded",
     range: () => [0, 1],
     at: (value, [low, high]) => (value - low) / (high - low),
   },
@@ -33,7 +33,7 @@ function spanText(ms) {
   return `${Number((micro / 1e6).toPrecision(3))} s`;
 }
 
-// What each group has per bucket; `bars` of a group hold the values of their runs.
+// The values of each group per bucket; `bars` of a group hold the values of its runs.
 function linePoints(group, buckets, show) {
   const { sum } = LINES[show];
   return buckets.map((name) => {
@@ -59,7 +59,7 @@ function lineChart(group, buckets, per, show, range) {
     class: "bars", width, height: HEIGHT, role: "img",
     "aria-label": known.length
       ? `${group.label}: ${say}, per ${per}, from ${text(known[0].value)} to ${text(known[known.length - 1].value)}`
-      : `${group.label}: not known of any run`,
+      : `${group.label}: not known for any run`,
   });
   svg.append(shape("line", { x1: 0, x2: width, y1: HEIGHT - 0.5, y2: HEIGHT - 0.5, class: "ground" }),
     shape("line", { x1: 0, x2: width, y1: 0.5, y2: 0.5, class: "ground" }));

@@ -1,4 +1,4 @@
-// The table of runs, a piece at a time, and the choice of two to compare.
+// The table of runs, shown in parts, and the choice of two runs to compare.
 const PIECE = 100, MORE = 200;
 const picked = [];
 let shownRuns = [], shownCount = 0;
@@ -71,8 +71,8 @@ function pick(path, on) {
   const link = document.getElementById("compare-link");
   const text = document.getElementById("compare-text");
   link.hidden = picked.length !== 2;
-  text.textContent = picked.length === 0 ? "Choose two runs to see them side by side."
-    : picked.length === 1 ? `${picked[0]} and one more.`
+  text.textContent = picked.length === 0 ? "Choose two runs to compare."
+    : picked.length === 1 ? `${picked[0]} chosen; choose one more.`
     : picked.length === 2 ? `${picked[0]} and ${picked[1]}:`
     : "More than two are chosen.";
   if (picked.length === 2) {

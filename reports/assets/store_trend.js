@@ -66,7 +66,7 @@ function chart(group, buckets, per) {
     const column = shape("g", {});
     const title = shape("title", {});
     const time = median(bar.times);
-    title.textContent = `${name}: ${valid} valid, ${bad} INVALID, ${planted} INVALID as planted, ${unsure} undecided` +
+    title.textContent = `${name}: ${valid} valid, ${bad} INVALID, ${planted} INVALID with a planted bug, ${unsure} undecided` +
       (time === null ? "" : `; median ${time.toFixed(1)} s`);
     column.append(title, shape("rect", { x: i * BAR, y: 0, width: BAR, height: HEIGHT, class: "hit" }));
     let base = HEIGHT - 1;
@@ -130,7 +130,7 @@ function drawTrend(runs, state, choose) {
     table.querySelector(".per").textContent = `${show ? LINES[show].title : "Runs"} per ${per}`;
   }
   const span = document.getElementById("span");
-  if (!buckets.length) span.textContent = per === "night" ? "No run of a night among these." : "";
+  if (!buckets.length) span.textContent = per === "night" ? "None of these runs is from a night." : "";
   else {
     const older = all.length - buckets.length;
     span.textContent = `${show ? scaleText(show, range) : ""}A ${show ? "point" : "bar"} per ${per}, from ${buckets[0]} to ${buckets[buckets.length - 1]}` +

@@ -1,4 +1,4 @@
-// What is under the pointer, in words, and a line through all charts at that time.
+// Describes the item under the pointer, and draws a line through all charts at that time.
 
 class Pointer {
   constructor(charts) {
@@ -52,7 +52,7 @@ class Pointer {
 
   hide() {
     this.box.hidden = true;
-    this.overlay.hidden = true; // one picture less to lay over the others
+    this.overlay.hidden = true; // one layer less to compose
     this.context.clearRect(0, 0, this.overlay.width, this.overlay.height);
   }
 

@@ -1,5 +1,5 @@
-// Running totals of many operations over time. A frame that shows more than MANY operations is
-// drawn from differences of totals, so it costs by pixel and not by operation.
+// Running totals of many operations over time. A frame with more than MANY operations is drawn
+// from differences of totals, so its cost depends on pixels and not on operations.
 
 const MANY = 40000;
 const CELLS = 2 ** 21; // numbers per table at most
@@ -7,8 +7,8 @@ const CELLS = 2 ** 21; // numbers per table at most
 const binsFor = (series) =>
   Math.min(16384, 2 ** Math.floor(Math.log2(CELLS / Math.max(series, 1))));
 
-// How much of each bin of time each lane spent on operations that ended ok, failed, unknown:
-// table (type * lanes + lane) of totals up to the beginning of each bin, in bins.
+// The share of each bin of time that each lane spent on operations that ended ok, failed, unknown:
+// a table (type * lanes + lane) of totals up to the start of each bin, in bins.
 function coverage(ops, lanes) {
   const bins = binsFor(lanes * 3), row = bins + 1, scale = bins / ops.end;
   const totals = new Float64Array(3 * lanes * row);
@@ -28,7 +28,7 @@ function coverage(ops, lanes) {
   return { totals, bins };
 }
 
-// How many operations began in each bin of time, by type and row of the latency chart.
+// Operations that began in each bin of time, by type and row of the latency chart.
 function counts(ops, rows, rowOf) {
   const bins = Math.min(binsFor(rows * 3), 8192), row = bins + 1, scale = bins / ops.end;
   const totals = new Uint32Array(3 * rows * row);
@@ -48,7 +48,7 @@ function accumulate(totals, row) {
     for (let i = base + 1; i < base + row; i++) totals[i] += totals[i - 1];
 }
 
-// Where the left edge of each of `width` columns of the shown time lies, in bins.
+// The left edges of the `width` columns of the visible time, in bins.
 function edges(view, width, bins) {
   const result = new Float64Array(width + 1), scale = bins / view.end;
   for (let x = 0; x <= width; x++)

@@ -1,4 +1,4 @@
-// The time range that all charts share, and how times are written.
+// The time range that all charts share, and the formatting of times.
 
 const SHORTEST = 20; // microseconds
 

@@ -1,1 +1,1 @@
-"""Pages over many runs: the store's overview, its nights, and two runs side by side."""
+"""Pages about many runs: the store's overview, its nights, and comparisons of two runs."""

@@ -1,4 +1,4 @@
-"""What broke in a night, in plain words: reds that are alike are one break."""
+"""The failures of a night in plain words; similar red runs are one break."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from reports.store.links import Links
 from reports.store.nights import UNDECIDED, Night, NightRun
 
 CLASSES = {
-    "system": "the system under test broke a promise",
-    "harness": "kraftwreck itself failed; says nothing about the system",
-    "environment": "the machine was not fit; says nothing about the system",
-    "flake": "did not happen again when run once more",
+    "system": "the system under test violated a guarantee",
+    "harness": "kraftwreck itself failed; this proves nothing about the system",
+    "environment": "the machine was unsuitable; this proves nothing about the system",
+    "flake": "did not happen again when the run was repeated",
     UNDECIDED: "no proof either way: a checker lacked time, memory or evidence",
 }
 _RANK = {name: place for place, name in enumerate(CLASSES)}
@@ -22,7 +22,7 @@ _RANK = {name: place for place, name in enumerate(CLASSES)}
 
 @dataclass
 class Break:
-    """Reds with the same class, build, checker and kind; the first stands for them."""
+    """Red runs with the same class, build, checker and kind; the first one represents them."""
 
     red: str
     first: NightRun
@@ -30,7 +30,7 @@ class Break:
 
     @property
     def planted(self) -> bool:
-        """Whether it is a bug that was put there to be found."""
+        """Whether it is a planted bug."""
         return self.first.planted
 
     @property
@@ -40,7 +40,7 @@ class Break:
 
     @property
     def headline(self) -> str:
-        """What broke where: ``kraft, workload register: nonlinearizable (linearizable)``."""
+        """Test and failure: ``kraft, workload register: nonlinearizable (linearizable)``."""
         run = self.first.summary
         name = f"{run.system or 'unknown'}, workload {run.workload or 'unknown'}"
         if run.kind:
@@ -51,18 +51,18 @@ class Break:
 
     @property
     def explanation(self) -> str:
-        """What is wrong, as the checker or the night said it."""
+        """The explanation by the checker or by the night."""
         run = self.first.summary
         return run.first or run.why or "The night gave no reason."
 
     @property
     def shrunk(self) -> NightRun | None:
-        """The first of them with a shrunk case."""
+        """The first run with a shrunk case."""
         return next((run for run in self.runs if isinstance(run.line.shrunk, str)), None)
 
 
 def breaks(runs: list[NightRun]) -> list[Break]:
-    """Return what broke: of the clean build first, the system first, then as it happened."""
+    """Return the breaks: of the clean build first, of the system first, then by time."""
     found: dict[tuple[Any, ...], Break] = {}
     for run in runs:
         if not run.summary.red:
@@ -95,8 +95,8 @@ def night_banner(night: Night, runs: list[NightRun], links: Links) -> dict[str, 
         css, sign, title = "invalid", "✗", f"{words.plural(len(real), 'thing')} broke"
     elif any(b.red != UNDECIDED for b in other):
         css, sign = "unknown", "?"
-        title = "Nothing of the system broke; " + (
-            f"{words.plural(sum(b.red != UNDECIDED for b in other), 'failure')} around it"
+        title = "The system did not fail; " + (
+            f"{words.plural(sum(b.red != UNDECIDED for b in other), 'other failure')}"
         )
     elif undecided:
         css, sign, title = "unknown", "?", f"{words.plural(undecided, 'run')} not decided"
@@ -151,7 +151,7 @@ def _sentence(night: Night, runs: list[NightRun]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time of a night: ``42 s``, ``12 min``, ``5 h 07 min``."""
+    """Return a duration of a night: ``42 s``, ``12 min``, ``5 h 07 min``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

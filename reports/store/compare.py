@@ -1,4 +1,4 @@
-"""Two runs side by side: verdicts, options that differ, service to clients, faults."""
+"""Two runs side by side: verdicts, differing options, service to clients, faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reports.store.service import Service, service
 from reports.store.shell import Page, render
 
 LEFT_OUT = frozenset({"schedule", "clock", "options", "digest", "start_mono_us", "store", "repeat"})
-"""Of ``test.json``: long, said elsewhere, or different by nature."""
+"""Keys of ``test.json`` that are too long, shown elsewhere, or always different."""
 LARGEST_FAULTS = 64 << 20
 MAX_OPTIONS = 200
 
@@ -45,7 +45,7 @@ class Side:
 
 
 def render_compare(reader: StoreReader, a: str, b: str, links: Links | None = None) -> Page | None:
-    """Return the page of the runs with paths ``a`` and ``b``; None when one is no run here.
+    """Return the page comparing the runs with paths ``a`` and ``b``; None if one is not a run.
 
     Raises :class:`~reports.run_folder.RunFolderError` when one cannot be read.
     """
@@ -79,11 +79,11 @@ def _side(reader: StoreReader, summary: RunSummary) -> Side:
     for name, largest in (("test.json", LARGEST_TEST), ("results.json", LARGEST_RESULTS)):
         size = stamp(str(folder / name))
         if size is not None and size[1] > largest:
-            raise RunFolderError(f"{summary.path}/{name}: too large to be compared here")
+            raise RunFolderError(f"{summary.path}/{name}: too large to be compared")
     test = load_test(folder)
     verdict = None
     if stamp(str(folder / "results.json")) is None:
-        notes.append("There is no results.json: the run was not checked, or not to the end.")
+        notes.append("There is no results.json: the run was not checked completely.")
     else:
         verdict = load_verdict(folder, notes)
     return Side(
@@ -117,7 +117,7 @@ def _availability(reader: StoreReader, folder: Path, path: str) -> list[dict[str
 
 
 def _end(side: Side) -> int:
-    """Return where the time axis of ``side`` ends, in µs."""
+    """Return the end of the time axis of ``side`` in µs."""
     moments = [len(side.service.invoked) * 1_000_000]
     moments += [band.end or band.start for band in side.bands]
     return max(*moments, 1_000_000) if len(moments) > 1 else max(moments[0], 1_000_000)
@@ -140,7 +140,7 @@ def _checkers(left: Side, right: Side) -> list[tuple[str, dict[str, str], dict[s
 def _said(verdict: Verdict | None, name: str) -> dict[str, str]:
     result = verdict.checkers.get(name) if verdict else None
     if result is None:
-        return {"css": "none", "text": "was not asked", "first": ""}
+        return {"css": "none", "text": "was not run", "first": ""}
     first = result.anomalies[0].explanation if result.anomalies else ""
     return {
         "css": words.CLASSES[result.valid],
@@ -153,7 +153,7 @@ def _said(verdict: Verdict | None, name: str) -> dict[str, str]:
 def options_that_differ(
     left: Mapping[str, Any], right: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """Return (option, left, right) for all that differ in the two ``test.json``."""
+    """Return (option, left, right) for all options that differ between two ``test.json``."""
     flat = [dict(_flat(test, "")) for test in (left, right)]
     names = sorted(flat[0].keys() | flat[1].keys())
     rows = [(name, flat[0].get(name, "–"), flat[1].get(name, "–")) for name in names]
@@ -187,7 +187,7 @@ def _service(left: Side, right: Side) -> list[tuple[str, str, str]]:
 
 
 def _windows(left: Side, right: Side) -> list[tuple[str, str, str]] | None:
-    """Return the availability per kinds of faults in force; None where no table has it."""
+    """Return the availability by the kinds of faults in force; None if no table has it."""
     if left.windows is None and right.windows is None:
         return None
     tables = [

@@ -1,8 +1,8 @@
-"""What the runs of a store reached: ordered pairs of faults, and states that were struck.
+"""Coverage of a store's runs: ordered pairs of faults, and node states that faults hit.
 
-Counted are runs. Nights know all of theirs, also those without a folder; of other runs the
-analysis is asked, and of those it does not know their own ``coverage.json``. What was reached is
-kept per :class:`Asked`, so that the page can show it of some tests only.
+The numbers count runs. Nights count all their runs, also those without a folder. Other runs are
+counted by the analysis, or else from their own ``coverage.json``. Counters are kept per
+:class:`Asked`, so that the page can show the coverage of some tests only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _OfTest(_Counters):
 
 
 class Asked(NamedTuple):
-    """What of a test the page's filter asks for; ``planted``: not the clean build."""
+    """The properties of a test by which the page filters; ``planted``: not the clean build."""
 
     system: str
     workload: str
@@ -56,13 +56,13 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, run: RunSummary) -> Asked:
-        """Return that of ``run``."""
+        """Return the properties of ``run``."""
         return cls(run.system, run.workload, run.faults, run.cluster, bool(run.mutant))
 
 
 @dataclass
 class Part:
-    """What the runs of one test met: pairs of faults, and states they struck."""
+    """The coverage of one test: pairs of faults, and node states that faults hit."""
 
     runs: int = 0
     pairs: set[tuple[str, str]] = field(default_factory=set)
@@ -72,7 +72,7 @@ class Part:
 @dataclass
 class Reached:
     """Runs per ordered pair ``(first, second)`` and per ``(state, fault)``; faults are
-    ``kind/shape``. ``parts`` are the same per test, None being what no test is known of."""
+    ``kind/shape``. ``parts`` are the same per test; None stands for unknown tests."""
 
     runs: int = 0
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -82,7 +82,7 @@ class Reached:
     parts: dict[Asked | None, Part] = field(default_factory=dict)
 
     def add(self, follows: dict[str, int], struck: dict[str, int]) -> None:
-        """Add counters named as in docs/simulator.md; what is named otherwise is left out."""
+        """Add counters named as in docs/simulator.md; ignore other names."""
         for pair, count in _named(follows, " > "):
             self.pairs[pair] += count
         for pair, count in _named(struck, " "):
@@ -91,7 +91,7 @@ class Reached:
     def add_part(
         self, test: Asked | None, runs: int, follows: dict[str, int], struck: dict[str, int]
     ) -> None:
-        """Say of which test that was."""
+        """Add counters to the part of ``test``."""
         part = self.parts.setdefault(test, Part())
         part.runs += runs
         part.pairs.update(pair for pair, _ in _named(follows, " > "))
@@ -105,7 +105,7 @@ def _named(counts: dict[str, int], sign: str) -> list[tuple[tuple[str, str], int
 
 @dataclass(slots=True)
 class Cell:
-    """A square of a heat map: ``met`` of ``possible``, darker by ``level`` from 0 to 5."""
+    """A cell of a heat map: ``met`` of ``possible``; ``level`` 0 to 5 is its darkness."""
 
     met: int
     possible: int
@@ -126,14 +126,14 @@ class HeatMap:
 
 @dataclass
 class CoverageReader:
-    """Counts what ``store`` reached; files that did not change are not read again."""
+    """Reads the coverage of ``store``; files that did not change are not read again."""
 
     store: Path
     _known: dict[str, tuple[object, list[_Counters]]] = field(default_factory=dict)
     _known_tests: dict[str, tuple[object, list[_OfTest]]] = field(default_factory=dict)
 
     def reached(self, runs: Iterable[RunSummary], nights: Iterable[str], gold: Gold) -> Reached:
-        """Return what ``runs`` and ``nights`` reached."""
+        """Return the coverage of ``runs`` and ``nights``."""
         result = Reached()
         counted: set[str] = set()
         for night in nights:
@@ -158,13 +158,13 @@ class CoverageReader:
             result.sources.append(f"coverage.json of {min(len(left), MAX_FILES):,} runs")
         if len(left) > MAX_FILES:
             result.notes.append(
-                f"{len(left) - MAX_FILES:,} older runs are not counted here; "
+                f"{len(left) - MAX_FILES:,} older runs are not counted; "
                 "kraftwreck analyze counts all."
             )
         return result
 
     def _by_test(self, night: str, whole: list[_Counters], result: Reached) -> None:
-        """Say of which tests a night's coverage is, as far as the night does."""
+        """Add a night's coverage per test, as far as the night recorded it."""
         told = 0
         for each in self._tests(f"{NIGHTS}/{night}/coverage_by_test.json"):
             names = (clip(name, NAME_LENGTH) for name in each.faults[:50])
@@ -246,7 +246,7 @@ def _decode(path: Path, by_cluster: bool) -> list[_Counters]:
 
 
 def pairs_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
-    """Return family x family: how many of the ordered pairs of their shapes were met."""
+    """Return family x family: how many ordered pairs of their shapes occurred."""
     names = _known_classes(classes, (name for pair in reached.pairs for name in pair))
     families = _families(names)
     cells = [
@@ -269,7 +269,7 @@ def pairs_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
 
 
 def struck_map(reached: Reached, classes: Iterable[str]) -> HeatMap:
-    """Return family x state: how many of its shapes hit a node in that state."""
+    """Return family x state: how many of the family's shapes hit a node in that state."""
     names = _known_classes(classes, (fault for _, fault in reached.struck))
     states = states_of(reached)
     families = _families(names)
@@ -298,13 +298,13 @@ def _heat_map(
 
 
 def states_of(reached: Reached) -> list[str]:
-    """Return the states that were struck, the well-known ones first."""
+    """Return the states in which nodes were hit, the well-known ones first."""
     seen = {state for state, _ in reached.struck}
     return [s for s in STATES if s in seen] + sorted(seen.difference(STATES))
 
 
 def all_classes(reached: Reached, classes: Iterable[str]) -> list[str]:
-    """Return ``classes`` and all that were met, sorted."""
+    """Return ``classes`` and all classes that occurred, sorted."""
     pairs = (name for pair in reached.pairs for name in pair)
     return _known_classes(classes, [*pairs, *(fault for _, fault in reached.struck)])
 

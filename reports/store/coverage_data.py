@@ -1,4 +1,4 @@
-"""What was covered, per test, as the page's script takes it: the heat maps follow its filter."""
+"""Coverage per test as data for the page's script, whose heat maps follow the filter."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from reports.store.coverage import Part, Reached, states_of
 
 MAX_PARTS = 500
-"""Tests with the most runs; others are shown without a filter only, as what no test is known of."""
+"""Data is sent for the tests with the most runs; the others count as unknown tests."""
 
 
 def coverage_data(reached: Reached, names: Sequence[str]) -> dict[str, Any]:
-    """Return classes of faults, states, and per test its runs and what they met, as bits.
+    """Return fault classes, states, and per test its runs and coverage, as bits.
 
-    Bit ``i * len(names) + j`` of the first text says that class ``j`` began after class ``i``,
-    bit ``i * len(states) + k`` of the second that class ``i`` hit a node in state ``k``; bits
-    are counted from the lowest of the first byte, texts are base64.
+    Bit ``i * len(names) + j`` of the first text means that class ``j`` began after class ``i``.
+    Bit ``i * len(states) + k`` of the second means that class ``i`` hit a node in state ``k``.
+    Bits are counted from the lowest of the first byte; texts are base64.
     """
     states = states_of(reached)
     told = sorted(

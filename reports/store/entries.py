@@ -1,5 +1,5 @@
-"""All runs a store knows of: its folders, what its nights ran without keeping a folder, and what
-its analysis remembers of folders that are gone."""
+"""All runs of a store: those with a folder, those that nights made without keeping a folder, and
+those in the analysis whose folders are gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMEMBERED = [
 
 @dataclass
 class Contents:
-    """A store at one moment: all ``runs`` newest first, and its ``nights`` with theirs."""
+    """A store at one moment: all ``runs``, newest first, and its ``nights`` with their runs."""
 
     name: str
     runs: list[RunSummary]
@@ -32,7 +32,7 @@ class Contents:
 
 @dataclass
 class StoreReader:
-    """Reads the contents of ``store``; keeps what did not change."""
+    """Reads the contents of ``store``; caches what did not change."""
 
     store: Path
     index: StoreIndex = field(init=False)
@@ -49,7 +49,7 @@ class StoreReader:
         self.coverage = CoverageReader(self.store)
 
     def contents(self) -> Contents:
-        """Return everything. Raises :class:`~reports.run_folder.RunFolderError`."""
+        """Return the contents. Raises :class:`~reports.run_folder.RunFolderError`."""
         state = self.gold.refresh()
         found = self.index.runs()
         known = {run.path: run for run in found}
@@ -77,14 +77,14 @@ class StoreReader:
         return Contents(self.store.name, merged, nights, reached)
 
     def night(self, name: str) -> tuple[Night, list[NightRun]] | None:
-        """Return one night with its runs, None when there is none of that name."""
+        """Return one night with its runs, None when there is no such night."""
         night = self.nights.get(name)
         if night is None:
             return None
         return night, night_runs(night, {run.path: run for run in self.index.runs()})
 
     def _remembered(self, state: str) -> list[RunSummary]:
-        """Return what the analysis says of its runs."""
+        """Return the runs in the analysis."""
         if self._gone is None or self._gone[0] != state:
             rows = self.gold.rows("runs", _REMEMBERED) or []
             self._gone = (state, [_from_gold(row) for row in rows])

@@ -1,4 +1,4 @@
-"""The pages of a store as files, to be put on any web server or sent to somebody."""
+"""The pages of a store as files, for any web server or to be sent to others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_REPORTS = 5000
 
 @dataclass(frozen=True)
 class Exported:
-    """How much was written, and where."""
+    """How many pages were written, and where."""
 
     folder: Path
     nights: int
@@ -34,16 +34,18 @@ class Exported:
 def export(store: Path, target: Path, reports: str = RED) -> Exported:
     """Write the overview, every night and the reports of runs into ``target``.
 
-    ``reports`` says of which runs: ``red`` (not valid), ``all`` or ``none``. An earlier export is
-    replaced; any other folder with something in it is refused, as is one in the store. Two runs
-    side by side are the pairs that these pages link to, a break and a valid run of the same
-    test above all; any other two take the server. Raises
+    ``reports`` selects the runs: ``red`` (not valid), ``all`` or ``none``. An earlier export is
+    replaced; any other non-empty folder is rejected, and so is one in the store. Only the pairs of
+    runs that these pages link to are compared, above all a break and a valid run of the same
+    test; other pairs need the server. Raises
     :class:`~reports.run_folder.RunFolderError`.
     """
     reader = StoreReader(store)
     place = target.absolute()
     if place.resolve().is_relative_to(reader.store):
-        raise RunFolderError(f"{target}: lies in the store, which is never written to")
+        raise RunFolderError(
+            f"{target}: is in the store, which is read-only; choose another folder"
+        )
     _make_room(place, target)
     contents = reader.contents()
     chosen = [run for run in contents.runs if _wanted(run, reports)]
@@ -67,7 +69,7 @@ def export(store: Path, target: Path, reports: str = RED) -> Exported:
 
 
 def _compare(reader: StoreReader, place: Path, links: Links, pairs: Pairs) -> int:
-    """Write the pages of two runs side by side; return how many."""
+    """Write the comparison pages; return how many there are."""
     for name, (a, b) in pairs.pages.items():
         (place / COMPARED).mkdir(exist_ok=True)
         try:
@@ -88,11 +90,11 @@ def _wanted(run: RunSummary, reports: str) -> bool:
 
 def _make_room(place: Path, named: Path) -> None:
     if place.is_symlink() or (place.exists() and not place.is_dir()):
-        raise RunFolderError(f"{named}: is no folder; give one that is new or an earlier export")
+        raise RunFolderError(f"{named}: not a directory; choose a new one or an earlier export")
     if place.is_dir() and any(place.iterdir()):
         if not (place / MARK).is_file():
             raise RunFolderError(
-                f"{named}: holds files that are no export; give a new or an empty folder"
+                f"{named}: contains other files than an export; choose a new or an empty folder"
             )
         shutil.rmtree(place)
     try:

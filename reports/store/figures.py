@@ -1,4 +1,4 @@
-"""Figures over many runs: counts and medians per group, flakes, what was slow, the page's data."""
+"""Figures over many runs: counts and medians per group, flakes, slow runs, the page's data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from reports import words
 from reports.store.index import RunSummary
 
 MAX_ROWS = 20_000
-"""More runs than this are not sent to the browser: the newest are."""
+"""At most this many runs are sent to the browser, the newest ones."""
 CODES: dict[Validity | None, int] = {True: 0, False: 1, "unknown": 2, None: 3}
 
 
 @dataclass
 class Group:
-    """Runs that have something in common, by verdict, and their median time.
+    """Runs with a common property, counted by verdict, and their median time.
 
-    ``invalid`` are those of the clean build, ``planted`` those with a planted bug or a patch.
+    ``invalid`` counts runs of the clean build, ``planted`` those with a planted bug or a patch.
     """
 
     label: str
@@ -66,7 +66,7 @@ class Group:
 
 
 def group(runs: Iterable[RunSummary], labels: Callable[[RunSummary], Iterable[str]]) -> list[Group]:
-    """Return the groups that ``labels`` puts each run into, in order of their labels."""
+    """Return the groups that ``labels`` assigns runs to, sorted by label."""
     groups: dict[str, Group] = {}
     for run in runs:
         for label in labels(run):
@@ -75,23 +75,23 @@ def group(runs: Iterable[RunSummary], labels: Callable[[RunSummary], Iterable[st
 
 
 def systems(run: RunSummary) -> list[str]:
-    """What was tested."""
+    """Return the tested system."""
     return [run.system or "unknown"]
 
 
 def workloads(run: RunSummary) -> list[str]:
-    """System and workload."""
+    """Return system and workload."""
     return [f"{run.system or 'unknown'} · {run.workload or 'unknown'}"]
 
 
 def faults(run: RunSummary) -> list[str]:
-    """Every family of faults; a run counts under each of its own."""
+    """Return all fault families; a run counts under each of its own."""
     return sorted(set(run.faults)) or ["none"]
 
 
 @dataclass
 class Flakes:
-    """Tests that were run at least twice, and those of them whose verdicts differ."""
+    """Tests that ran at least twice, and those of them whose verdicts differ."""
 
     repeated: int
     flaky: list[dict[str, Any]]
@@ -105,7 +105,7 @@ class Flakes:
 
 
 def flakes_of_runs(runs: Sequence[RunSummary]) -> Flakes:
-    """Return the flakes among ``runs`` by their options and seed; their code is not known."""
+    """Return the flakes among ``runs`` by options and seed; the code version is unknown."""
     tests: dict[tuple[Any, ...], list[RunSummary]] = {}
     for run in runs:
         if run.valid in (True, False) and run.seed and run.system:
@@ -138,13 +138,13 @@ def flakes_of_runs(runs: Sequence[RunSummary]) -> Flakes:
 
 
 def slowest(runs: Iterable[RunSummary], count: int = 10) -> list[RunSummary]:
-    """Return the runs whose healed cluster took longest to agree on a leader."""
+    """Return the runs whose healed clusters took longest to elect a leader."""
     timed = [run for run in runs if run.recovered_s is not None]
     return sorted(timed, key=lambda run: -(run.recovered_s or 0))[:count]
 
 
 class _Names:
-    """Texts by number, so that each is sent once."""
+    """Numbers texts, so that each is sent once."""
 
     def __init__(self) -> None:
         self.texts: list[Any] = []
@@ -158,7 +158,7 @@ class _Names:
 
 
 def page_data(runs: Sequence[RunSummary]) -> dict[str, Any]:
-    """Return what the page's script filters and draws: a row of numbers and texts per run."""
+    """Return the data that the page's script filters and draws: a row per run."""
     names = {
         key: _Names()
         for key in (
@@ -200,9 +200,9 @@ def page_data(runs: Sequence[RunSummary]) -> dict[str, Any]:
 
 
 def reason(run: RunSummary) -> str:
-    """Return in a line why a run is not valid; nothing for one that is."""
+    """Return in one line why a run is not valid; empty for a valid run."""
     if not run.finished:
-        return "did not come to its end"
+        return "did not finish"
     if run.valid is True:
         return run.harness
     return run.first or run.why or run.harness

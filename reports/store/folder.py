@@ -1,4 +1,4 @@
-"""The files in a folder of a run, as a list."""
+"""The list of files in a run folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_ENTRIES = 5000
 
 
 def render_folder(store: Path, folder: Path) -> Page:
-    """Return the page that lists ``folder``, below ``store``; hidden names and links are not."""
+    """Return the page that lists ``folder``, below ``store``, without hidden names and links."""
     entries: list[tuple[str, str, str]] = []
     more = 0
     with os.scandir(folder) as found:

@@ -1,6 +1,6 @@
-"""The tables of ``STORE/analysis``, by the manifest that says which of their files count.
+"""The tables of ``STORE/analysis``, by the manifest that lists their valid files.
 
-Read with Arrow alone: docs/tables.md is all that is known here of how they were made.
+They are read with Arrow alone: this module depends on docs/tables.md, not on the pipeline.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Manifest(msgspec.Struct):
 
 @dataclass
 class Gold:
-    """The gold tables of ``store``. What cannot be read is None, and :attr:`notes` says why."""
+    """The gold tables of ``store``. An unreadable one is None; :attr:`notes` has the reason."""
 
     store: Path
     notes: list[str] = field(default_factory=list)
@@ -42,19 +42,19 @@ class Gold:
 
     @property
     def folder(self) -> Path:
-        """Where the analysis lies."""
+        """The folder of the analysis."""
         return self.store / ANALYSIS
 
     def refresh(self) -> str:
-        """Read the manifest again if it changed; return what identifies this state."""
+        """Read the manifest again if it changed; return the identity of its state."""
         path = self.folder / "manifest.json"
         now = None if self.folder.is_symlink() else stamp(str(path))
         if now != self._stamp or now is None:
             self._stamp, self._manifest, self.notes = now, None, []
             if now is None:
                 self.notes.append(
-                    f"There is no analysis of this store: run {COMMAND} {self.store.name}. What "
-                    "needs its tables says so below."
+                    f"There is no analysis of this store: run {COMMAND} {self.store.name}. "
+                    "Sections that need its tables say so."
                 )
             else:
                 self._read(path)
@@ -66,11 +66,11 @@ class Gold:
                 data = file.read(LARGEST_MANIFEST)
             self._manifest = msgspec.json.decode(data, type=_Manifest)
         except (OSError, *UNDECODABLE):
-            self.notes.append("analysis/manifest.json cannot be read, so no table of it is shown.")
+            self.notes.append("analysis/manifest.json cannot be read, so its tables are not shown.")
 
     @property
     def analyzed(self) -> frozenset[str]:
-        """The runs that the tables hold, by path in the store."""
+        """The runs in the tables, by path in the store."""
         return frozenset(self._manifest.runs if self._manifest else ())
 
     @property
@@ -85,7 +85,7 @@ class Gold:
     def table(
         self, name: str, columns: list[str], where: pc.Expression | None = None
     ) -> pa.Table | None:
-        """Return ``columns`` of gold table ``name``, of rows that fit ``where``; or None."""
+        """Return ``columns`` of the rows of gold table ``name`` that match ``where``, or None."""
         if self._manifest is None:
             return None
         files = self._manifest.tables.get(f"gold/{name}")
@@ -110,7 +110,7 @@ class Gold:
     def rows(
         self, name: str, columns: list[str], where: pc.Expression | None = None
     ) -> list[dict[str, Any]] | None:
-        """The same as dicts."""
+        """Return the same as dicts."""
         if self._manifest is not None and self._manifest.tables.get(f"gold/{name}") == []:
             return []
         table = self.table(name, columns, where)
@@ -121,12 +121,12 @@ class Gold:
             self.notes.append(text)
 
     def _place(self, file: str) -> Path:
-        """Return the path of ``file``; raises ValueError when it is not in the analysis."""
+        """Return the path of ``file``; raise ValueError when it is outside of the analysis."""
         parts = PurePosixPath(file).parts
         root = self.folder.resolve()
         path = root.joinpath(*parts)
         if not path.exists():
-            # Committed, and on its way to its place.
+            # Committed, and still to be moved to its place.
             path = root.joinpath(STAGING, *parts)
         if ".." in parts or file.startswith("/") or path.resolve() != path:
             raise ValueError(f"{file} is not in {ANALYSIS}")
@@ -134,7 +134,7 @@ class Gold:
 
 
 def run_tables(run: Path, name: str) -> list[dict[str, Any]] | None:
-    """Return gold table ``name`` that lies beside the run itself, or None."""
+    """Return gold table ``name`` from the folder of ``run`` itself, or None."""
     path = run / ANALYSIS / f"{name}.parquet"
     if stamp(str(path)) is None or path.parent.is_symlink():
         return None

@@ -1,8 +1,8 @@
-"""The runs of a store, read once and then only when their files change.
+"""The runs of a store, read again only when their files change.
 
-Of each run's ``test.json`` and ``results.json`` only what lists need is decoded. Files are told
-apart by modification time and size, so 10,000 runs that did not change cost their ``stat`` only.
-Links are not followed, whatever they are called.
+Only the parts of each run's ``test.json`` and ``results.json`` that lists need are decoded. A
+change is detected by modification time and size, so 10,000 unchanged runs cost only their
+``stat`` calls. Links are never followed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reports.run_folder import RunFolderError
 ANALYSIS, NIGHTS = "analysis", "nights"
 NOT_RUNS = frozenset({ANALYSIS, NIGHTS})
 LARGEST_TEST, LARGEST_RESULTS = 16 << 20, 64 << 20
-"""Bytes. A file beyond that is not read for a list, and the list says so."""
+"""Bytes. A larger file is not read for a list, and the list says so."""
 NAME_LENGTH, TEXT_LENGTH, COMMAND_LENGTH = 120, 300, 4000
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)T")
 Stamp = tuple[int, int]
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class _Test(msgspec.Struct):
-    """The little of ``test.json`` that a list needs, whatever is in it."""
+    """The parts of ``test.json`` that a list needs, whatever their types."""
 
     system: Any = None
     workload: Any = None
@@ -67,7 +67,7 @@ class _Result(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """The little of ``results.json`` that a list needs."""
+    """The parts of ``results.json`` that a list needs."""
 
     valid: Validity
     checkers: dict[str, _Result] = {}
@@ -75,13 +75,13 @@ class _Head(msgspec.Struct):
 
 @dataclass(slots=True)
 class RunSummary:
-    """One run of the list. ``path`` is relative to the store, with ``/``; texts are clipped.
+    """One run in a list. ``path`` is relative to the store, with ``/``; texts are shortened.
 
-    ``seconds`` is how long the test lasted by its own clock, ``recovered_s`` how long the healed
-    cluster took to agree on a leader. ``kind`` is the type of the first anomaly, ``first`` what
-    it says, ``why`` all checkers that did not say valid.
-    ``availability`` (share of seconds with service) and ``p99_ms`` only the analysis knows.
-    ``night`` is the night that made it, ``red`` its class there if something broke.
+    ``seconds`` is the duration of the test by its own clock, ``recovered_s`` how long the healed
+    cluster took to elect a leader. ``kind`` and ``first`` are the type and explanation of the first
+    anomaly; ``why`` lists all checkers that did not return valid.
+    ``availability`` (share of seconds with service) and ``p99_ms`` come from the analysis.
+    ``night`` is the night that made it, ``red`` its class in that night if something broke.
     """
 
     path: str
@@ -125,7 +125,7 @@ class RunSummary:
 
     @property
     def href(self) -> str:
-        """Where to look at it: the report if there is one, else the folder."""
+        """The address of its report if there is one, otherwise of its folder."""
         return quote(self.path) + ("/report.html" if self.has_report else "/")
 
 
@@ -146,10 +146,10 @@ class StoreIndex:
     def runs(self) -> list[RunSummary]:
         """Return all runs, newest first.
 
-        Raises :class:`~reports.run_folder.RunFolderError` when there is no such folder.
+        Raises :class:`~reports.run_folder.RunFolderError` when the folder does not exist.
         """
         if not self.store.is_dir():
-            raise RunFolderError(f"{self.store}: no such folder; give a store like ./store")
+            raise RunFolderError(f"{self.store}: no such folder; pass a store such as ./store")
         with self._lock:
             seen: dict[str, _Cached] = {}
             for path, stamps in _folders(str(self.store)):
@@ -164,12 +164,12 @@ class StoreIndex:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether ``folder`` holds a run: a ``test.json`` that is a file and no link."""
+    """Return whether ``folder`` is a run: its ``test.json`` must be a file and not a link."""
     return stamp(f"{folder}/test.json") is not None
 
 
 def _folders(store: str) -> Iterator[tuple[str, tuple[Stamp | None, ...]]]:
-    """Yield every run folder, relative to the store, with the state of its files."""
+    """Yield every run folder, relative to the store, with the stamps of its files."""
     for group in _subfolders(store):
         if group in NOT_RUNS:
             continue
@@ -198,7 +198,7 @@ def _subfolders(folder: str) -> list[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether ``name`` is Unicode; no run is called otherwise, and no page could name it."""
+    """Return whether ``name`` is valid Unicode; no page could link to it otherwise."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -217,7 +217,7 @@ FILES = ("results.json", "report.html", "coverage.json")
 
 
 def stamp(path: str) -> Stamp | None:
-    """Return modification time (ns) and size of a regular file, None for links, hard ones too."""
+    """Return modification time (ns) and size of a regular file; None for links of any kind."""
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
@@ -270,7 +270,7 @@ def _add_test(summary: RunSummary, test: _Test) -> None:
     errors = test.errors if isinstance(test.errors, list) else []
     summary.harness = clip(errors[0], TEXT_LENGTH) if errors else ""
     if test.interrupted is True and not summary.harness:
-        summary.harness = "interrupted before its time was up"
+        summary.harness = "interrupted before its time limit"
 
 
 def _add_verdict(summary: RunSummary, head: _Head) -> None:
@@ -295,27 +295,27 @@ def _add_verdict(summary: RunSummary, head: _Head) -> None:
 
 
 class _UnreadableError(Exception):
-    """Says in a few words which file, and what is wrong with it."""
+    """A file cannot be read; the message is a few words with its name and the problem."""
 
 
 def _decode(path: str, largest: int, kind: type[T]) -> T:
     name = path.rpartition("/")[2]
     try:
-        # Half as dear as a file object, and lists read tens of thousands.
+        # Twice as fast as a file object; lists read tens of thousands of files.
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             data = os.read(file, largest + 1)
         finally:
             os.close(file)
         if len(data) > largest:
-            raise _UnreadableError(f"{name} is too large for a list")
+            raise _UnreadableError(f"{name} is too large to be listed")
         return msgspec.json.decode(data, type=kind)
     except (OSError, *UNDECODABLE) as error:
         raise _UnreadableError(f"{name} cannot be read") from error
 
 
 def clip(value: Any, length: int) -> str:
-    """Return ``value`` as one line of at most ``length`` characters, surrogates replaced."""
+    """Return ``value`` as one line of at most ``length`` characters, without surrogates."""
     if value is None:
         return ""
     if isinstance(value, str) and len(value) <= length and value.isascii() and value.isprintable():
@@ -326,7 +326,7 @@ def clip(value: Any, length: int) -> str:
 
 
 def number(value: Any) -> float | None:
-    """Return ``value`` as a finite number that is not negative, else None."""
+    """Return ``value`` if it is a finite, non-negative number, otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < 1e300 else None
@@ -337,7 +337,7 @@ def _text(value: Any) -> str:
 
 
 def _day(name: str, started: Any) -> str:
-    """Return the UTC day, ``2026-11-21``: by the folder's name, else as the test says."""
+    """Return the UTC day, ``2026-11-21``, from the folder's name or else from ``started``."""
     named = _STAMP.match(name)
     if named:
         return "-".join(named.groups())

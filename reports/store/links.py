@@ -1,4 +1,4 @@
-"""Where pages link to: on the server, or in an exported folder."""
+"""Link targets of pages, on the server or in an exported folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_PAIRS = 500
 
 @dataclass
 class Pairs:
-    """The pairs of runs that pages of an export link to, by the name of their page."""
+    """The pairs of runs to which pages of an export link, by the name of their page."""
 
     runs: frozenset[str]
     """Runs that have a folder."""
     pages: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def page(self, a: str, b: str) -> str:
-        """Return the page of this pair, which is to be made; empty where there is to be none."""
+        """Return the page of a pair, which the export will write; empty if it cannot have one."""
         name = blake2b(f"{a}\0{b}".encode(), digest_size=8).hexdigest() + ".html"
         if name not in self.pages:
             if not {a, b} <= self.runs or len(self.pages) >= MAX_PAIRS:
@@ -32,11 +32,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Links:
-    """Links from a page that lies ``root`` (such as ``../../``) below the first one.
+    """Links from a page to others; ``root`` (such as ``../../``) leads to the first page.
 
-    ``copied`` are the runs an export took along; None on the server, which has them all.
-    ``pairs`` takes note of the pairs of runs that an export is to compare. What cannot be
-    linked is an empty string.
+    ``copied`` are the runs in an export; None on the server, which has all. ``pairs`` collects the
+    pairs of runs that the export must compare. A link that is not possible is an empty string.
     """
 
     root: str = ""
@@ -45,7 +44,7 @@ class Links:
 
     @property
     def live(self) -> bool:
-        """Whether a server answers."""
+        """Whether a server delivers the pages."""
         return self.copied is None
 
     @property
@@ -54,7 +53,7 @@ class Links:
         return (self.root or "./") if self.live else f"{self.root}index.html"
 
     def run(self, run: RunSummary) -> str:
-        """The report of ``run``, or its files where it has none."""
+        """The report of ``run``, or its files if it has none."""
         if not run.path:
             return ""
         if self.copied is None:
@@ -74,7 +73,7 @@ class Links:
         return f"{self.root}nights/{quote(name)}/{quote(file)}" if self.live else ""
 
     def compare(self, a: str, b: str) -> str:
-        """The page of two runs side by side."""
+        """The comparison page of two runs."""
         if not (a and b) or a == b:
             return ""
         if not self.live:

@@ -1,4 +1,4 @@
-"""The report of a night: what broke first and why, the matrix, everything."""
+"""The report of a night: its breaks, the matrix of tests and faults, and all runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_CASE = 1 << 20
 
 @dataclass
 class MatrixCell:
-    """How many runs of a test under a set of faults ended how."""
+    """The verdict counts of a test under a set of faults."""
 
     valid: int = 0
     invalid: int = 0
@@ -36,12 +36,12 @@ class MatrixCell:
 
     @property
     def runs(self) -> int:
-        """All of them."""
+        """The number of runs."""
         return self.valid + self.invalid + self.unknown
 
     @property
     def css(self) -> str:
-        """The worst verdict of them."""
+        """The worst verdict."""
         if self.invalid:
             return "invalid"
         if self.unknown:
@@ -51,7 +51,7 @@ class MatrixCell:
 
 @dataclass
 class Matrix:
-    """Tests by sets of faults; ``hidden`` rows and columns did not fit."""
+    """Tests by sets of faults; ``hidden`` rows and columns are left out."""
 
     rows: list[str]
     columns: list[str]
@@ -61,7 +61,7 @@ class Matrix:
 
 @dataclass
 class Build:
-    """A build with a planted bug: how often it ran and was red, and the first red."""
+    """A build with a planted bug: its runs, its red runs, and the first of these."""
 
     name: str
     runs: int = 0
@@ -71,7 +71,7 @@ class Build:
 
 @dataclass
 class SmallCase:
-    """A shrunk case: its file, the command that runs it, and what it does in plain words."""
+    """A shrunk case: its file, the command that runs it, and its steps in plain words."""
 
     file: str
     href: str = ""
@@ -123,7 +123,7 @@ def render_night(
 
 
 def _listed(runs: list[NightRun]) -> list[NightRun]:
-    """Return all runs, or of too many the reds and the first ones, in their order."""
+    """Return all runs in order; if there are too many, the red ones and the first others."""
     if len(runs) <= MAX_RUNS:
         return runs
     reds = [i for i, run in enumerate(runs) if run.summary.red or run.summary.valid is not True]
@@ -136,7 +136,7 @@ def _listed(runs: list[NightRun]) -> list[NightRun]:
 
 
 def matrix(runs: list[NightRun]) -> Matrix:
-    """Return how many runs of each test ended how, by their set of faults."""
+    """Return the verdict counts of each test by its set of faults."""
     cells: dict[tuple[str, str], MatrixCell] = {}
     rows: dict[str, tuple[bool, str]] = {}
     columns: dict[str, tuple[int, str]] = {}
@@ -161,7 +161,7 @@ def matrix(runs: list[NightRun]) -> Matrix:
 
 
 def builds(runs: list[NightRun]) -> list[Build]:
-    """Return the builds with a planted bug, those that were not found first."""
+    """Return the builds with a planted bug, the undetected ones first."""
     found: dict[str, Build] = {}
     for run in runs:
         if not run.planted:
@@ -176,10 +176,10 @@ def builds(runs: list[NightRun]) -> list[Build]:
 
 
 def _good(broken: Break, runs: list[NightRun], kept: list[RunSummary], links: Links) -> str:
-    """Return the page that puts the break beside a valid run of the same test: one of this night,
-    or else the latest one that is ``kept`` from before. Empty if there is none."""
+    """Return the page that compares a break with a valid run of the same test: one of this night,
+    otherwise the latest earlier one in ``kept``. Empty if there is none."""
     bad = broken.first.summary
-    before = [run for run in kept if run.run < bad.run]  # Newest first.
+    before = [run for run in kept if run.run < bad.run]  # newest first
     for other in [run.summary for run in runs] + before:
         if (
             other.valid is True
@@ -203,30 +203,30 @@ def _cases(
 
 
 def small_case(store: Path, night: str, file: str, links: Links) -> SmallCase:
-    """Return what the case in ``file``, relative to the night's folder, does in plain words."""
+    """Return the steps of the case in ``file``, relative to the night's folder, in plain words."""
     parts = PurePosixPath(file).parts
     root = store / NIGHTS / night
     path = root.joinpath(*parts)
     shown = clip(file, 200)
     if ".." in parts or file.startswith("/") or path.resolve() != path.absolute():
-        return SmallCase(shown, note="The night names a case outside of its folder: not shown.")
+        return SmallCase(shown, note="The case is not shown: it is outside of the night's folder.")
     size = stamp(str(path))
     if size is None:
-        return SmallCase(shown, note="The file of the case is gone.")
+        return SmallCase(shown, note="The case file is missing.")
     if size[1] > LARGEST_CASE:
-        return SmallCase(shown, note="The file of the case is too large to be shown.")
+        return SmallCase(shown, note="The case file is too large to be shown.")
     href = f"{links.root}nights/{quote(night)}/{quote(file)}" if links.live else ""
     place = shlex.quote(f"{store.name}/{NIGHTS}/{night}/{file}")
     case = SmallCase(shown, href, command_line("replay", place))
     try:
         case.lines = [clip_line(line) for line in describe(read_case(path).case)][:MAX_CASE_LINES]
     except (OptionError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        case.note, case.command = "The file cannot be read as a case.", ""
+        case.note, case.command = "The file is not a readable case.", ""
     return case
 
 
 def clip_line(line: str) -> str:
-    """Return ``line`` cut to a length that fits a page; its indentation stays."""
+    """Return ``line`` shortened to fit a page; its indentation stays."""
     return line if len(line) <= 200 else line[:199] + "…"
 
 

@@ -1,7 +1,7 @@
-"""The nights of a store: what ``nights/<id>`` says about the runs one night made.
+"""The nights of a store: the runs that ``nights/<id>`` records.
 
-A run of a night may have kept its folder or not; what the folder says (verdict, why, report) wins
-over the night's line, which adds its class, its cost and its shrunk case.
+A run of a night may have kept its folder. If so, the folder's verdict, reason and report override
+those of the night's line, which adds class, cost and shrunk case.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,99}")
 
 
 class NightLine(msgspec.Struct, rename={"red": "class"}):
-    """One line of ``runs.jsonl`` (docs/nightly.md); anything may stand in it."""
+    """One line of ``runs.jsonl`` (docs/nightly.md); its values may have any type."""
 
     n: Any = None
     kind: Any = None
@@ -66,14 +66,14 @@ class NightLine(msgspec.Struct, rename={"red": "class"}):
 
 @dataclass(slots=True)
 class NightRun:
-    """One run of a night: the line, and the run as lists show it."""
+    """One run of a night: its line, and its summary for lists."""
 
     line: NightLine
     summary: RunSummary
 
     @property
     def number(self) -> int:
-        """Position in the night's order, -1 where the line has none."""
+        """Position in the night's order, -1 if the line has none."""
         return self.line.n if isinstance(self.line.n, int) else -1
 
     @property
@@ -83,14 +83,14 @@ class NightRun:
 
     @property
     def minutes(self) -> float | None:
-        """When it ended, in minutes of the night's time."""
+        """When the run ended, in minutes of the night's time."""
         at = number(self.line.at_s)
         return None if at is None else at / 60
 
 
 @dataclass
 class Night:
-    """A night: what ``night.json`` says, its runs in their order, and what could not be read."""
+    """A night: the contents of ``night.json``, its runs in order, and notes about errors."""
 
     id: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Night:
 
     @property
     def day(self) -> str:
-        """The UTC day it began, ``2026-11-21``, or nothing."""
+        """The UTC day on which it began, ``2026-11-21``, or empty."""
         found = re.search(r"\d{4}-\d\d-\d\d", str(self.facts.get("began", "")))
         if found:
             return found.group()
@@ -150,7 +150,7 @@ def _read(folder: Path) -> Night:
         if isinstance(facts, dict):
             night.facts = facts
         else:
-            night.notes.append("night.json holds no object.")
+            night.notes.append("night.json is not a JSON object.")
     except (OSError, *UNDECODABLE) as error:
         night.notes.append(f"night.json cannot be read ({clip(error, 80)}).")
     try:
@@ -192,7 +192,7 @@ def _lines(data: bytes, notes: list[str]) -> list[NightLine]:
 
 
 def night_runs(night: Night, known: Mapping[str, RunSummary]) -> list[NightRun]:
-    """Return the runs of ``night`` in their order; ``known`` are the store's runs by path."""
+    """Return the runs of ``night`` in order; ``known`` are the store's runs by path."""
     return [NightRun(line, _summary(night, line, known)) for line in night.lines]
 
 
@@ -238,14 +238,14 @@ def _add_failure(summary: RunSummary, line: NightLine) -> None:
 
 
 def _tree(line: NightLine) -> str:
-    """Return the planted bug or patch; nothing for the clean build."""
+    """Return the planted bug or patch; empty for the clean build."""
     tree = _name(line.tree)
     return "" if tree == "clean" else tree.removeprefix("mutant:").removeprefix("patch:")
 
 
 def _red(line: NightLine, valid: Validity | None) -> str:
-    """Return what broke: the night's own word; an invalid run without one is the system's,
-    any other that is not valid undecided."""
+    """Return the class of a failed run: the night's own, otherwise ``system`` for an invalid run
+    and undecided for an unknown one."""
     if isinstance(line.red, str) and line.red:
         return _name(line.red)
     if valid is True:
@@ -262,5 +262,5 @@ def _faults(faults: Any) -> tuple[str, ...]:
 
 
 def _folder(run: Any) -> str:
-    """Return the run's path in the store, as the index names it."""
+    """Return the run's path in the store, as in the index."""
     return "/".join(PurePosixPath(run).parts[-2:]) if isinstance(run, str) and run else ""

@@ -1,4 +1,4 @@
-"""The first page of a store: what is red, the trend, what was covered, and every run."""
+"""The first page of a store: failures, trend, coverage, and all runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reports.store.nights import Night, NightRun
 from reports.store.shell import Page, render
 
 FIRST_ROWS = 100
-"""Runs in the page itself; the script shows the others."""
+"""Number of runs in the page itself; the script shows the others."""
 SCRIPTS = (
     "store_data.js", "store_lines.js", "store_trend.js", "store_heat.js", "store_runs.js",
     "store.js",
@@ -35,7 +35,7 @@ FLAKE_COLUMNS = [
 
 
 def render_overview(contents: Contents, gold: Gold, links: Links | None = None) -> Page:
-    """Return the page over ``contents``; tables come from ``gold`` as far as it has them."""
+    """Return the page about ``contents``, with the tables that ``gold`` has."""
     links = links or Links()
     runs = contents.runs
     classes = all_classes(contents.reached, fault_classes())
@@ -80,33 +80,33 @@ def render_overview(contents: Contents, gold: Gold, links: Links | None = None) 
 
 
 def _banner(contents: Contents, links: Links) -> dict[str, Any]:
-    """Return the verdict of the newest night, or of the whole store where there is no night."""
+    """Return the verdict of the newest night, or of the whole store if there is no night."""
     if contents.nights:
         night, runs = headline(contents.nights)
         newest = night is contents.nights[0][0]
-        of = "The newest night" if newest else "The newest night that is over"
+        of = "The newest night" if newest else "The newest finished night"
         return {**night_banner(night, runs, links), "of": of}
     runs_ = contents.runs
     invalid = [run for run in runs_ if run.valid is False and not run.mutant]
     undecided = [run for run in runs_ if run.valid not in (True, False)]
     total = words.plural(len(runs_), "run")
     if not runs_:
-        title, css, text = "No run yet", "unknown", "kraftwreck run or kraftwreck sim makes one."
+        title, css, text = "No run yet", "unknown", "Start one with kraftwreck run."
     elif invalid:
         title = f"{words.plural(len(invalid), 'run')} INVALID"
         css, text = "invalid", f"of {total}. The newest: {figures.reason(invalid[0])}"
     elif undecided:
         title, css = f"{words.plural(len(undecided), 'run')} not decided", "unknown"
-        text = f"of {total}; no clean build was proven wrong."
+        text = f"of {total}; none is INVALID."
     else:
-        title, css, text = "Nothing is broken", "valid", f"{total}, and no clean build was wrong."
+        title, css, text = "Nothing is broken", "valid", f"{total}; none is INVALID."
     sign = {"valid": "✓", "invalid": "✗", "unknown": "?"}[css]
     href = links.run(invalid[0]) if invalid else ""
     return {"of": "All runs", "title": title, "css": css, "sign": sign, "text": text, "href": href}
 
 
 def headline(nights: list[tuple[Night, list[NightRun]]]) -> tuple[Night, list[NightRun]]:
-    """Return the newest night, but for those that are still running and have shown nothing."""
+    """Return the newest night, skipping nights that are still running without a failure."""
     for night, runs in nights:
         red = any(run.summary.red == "system" and not run.planted for run in runs)
         if red or night.facts.get("state") != "running":

@@ -1,6 +1,6 @@
-"""A run as a small picture: fault bands, and under them the operations that succeeded per second.
+"""A run as a small picture: fault bands, and below them the successful operations per second.
 
-Coordinates are rounded numbers and texts are escaped by the template, so nothing a run says can
+Coordinates are rounded numbers, and the template escapes texts, so that no text of a run can
 become markup.
 """
 
@@ -21,7 +21,7 @@ KNOWN = frozenset({"partition", "kill", "pause"})
 
 @dataclass(frozen=True)
 class Bar:
-    """A fault in force: where it is drawn, and what it was."""
+    """A fault in force: its place in the picture, and its description."""
 
     x: float
     y: int
@@ -32,7 +32,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything the template draws, in a box of :attr:`width` by :attr:`height`."""
+    """The data that the template draws, in a box of :attr:`width` by :attr:`height`."""
 
     width: int
     height: int
@@ -47,7 +47,7 @@ class Picture:
 
 
 def picture(bands: list[Band], service: Service, end: int) -> Picture:
-    """Return the picture of a run over 0 to ``end`` µs."""
+    """Return the picture of a run from 0 to ``end`` µs."""
     scale = (WIDTH - LEFT - 10) / end
 
     def x(moment: float) -> float:
@@ -68,7 +68,7 @@ def picture(bands: list[Band], service: Service, end: int) -> Picture:
                 max(round(x(until) - left, 1), 1.5),
                 band.kind if band.kind in KNOWN else "other",
                 clip(
-                    f"{band.kind}/{band.shape} on {', '.join(band.targets) or 'nobody'}, "
+                    f"{band.kind}/{band.shape} on {', '.join(band.targets) or 'no node'}, "
                     f"{words.seconds_text(band.start)} to "
                     + (words.seconds_text(band.end) if band.end is not None else "the end"),
                     300,

@@ -1,4 +1,4 @@
-"""What clients saw of a run, from its history alone: latency, failures, seconds without service."""
+"""Service to clients, from a run's history: latency, failures, seconds without service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Line(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Row:
-    """Operations of one ``f``: how many ended how, and the latency (µs) of those ok."""
+    """Operations of one ``f``: counts by result, and the latency (µs) of ok operations."""
 
     ok: int
     fail: int
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass
 class Service:
-    """Rows by ``f`` ("all" is all of them); operations invoked and ended ok per second."""
+    """Rows by ``f`` ("all" for all of them); operations invoked and completed ok per second."""
 
     rows: dict[str, Row] = field(default_factory=dict)
     invoked: list[int] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Service:
 
     @property
     def availability(self) -> str:
-        """The share of seconds in which something succeeded, of those in which it was tried."""
+        """The share of seconds in which an operation succeeded, of those with invocations."""
         tried = [ok for invoked, ok in zip(self.invoked, self.ok, strict=True) if invoked]
         if not tried:
             return "–"
@@ -78,7 +78,7 @@ class Service:
 
 
 def service(folder: Path) -> Service:
-    """Return what clients of the run in ``folder`` saw; :attr:`Service.note` if unreadable."""
+    """Return the service to the run's clients; :attr:`Service.note` if it is unreadable."""
     try:
         found = _events(folder)
     except (OSError, ValueError, pa.ArrowException, msgspec.MsgspecError, KeyError) as error:
@@ -114,7 +114,7 @@ def _events(folder: Path) -> tuple[Ints, Ints, Ints, Ints, Ints, list[str]] | st
     if shards.is_dir() and not shards.is_symlink():
         files = [p for p in sorted(shards.glob("*.parquet")) if stamp(str(p)) is not None]
         if sum(pq.read_metadata(path).num_rows for path in files) > MAX_EVENTS:
-            return f"The history has more than {MAX_EVENTS:,} events: too many to be joined here."
+            return f"The history has more than {MAX_EVENTS:,} events, too many to be analyzed."
         table = pa.concat_tables(pq.read_table(path, columns=_COLUMNS) for path in files)
         kinds = pc.cast(table["type"], pa.string()).to_pylist()
         fs = pc.cast(table["f"], pa.string()).combine_chunks().dictionary_encode()
@@ -130,7 +130,7 @@ def _events(folder: Path) -> tuple[Ints, Ints, Ints, Ints, Ints, list[str]] | st
     if lines is None:
         return "There is no history: neither history.parquet nor history.jsonl."
     if lines[1] > LARGEST_LINES:
-        return "history.jsonl is too large to be read here, and there is no history.parquet."
+        return "history.jsonl is too large to be read, and there is no history.parquet."
     return _from_lines((folder / "history.jsonl").read_bytes())
 
 

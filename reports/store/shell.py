@@ -1,4 +1,4 @@
-"""What the store's pages share: their frame, one style, one script, and the policy for both."""
+"""The common parts of the store's pages: frame, style, script, and their content policy."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from reports.store.links import Links
 
 @dataclass(frozen=True)
 class Page:
-    """A page and the content security policy it is to be sent with."""
+    """A page and the content security policy with which it must be sent."""
 
     text: str
     policy: str
 
 
 def store_style() -> str:
-    """Return the style sheet of the store's pages: that of all pages, and their own."""
+    """Return the style sheet of the store's pages, which includes that of all pages."""
     return style() + (ASSETS / "store.css").read_text(encoding="utf-8")
 
 
 def render(
     template: str, *, title: str, links: Links, scripts: tuple[str, ...] = (), **values: Any
 ) -> Page:
-    """Return ``template`` with ``values``; ``scripts`` are assets, run in this order."""
+    """Return ``template`` rendered with ``values``; ``scripts`` are assets, run in this order."""
     css = store_style()
     script = _script(scripts) if scripts else None
     allowed = policy(css, script)

@@ -76,7 +76,7 @@ def test_independent_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{good}"], "good.jsonl: is a history: say what it must obey with --model"),
+        (["{good}"], "good.jsonl: a history file needs --model"),
         (["{good}", "--model", "nonsense"], "no model 'nonsense'; models: bank, "),
         (["{good}", "--model", "set", "--option", "x=1"], "model set has no option 'x'"),
         (["{good}", "--model", "set-full", "--option", "linearizable"], "is not NAME=JSON"),
@@ -88,7 +88,7 @@ def test_independent_keys(tmp_path: Path) -> None:
         (["{good}", "--model", "set-presence"], "model set-presence has no operation 'write'"),
         (["{tmp}/none.jsonl", "--model", "register"], "none.jsonl: No such file or directory"),
         (["{tmp}", "--model", "register"], "unknown kind of file; say --format"),
-        (["{tmp}"], "is no run folder, it has no test.json"),
+        (["{tmp}"], "not a run folder: test.json is missing"),
         (["{good}", "--model", "register", "--engine", "magic"], "'magic' is not"),
         ([], "Missing argument"),
     ],
@@ -221,13 +221,13 @@ def test_a_torn_last_line_is_part_of_the_verdict(
     assert report["error"] == "line 6 is torn, and may hold the missing elements"
     path.write_text(path.read_text().replace("add", "write").replace("[]", "1"))
     assert status(["check", str(path), "--model", "register"]) == 0
-    said = f"{path}: valid without its last line, 6, which is torn\n"
+    said = f"{path}: valid without line 6, which is torn\n"
     assert capsys.readouterr() == (said, "")
     path.write_text(
         path.read_text().replace('"ok", "f": "read", "value": 1', '"ok", "f": "read", "value": 2')
     )
     assert status(["check", str(path), "--model", "register"]) == 1
-    assert "INVALID without its last line, 6" in capsys.readouterr().out
+    assert "INVALID without line 6, which is torn" in capsys.readouterr().out
 
 
 def test_one_bad_file_keeps_no_other_from_its_verdict(

@@ -55,7 +55,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "-c", "hosts:/nowhere"], "/nowhere: cannot be read: No such file"),
         (["run", "--mutant", "X99"], "unknown mutant 'X99'"),
         (["run", "--mutant", "R01", "--patch", "x"], "cannot be combined"),
-        (["run", "-n", "kill,membership"], "changes voters: add --quorum dynamic"),
+        (["run", "-n", "kill,membership"], "changes voters; add --quorum dynamic"),
         (["run", "--quorum", "mixed"], "'mixed' is not one of 'static', 'dynamic'"),
         (["run", "--patch", "/nowhere"], "/nowhere: No such file or directory"),
     ],
@@ -78,7 +78,9 @@ def test_a_bug_is_255_and_not_the_code_of_an_invalid_run(
     monkeypatch.setattr(cli, "get_command", lambda ctx, name: broken)
     ended = kraftwreck("broken")
     assert ended.code == 255
-    assert ended.err.splitlines()[-1] == "kraftwreck: the harness failed; this is a bug, see above"
+    assert ended.err.splitlines()[-1] == (
+        "kraftwreck: internal error; this is a bug in kraftwreck, see the traceback above"
+    )
 
 
 def test_an_interrupt_is_130(kraftwreck: Any, monkeypatch: pytest.MonkeyPatch) -> None:

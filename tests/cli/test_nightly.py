@@ -122,7 +122,7 @@ def test_a_plan_is_shown_and_nothing_is_run(kraftwreck: Command, tmp_path: Path)
 
 def test_there_is_nothing_to_resume(kraftwreck: Command, tmp_path: Path) -> None:
     ended = kraftwreck("nightly", configured(tmp_path, top="[budget]\nruns = 5"), "--resume")
-    assert (ended.code, ended.err) == (0, "no night real is to be gone on with\n")
+    assert (ended.code, ended.err) == (0, "night real: no unfinished night to resume\n")
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_there_is_nothing_to_resume(kraftwreck: Command, tmp_path: Path) -> None
         ((), "give CONFIG.toml, or --confirm"),
         (("none.toml",), "none.toml: No such file"),
         (("{config}", "--new", "--resume"), "cannot be combined"),
-        (("{config}", "--tree", "clean"), "go with --confirm"),
+        (("{config}", "--tree", "clean"), "need --confirm"),
         (("--confirm", "nowhere"), "NIGHT#N"),
-        (("--confirm", "nowhere#1", "--plan"), "--confirm goes with"),
+        (("--confirm", "nowhere#1", "--plan"), "--confirm only allows"),
         (("{bad}",), "matrix[1].trees[1]: unknown mutant"),
         (("{corpus}",), "corpus.cases[1]: {folder}/none: no case file"),
     ],

@@ -37,5 +37,5 @@ def test_wrong_clocks_without_a_compiler(
 def test_snapshots_are_asked_of_hosts_only(kraftwreck: Callable[..., Any]) -> None:
     ended = kraftwreck("run", "-c", "sim", "--snapshots")
     assert ended.code == 254
-    assert "--snapshots is for real hosts" in ended.err
+    assert "--snapshots needs real hosts" in ended.err
     assert ended.err.count("\n") == 1

@@ -113,7 +113,7 @@ def test_a_case_that_is_to_pass_and_does_is_as_it_was(kraftwreck: Run, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "give the folder of a run, or --seed"),
+        ((), "give either RUN, the folder of a run, or --seed"),
         (("--seed", 1, "--mutant", "X99"), "unknown mutant"),
         (("--seed", 1, "--mutant", "R01", "--patch", __file__), "cannot be combined"),
     ],

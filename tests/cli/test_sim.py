@@ -51,8 +51,8 @@ def test_a_steered_campaign_keeps_a_corpus_and_can_be_repeated(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--steer", "{folder}"), "no entry of a corpus"),
-        (("--coverage", "{folder}/bad.json"), "no coverage file"),
+        (("--steer", "{folder}"), "not an entry of a corpus"),
+        (("--coverage", "{folder}/bad.json"), "not a coverage file"),
         (("--steer", "{folder}/new", "--style", "timed"), "cannot be combined"),
     ],
 )

@@ -101,7 +101,7 @@ def test_omitted_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["{tmp}/none.edn", "{tmp}/x.json"], "none.edn: No such file or directory"),
         (["{tmp}/h.jsonl", "{tmp}/x.txt"], "x.txt: unknown kind of file"),
-        (["{tmp}/h.jsonl", "{tmp}/h.jsonl"], "is the file to be read"),
+        (["{tmp}/h.jsonl", "{tmp}/h.jsonl"], "is the input file"),
         (["{tmp}/h.jsonl", "{tmp}/no/x.edn"], "No such file or directory"),
         (["{tmp}/h.jsonl", "{tmp}/x.arrow", "--join-keys"], "--join-keys is for text formats"),
         (["{tmp}/bad.jsonl", "{tmp}/x.edn"], "bad.jsonl:1: "),

@@ -70,7 +70,7 @@ def test_a_torn_line_is_part_of_the_page(tmp_path: Path) -> None:
     write(stale_read_ops()[:4], path, "jsonl")
     path.write_text(path.read_text() + '{"process": 0, "ty')
     assert status(["check", str(path), "-m", "register", "--report", str(page)]) == 0
-    said = "found no anomaly in 2 operations without the last line, 5, which is torn."
+    said = "found no anomaly in 2 operations without line 5, which is torn."
     assert said in page.read_text(encoding="utf-8")
 
 

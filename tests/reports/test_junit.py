@@ -57,5 +57,5 @@ def test_a_run_without_verdict_is_an_error(run_copy: Path) -> None:
 
 
 def test_no_run_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="has no test"):
+    with pytest.raises(RunFolderError, match="is missing"):
         write_junit(tmp_path)

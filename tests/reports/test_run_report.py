@@ -127,7 +127,7 @@ def test_a_torn_last_line_is_left_out_and_reported(run_copy: Path) -> None:
         path.write_bytes(path.read_bytes()[:-20])
     page = text_of(run_copy)
     for name in ("history.jsonl", "faults.jsonl", "nodes/n1/trace.jsonl"):
-        assert f"{name}: the last line was torn" in page
+        assert f"{name}: the last line is torn" in page
 
 
 def test_a_broken_line_in_the_middle_is_reported(run_copy: Path) -> None:
@@ -169,7 +169,7 @@ Break = Callable[[Path], object]
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda run: (run / "test.json").unlink(), "no test.json"),
+        (lambda run: (run / "test.json").unlink(), "test.json is missing"),
         (lambda run: (run / "test.json").write_text("{"), "cannot be read as JSON"),
         (lambda run: (run / "test.json").write_text("[]"), "must hold a JSON object"),
     ],

@@ -100,7 +100,7 @@ def test_files_that_are_too_large_or_links_are_not_read(
     folder = write_run(store, "20261121T020000.000Z-7")
     monkeypatch.setattr(index, "LARGEST_RESULTS", 10)
     write_json(folder / "results.json", {"valid": True, "checkers": {}})
-    assert StoreIndex(store).runs()[0].why == "results.json is too large for a list"
+    assert StoreIndex(store).runs()[0].why == "results.json is too large to be listed"
     (folder / "results.json").rename(tmp_path / "results.json")
     (folder / "results.json").symlink_to(tmp_path / "results.json")
     assert StoreIndex(store).runs()[0].why == "no results.json"

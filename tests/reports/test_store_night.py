@@ -49,7 +49,7 @@ def test_the_first_screen_names_the_failure_and_how_to_repeat_it(
     assert "had been overwritten by 18" in head
     first = text[text.index('id="break-1"') : text.index('id="break-2"')]
     for part in (
-        "the system under test broke a promise", "Seed", "kraftwreck sim kraft -w register",
+        "the system under test violated a guarantee", "Seed", "kraftwreck sim kraft -w register",
         "Seen", "2 times in this night", "reds/37/shrunk.json", "3 controllers of a static quorum",
         "kraftwreck replay", "/report.html",
     ):  # fmt: skip
@@ -100,7 +100,7 @@ def test_only_harness_and_machine_broke(night: tuple[Path, str]) -> None:
     for number in (37, 120):
         change(night[0], night[1], number, valid=True, run=None, **{"class": None})
     text = page(*night)
-    assert "Nothing of the system broke; 2 failures around it" in text
+    assert "The system did not fail; 2 other failures" in text
 
 
 def test_undecided_runs_are_shown_with_their_reason(tmp_path: Path) -> None:
@@ -171,14 +171,14 @@ def test_a_case_outside_of_the_night_is_not_shown(night: tuple[Path, str], file:
     change(store, name, 37, shrunk=file)
     text = page(store, name)
     text = text[: text.index('id="matrix"')]
-    assert "names a case outside of its folder" in text
+    assert "The case is not shown: it is outside of the night" in text
     assert "3 controllers" not in text
 
 
 def test_a_case_that_is_none_is_said_so(night: tuple[Path, str]) -> None:
     store, name = night
     (store / "nights" / name / "reds/37/shrunk.json").write_text('{"kraftwreck_case": 99}')
-    assert "cannot be read as a case" in page(store, name)
+    assert "is not a readable case" in page(store, name)
 
 
 def test_a_night_that_is_none_has_no_page(tmp_path: Path) -> None:
@@ -190,11 +190,11 @@ def test_a_night_that_is_none_has_no_page(tmp_path: Path) -> None:
 def test_a_break_is_put_beside_the_latest_valid_run_from_before(night: tuple[Path, str]) -> None:
     store, name = night
     broken = {"system": "kraft", "workload": "register", "cluster": "sim"}
-    assert "Beside a valid run" not in page(store, name), "of this night none was kept"
+    assert "Compare with a valid run" not in page(store, name), "of this night none was kept"
     make_run(store, 7, 0, FIRST_DAY + timedelta(days=1), **broken)
     make_run(store, 7, 1, FIRST_DAY - timedelta(days=1), **{**broken, "workload": "metadata"})
-    assert "Beside a valid run" not in page(store, name), "later, or of another test"
+    assert "Compare with a valid run" not in page(store, name), "later, or of another test"
     make_run(store, 7, 2, FIRST_DAY - timedelta(days=3), **broken)
     path = make_run(store, 7, 3, FIRST_DAY - timedelta(days=2), **broken)
     text = page(store, name)
-    assert f"b={quote(path, safe='')}" in text[: text.index("Beside a valid run")][-400:]
+    assert f"b={quote(path, safe='')}" in text[: text.index("Compare with a valid run")][-400:]

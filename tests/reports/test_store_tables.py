@@ -28,9 +28,9 @@ def overview(store: Path) -> str:
 def test_without_an_analysis_the_page_names_the_missing_table(tmp_path: Path) -> None:
     text = overview(make_store(tmp_path / "store", 3))
     assert "There is no analysis of this store: run kraftwreck analyze store" in text
-    assert "Needs the table recovery_by_fault of the analysis, which is not there" in text
-    assert "there is no coverage.json in runs or nights" in text
-    assert "only known to the analysis" in text
+    assert "This needs the table recovery_by_fault of the analysis, which is missing" in text
+    assert "no coverage.json in runs or nights" in text
+    assert "only the analysis knows" in text
 
 
 def test_tables_of_the_analysis_are_shown(tmp_path: Path) -> None:
@@ -72,13 +72,13 @@ def test_tables_of_the_analysis_are_shown(tmp_path: Path) -> None:
     assert "same options, seed and code" in text
     assert "2026-01-01" in text, "a run whose folder is gone stays in the trend"
     assert "the analysis of 3 runs" in text
-    assert "kill, pause: 1 of 49 met" in text
+    assert "kill, pause: 1 of 49 reached" in text
     assert HOSTILE not in text
 
 
 def test_service_and_latency_of_runs_come_from_the_analysis(tmp_path: Path) -> None:
     store = make_store(tmp_path / "store", 3)
-    assert "Service and latency are only known of analyzed runs" in overview(store)
+    assert "Service and latency are only known for analyzed runs" in overview(store)
     runs = StoreReader(store).contents().runs
     rows = [
         {"run": run.path, "system": "kraft", "availability": 0.25 * n, "p99_ms": 10.0 * n}
@@ -89,7 +89,7 @@ def test_service_and_latency_of_runs_come_from_the_analysis(tmp_path: Path) -> N
     found = {run.path: (run.availability, run.p99_ms) for run in reader.contents().runs}
     assert found == {row["run"]: (row["availability"], row["p99_ms"]) for row in rows}
     text = overview(store)
-    assert "only known of analyzed runs" not in text
+    assert "only known for analyzed runs" not in text
     assert "50.0 %" in text
     (store / "analysis" / "manifest.json").unlink()
     assert all(run.p99_ms is None for run in reader.contents().runs), "as long as it is there"
@@ -232,7 +232,7 @@ def test_two_runs_are_laid_side_by_side(pair: Path) -> None:
     assert "all: operations" in service
     assert "p50" in service
     assert "p99" in service
-    assert "Needs the table availability of the analysis" in text
+    assert "This needs the table availability of the analysis" in text
     assert text.count('class="band ') >= 6
     options = text[text.index('id="options"') :]
     assert "mutant" in options
@@ -248,7 +248,7 @@ def test_seconds_with_service_come_from_the_analysis(pair: Path) -> None:
     made = render_compare(StoreReader(pair), A, B)
     assert made is not None
     assert "25.0 % (5 of 20 s)" in made.text
-    assert "Needs the table availability" not in made.text
+    assert "This needs the table availability" not in made.text
 
 
 def test_the_figures_of_a_history_are_right(tmp_path: Path) -> None:

@@ -431,7 +431,7 @@ def test_replay_refuses_a_folder_without_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status(["replay", str(tmp_path / "nothing")]) == 254
-    assert "give a run folder" in capsys.readouterr().err
+    assert "pass a run folder" in capsys.readouterr().err
 
 
 @pytest.mark.interpreted
