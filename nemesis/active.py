@@ -1,4 +1,4 @@
-"""A fault in force: what it was drawn to be, and what went wrong with it."""
+"""A fault in force: its targets and settings, and its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nemesis.squeezes import SqueezeShape
 
 @dataclass(slots=True, eq=False)
 class Active:
-    """``fault`` of ``family``; ``errors`` are what went wrong in the phase under way."""
+    """``fault`` of ``family``; ``errors`` are those of the current phase."""
 
     fault: Fault
     family: Family
@@ -28,7 +28,7 @@ class Active:
 
     @property
     def keeps_down(self) -> bool:
-        """Whether its targets are to stay down as long as it is in force."""
+        """Whether its targets must stay down while it is in force."""
         shape = self.family.shapes.get(self.fault.shape)
         if isinstance(shape, MembershipShape):
             return shape.start == "wipe"
@@ -40,5 +40,5 @@ class Active:
 
     @property
     def keeps_paused(self) -> bool:
-        """Whether its targets are to stay paused as long as it is in force."""
+        """Whether its targets must stay paused while it is in force."""
         return self.family.action == "pause"

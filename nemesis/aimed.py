@@ -1,4 +1,4 @@
-"""Schedules aimed at what no run has reached yet: pairs of faults, patterns of cut links."""
+"""Schedules aimed at combinations that no run has reached: fault pairs, cut-link patterns."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def pairs(
     brokers: int = 0,
     counted: Coverage,
 ) -> list[Fault]:
-    """Return ordered pairs of faults that have not overlapped yet (else any), one by one.
+    """Return ordered pairs of faults that have not overlapped yet (otherwise any), one by one.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers.
     """
     classes = [
         (kind, shape) for kind in kinds for shape in families()[kind].usable(len(nodes), brokers)
@@ -72,8 +72,10 @@ def cuts(
     brokers: int = 0,
     counted: Coverage,
 ) -> list[Fault]:
-    """Return partitions by patterns of links that were not met yet (else any), one by one,
-    with the leader marked; and in half of the runs a fault of another family beside each."""
+    """Return partitions by link patterns that have not occurred yet (otherwise any), one by one.
+
+    In half of the runs each comes with a fault of another family. Patterns mark the leader.
+    """
     count = min(len(nodes), MOST_LINKED)
     if "partition" not in kinds or count < 3:
         return []
@@ -117,7 +119,7 @@ def cuts(
 
 
 def _draw_for(pattern: int | None, count: int, key: tuple[int, str, int]) -> int:
-    """Return a fault's draw that chooses ``pattern``, if one is soon found."""
+    """Return a fault's draw that chooses ``pattern``, if one is found within a few tries."""
     number = draw(*key, "draw", 0)
     for attempt in range(1, _TRIES):
         if pattern is None or undirected_pattern(count, pattern_of(number, count)) == pattern:

@@ -1,7 +1,7 @@
-"""One simulated test in full, as small data that can be saved, read, shrunk and run again.
+"""One simulated test as small, complete data that can be saved, read, shrunk and run again.
 
-Where a seed stands for a test only as long as nothing that draws from it changes, a case
-says every choice: the settings, each fault, and which operations clients begin.
+The test of a seed changes with any code that draws from the seed. A case records every choice
+explicitly: the settings, each fault, and the operations that clients begin.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from simulation.knobs import Knobs
 
 SECOND = 1_000_000_000
 Operation = tuple[int, int]
-"""(client thread, position among the thread's operations from 0)."""
+"""(client thread, position among the thread's operations, from 0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A test in virtual time: what :class:`~harness.options.RunOptions` says of it, the world's
-    ``knobs``, the ``schedule`` of faults, and the ``operations`` that clients begin in order
-    of time (None: all that ``rate`` and ``concurrency`` make). ``time_limit_s`` is in seconds,
-    ``rate`` in operations a second."""
+    """A test in virtual time.
+
+    It has the fields of :class:`~harness.options.RunOptions` that matter, the ``knobs`` of the
+    simulated world, the ``schedule`` of faults, and the ``operations`` that clients begin, by time
+    (None: all that ``rate`` and ``concurrency`` give). ``time_limit_s`` is in seconds, ``rate`` in
+    operations per second.
+    """
 
     system: str = "kraft"
     workload: str
@@ -57,7 +60,7 @@ class Case:
         )
 
     def options(self, store: Path = Path("store")) -> RunOptions:
-        """Return the options to run it with."""
+        """Return the options with which to run it."""
         return RunOptions(
             system=self.system,
             workload=self.workload,
@@ -74,7 +77,7 @@ class Case:
 
     @property
     def key(self) -> bytes:
-        """Text that is equal for equal cases only."""
+        """A text that is equal only for equal cases."""
         return msgspec.json.encode(
             [
                 (self.system, self.workload, self.nodes, self.time_limit_s),
@@ -87,7 +90,7 @@ class Case:
 
     @property
     def size(self) -> Size:
-        """How big the case is, by what people count."""
+        """The size of the case, for people."""
         return Size(
             faults=len(self.schedule),
             operations=None if self.operations is None else len(self.operations),
@@ -98,8 +101,8 @@ class Case:
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted of a case; ``nodes`` are controllers and brokers, ``settings`` those of
-    the world and the nodes that are not as by default."""
+    """The size of a case; ``nodes`` are controllers and brokers, ``settings`` counts the knobs of
+    the world and the nodes that differ from their defaults."""
 
     faults: int
     operations: int | None
@@ -116,9 +119,9 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def operations_of(ops: Iterable[Op], concurrency: int) -> tuple[Operation, ...]:
-    """Return the operations that the clients of a run began, in order of time.
+    """Return the operations that the clients of a run began, by time.
 
-    ``ops`` is the history of a run whose operations were all begun (``operations`` None).
+    ``ops`` is the history of a run of which no operation was left out (``operations`` None).
     """
     counts = dict.fromkeys(range(concurrency), 0)
     found: list[Operation] = []
@@ -131,11 +134,11 @@ def operations_of(ops: Iterable[Op], concurrency: int) -> tuple[Operation, ...]:
 
 
 def explicit(case: Case, ops: Iterable[Op], faults: Iterable[FaultEvent]) -> Case:
-    """Return ``case`` with everything said that its run (``ops``, ``faults``) drew.
+    """Return ``case`` with all choices of its run (``ops``, ``faults``) made explicit.
 
-    Faults that chose their targets when they fired get these targets, faults of storms the times
-    at which they started and ended; faults that never fired or hit nobody are left out, and
-    operations are listed: the same run in other words.
+    Faults that chose their targets when they started get these targets, and faults of storms get
+    their actual start times and durations. Faults that never started, or had no target, are left
+    out, and operations are listed. The resulting case describes the same run.
     """
     begun: dict[int, FaultEvent] = {}
     ended: dict[int, FaultEvent] = {}
@@ -171,7 +174,7 @@ def replaced(case: Case, **changes: Any) -> Case:
 # --- settings ----------------------------------------------------------------------------------
 
 Setting = tuple[str, str | None]
-"""The name of a field of the knobs; in ``node`` and ``hasty`` also the name of the node's own."""
+"""The name of a field of the knobs; for ``node`` and ``hasty`` also the name in that table."""
 
 _BY_NODE = ("node", "hasty")
 _SPREADS = (("latency_min", "latency_max"), ("fsync_min", "fsync_max"))
@@ -183,11 +186,11 @@ FLAT: dict[str, int] = {
     "mono_spread": 1,
     "wall_spread": 1,
 }
-"""Settings of a world where every message and every fsync takes as long as any other."""
+"""Settings of a world in which all messages, and all fsyncs, take the same time."""
 
 
 def settings(knobs: Knobs) -> tuple[Setting, ...]:
-    """Return what is not as by default in ``knobs``, what is flat apart."""
+    """Return the settings in ``knobs`` that are neither at their default nor flat."""
     plain = Knobs()
     found: list[Setting] = []
     for name in Knobs.__struct_fields__:
@@ -200,7 +203,7 @@ def settings(knobs: Knobs) -> tuple[Setting, ...]:
 
 
 def with_settings(knobs: Knobs, kept: Iterable[Setting]) -> Knobs:
-    """Return ``knobs`` with all :func:`settings` but ``kept`` as by default."""
+    """Return ``knobs`` with all :func:`settings` except ``kept`` at their defaults."""
     wanted = set(kept)
     plain = Knobs()
     changes: dict[str, Any] = {}
@@ -213,7 +216,7 @@ def with_settings(knobs: Knobs, kept: Iterable[Setting]) -> Knobs:
         values = getattr(knobs, name)
         changes[name] = {key: values[key] for key in values if (name, key) in wanted}
     for low, high in _SPREADS:
-        # Half of a spread could end above the other half.
+        # Half of a range could end above the other half.
         if low in changes or high in changes:
             changes[low], changes[high] = getattr(plain, low), getattr(plain, high)
     return msgspec.structs.replace(knobs, **changes)

@@ -1,8 +1,8 @@
-"""Cases as JSON files: small, strict, and readable years later or refused with the reason.
+"""Cases as JSON files: small, strict, and readable years later or rejected with the reason.
 
-Only what differs from the defaults is written. What is not understood (a setting that was
-renamed, a fault that is gone) is an error that names the file and the field: a case that is
-quietly run as another one would guard nothing.
+Only values that differ from the defaults are written. An unknown value (a renamed setting, a
+removed fault) is an error that names the file and the field: a case must not silently become a
+different one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ FORMAT = 1
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a case fails: which ``checker`` reports which ``type`` of anomaly, and the ``roles``
-    of the nodes that it tells of. ``explanation`` are the checker's words, for people."""
+    """How a case fails: the ``checker``, the ``type`` of anomaly, and the ``roles`` of the nodes in
+    it. ``explanation`` is the checker's text, for people."""
 
     checker: str
     type: str
@@ -36,7 +36,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     explanation: str = ""
 
     def same(self, other: Expected) -> bool:
-        """Whether both are the same failure: same checker, same type, same roles."""
+        """Return whether checker, type and roles are the same."""
         mine, yours = (self.checker, self.type), (other.checker, other.type)
         return mine == yours and self.roles == other.roles
 
@@ -46,11 +46,11 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SavedCase(msgspec.Struct, kw_only=True):
-    """A case, what it is about, and what came of it when it was saved.
+    """A case, its description, and its result when it was saved.
 
-    ``failure`` is how it fails, with the ``mutant`` (a planted bug's id) or the ``patch`` (a
-    file, told relative to the case's own) that is named, and ``digest`` that of the run;
-    ``about`` says in words what it guards, and ``before`` how big it was before it was shrunk.
+    ``failure`` is how it fails with the given ``mutant`` (id of a planted bug) or ``patch`` (a
+    file, relative to the case's own), and ``digest`` is that of the run. ``about`` describes what
+    the case guards, ``before`` is its size before it was shrunk.
     """
 
     case: Case
@@ -85,7 +85,7 @@ class _Layout(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_f
 
 
 def write_case(path: Path, saved: SavedCase) -> None:
-    """Write ``saved`` to ``path``, one fault a line. Raises :class:`OptionError`."""
+    """Write ``saved`` to ``path``, one fault per line. Raises :class:`OptionError`."""
     case = saved.case
     layout = _Layout(
         kraftwreck_case=FORMAT,
@@ -116,7 +116,7 @@ def write_case(path: Path, saved: SavedCase) -> None:
 
 
 def _beside(patch: str | None, folder: Path) -> str | None:
-    """Return the name of a patch that lies in ``folder``, the whole path of any other."""
+    """Return the file name of a patch that is in ``folder``, the full path of any other."""
     if patch is None:
         return None
     whole = Path(patch).resolve()
@@ -159,14 +159,14 @@ def _fault(fault: Fault) -> dict[str, Any]:
 def read_case(path: Path) -> SavedCase:
     """Return the case in ``path``.
 
-    Raises :class:`OptionError`, one line that names the field, for what is no case or is one
-    of another version of the simulator.
+    Raises :class:`OptionError`, one line that names the field, for a file that is not a case or
+    that was written for another version of the simulator.
     """
     try:
         layout = msgspec.json.decode(path.read_bytes(), type=_Layout)
         if layout.kraftwreck_case != FORMAT:
             raise OptionError(
-                f"kraftwreck_case: is {layout.kraftwreck_case}, this version reads {FORMAT}"
+                f"kraftwreck_case: version {layout.kraftwreck_case} is not supported, only {FORMAT}"
             )
         case = Case(
             system=layout.system,
@@ -181,7 +181,7 @@ def read_case(path: Path) -> SavedCase:
             operations=None if layout.operations is None else tuple(layout.operations),
         )
     except OSError as error:
-        raise OptionError(f"{path}: {error.strerror}; give a case file") from error
+        raise OptionError(f"{path}: {error.strerror}; pass a case file") from error
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from error
     except UNDECODABLE as error:

@@ -1,4 +1,4 @@
-"""A case in plain words: the cluster, what is not as by default, and a timeline of its faults."""
+"""A case in plain words: the cluster, its settings, and a timeline of its faults."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _CHANGES = {"remove": "loses its vote", "add": "is made a voter", "wipe": "is re
 
 
 def describe(case: Case) -> Iterator[str]:
-    """Yield the lines."""
+    """Yield the lines of the description."""
     quorum = "dynamic" if case.knobs.dynamic else "static"
     brokers = case.knobs.brokers
     beside = f" and {_plural(brokers, 'broker')}" if brokers else ""
     if case.operations is None:
-        work = f"{case.rate:g} operations a second of {_plural(case.concurrency, 'client')}"
+        work = f"{case.rate:g} operations per second by {_plural(case.concurrency, 'client')}"
     else:
         clients = len({thread for thread, _ in case.operations})
-        work = f"{_plural(len(case.operations), 'operation')} of {_plural(clients, 'client')}"
+        work = f"{_plural(len(case.operations), 'operation')} by {_plural(clients, 'client')}"
     yield f"{_plural(case.nodes, 'controller')} of a {quorum} quorum{beside}, seed {case.seed}"
     yield f"{case.time_limit_s:g} s of the workload {case.workload}: {work}"
     changed = ", ".join(_settings(case)) or "nothing"
-    yield f"not as by default: {changed}"
+    yield f"settings that differ from the defaults: {changed}"
     yield f"{_plural(len(case.schedule), 'fault')}" + (":" if case.schedule else "")
     for fault in sorted(case.schedule, key=_order):
         yield f"  {_when(fault):<28} {_what(fault)}"
@@ -64,11 +64,11 @@ def _what(fault: Fault) -> str:
     if action == "kill":
         return f"{whom}: killed, started again {for_} later"
     if action == "terminate":
-        return f"{whom}: asked to end, started again {for_} later"
+        return f"{whom}: terminated, started again {for_} later"
     if action == "power":
-        return f"{whom}: loses power and what was not flushed, started again {for_} later"
+        return f"{whom}: loses power and unflushed data, started again {for_} later"
     if action == "pause":
-        return f"{whom}: stopped for {for_}"
+        return f"{whom}: paused for {for_}"
     shape = family.shapes.get(fault.shape) if family is not None else None
     if isinstance(shape, MembershipShape):
         back = "" if shape.start == "add" else f", and votes again {for_} later"
@@ -77,7 +77,7 @@ def _what(fault: Fault) -> str:
 
 
 def _whom(targets: tuple[str, ...]) -> str:
-    words = {"@": "the node that did it", "@leader": "its leader"}
+    words = {"@": "the triggering node", "@leader": "its leader"}
     return ", ".join(words.get(target, target) for target in targets)
 
 

@@ -1,9 +1,8 @@
-"""Clocks that are wrong. Source: jepsen.nemesis.time (bump, strobe), and drift.
+"""Wrong clocks. Source: jepsen.nemesis.time (bump, strobe), and drift.
 
-No promise of a quorum hangs on the wall clock, so it may do anything. Time-outs run by the
-monotonic clock, which only ever runs at another rate: 1 or 5 % wrong as an oscillator that is
-disciplined badly, or for seconds at half or double speed as a virtual machine may see it that
-is moved or starved.
+The guarantees of a quorum do not depend on the wall clock, so it may jump. Timeouts use the
+monotonic clock, of which only the rate changes: by 1 or 5 %, like a badly disciplined oscillator,
+or for seconds to half or double speed, as on a virtual machine that migrates or starves.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ DRIFTS_PPM = (10_000, -10_000, 50_000, -50_000, 1_000_000, -500_000)
 
 @dataclass(frozen=True, slots=True)
 class ClockShape:
-    """One shape; ``setting`` draws how a target's clocks run while the fault lasts."""
+    """One shape; ``setting`` draws how the clocks of a target run during the fault."""
 
     weight: int
     least: int
@@ -31,7 +30,7 @@ class ClockShape:
 
 
 def pick_some(nodes: Sequence[str], number: int, leader: str | None) -> tuple[str, ...]:
-    """One node, the leader, a minority, or all of them."""
+    """Pick one node, the leader, a minority, or all nodes."""
     order = shuffled(nodes, number)
     match draw(number, "some") & 3:
         case 0:
@@ -44,18 +43,18 @@ def pick_some(nodes: Sequence[str], number: int, leader: str | None) -> tuple[st
 
 
 def jump(number: int) -> ClockSetting:
-    """The wall clock is put ahead or back, by 50 ms up to a day."""
+    """Move the wall clock forward or back, by 50 ms to a day."""
     return ClockSetting(wall_us=_wall(number))
 
 
 def strobe(number: int) -> ClockSetting:
-    """The wall clock goes to and fro between right and wrong."""
+    """Switch the wall clock back and forth between right and wrong."""
     period = STROBES_US[draw_below(len(STROBES_US), number, "period")]
     return ClockSetting(wall_us=_wall(number), strobe_us=period)
 
 
 def drift(number: int) -> ClockSetting:
-    """Both clocks run too fast or too slowly."""
+    """Run both clocks too fast or too slowly."""
     return ClockSetting(rate_ppm=DRIFTS_PPM[draw_below(len(DRIFTS_PPM), number, "rate")])
 
 
@@ -65,7 +64,7 @@ def _wall(number: int) -> int:
 
 
 def together(settings: Sequence[ClockSetting]) -> ClockSetting:
-    """Return what several faults make of the clocks of one node: of each kind, the last."""
+    """Return the combined setting of several faults on one node: the last one of each kind."""
     wall = [s for s in settings if s.wall_us]
     rate = [s.rate_ppm for s in settings if s.rate_ppm]
     last = wall[-1] if wall else ClockSetting()

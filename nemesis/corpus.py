@@ -1,7 +1,7 @@
-"""Schedules worth keeping: each reached something that no run before it had reached.
+"""Schedules worth keeping: each reached a state that no earlier run had reached.
 
-A corpus is a folder: one JSON file for each kept run, named by its content, and
-``coverage.json``, the counters of all runs that were made with it.
+A corpus is a folder with one JSON file for each kept run, named by its content, and
+``coverage.json``, the counters of all runs made with it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ COVERAGE = "coverage.json"
 
 
 class Entry(msgspec.Struct, kw_only=True, frozen=True):
-    """One run, with all that is needed to run it again: ``options`` as in ``test.json``,
-    the world's ``knobs`` and the ``schedule``. ``source`` names the generator it comes from,
-    ``reached`` says how much it was the first to reach, by the name of the counter."""
+    """One run, with everything needed to run it again: ``options`` as in ``test.json``, the
+    ``knobs`` of the simulated world, and the ``schedule``. ``source`` names its generator;
+    ``reached`` counts, by counter, the states that it was the first to reach."""
 
     options: dict[str, Any]
     knobs: Knobs
@@ -38,12 +38,12 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of its file: equal runs have equal names."""
+        """The name of its file; equal runs have equal names."""
         content = msgspec.json.encode([self.options, self.knobs, self.schedule])
         return blake2b(content, digest_size=8).hexdigest() + ".json"
 
     def run_options(self, store: Path) -> RunOptions:
-        """Return the options to run it with, the run folder below ``store``."""
+        """Return the options with which to run it; its run folder is below ``store``."""
         return options_of({**self.options, "store": str(store)})
 
 
@@ -51,8 +51,8 @@ class Corpus:
     """The kept runs in ``folder``, oldest first, and the ``counted`` coverage of all runs."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder, which need not exist. Raises :class:`OptionError` when it cannot
-        be used, naming the file."""
+        """Read the folder, which may be missing. Raises :class:`OptionError`, with the name of the
+        file, if it cannot be used."""
         self.folder = folder
         self.entries: list[Entry] = []
         try:
@@ -61,12 +61,12 @@ class Corpus:
             for path in files:
                 self.entries.append(_read(path))
         except OSError as error:
-            raise OptionError(f"{folder}: {error.strerror}; give a folder") from error
+            raise OptionError(f"{folder}: {error.strerror}; pass a directory") from error
         self.counted: Coverage = load_coverage(folder / COVERAGE)
         self._names = {path.name for path in files}
 
     def add(self, entry: Entry) -> None:
-        """Keep ``entry``, unless an equal one is there. Raises :class:`OptionError`."""
+        """Keep ``entry``, unless there is an equal one. Raises :class:`OptionError`."""
         if entry.name in self._names:
             return
         path = self.folder / entry.name
@@ -84,7 +84,7 @@ class Corpus:
         store_coverage(self.folder / COVERAGE, self.counted)
 
     def choose(self, seed: int, *key: object) -> Entry | None:
-        """Return an entry, the younger half of them three times as often; None if empty."""
+        """Return an entry, newer ones more often; None if the corpus is empty."""
         if not self.entries:
             return None
         count = len(self.entries)
@@ -99,4 +99,4 @@ def _read(path: Path) -> Entry:
         return msgspec.json.decode(path.read_bytes(), type=Entry)
     except UNDECODABLE as error:
         reason = " ".join(str(error).split())
-        raise OptionError(f"{path}: no entry of a corpus: {reason}") from error
+        raise OptionError(f"{path}: not an entry of a corpus: {reason}") from error

@@ -1,8 +1,8 @@
-"""What a run reached, and what many have: counters a generator of schedules may steer by.
+"""Coverage of one run or of many: counters with which a generator of schedules may be guided.
 
-Everything is computed from what any run leaves, in the simulator or on hosts: traces, fault
-events and the clocks in ``test.json``. More coverage is no proof of more bugs found, so a
-generator is judged by planted bugs found, never by these numbers.
+Everything is computed from the files that any run leaves, in the simulator or on hosts: traces,
+fault events and the clocks in ``test.json``. More coverage does not prove that more bugs are
+found, so a generator is judged by the planted bugs it finds, never by these numbers.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _SNAPSHOTS = {"snapshot": 1, "install": 2, "load": 2}
 
 
 class Coverage(msgspec.Struct, kw_only=True):
-    """Counters over runs; every value says in how many of ``runs`` something was seen.
+    """Counters over runs; every value is the number of ``runs`` in which something occurred.
 
     * ``cuts``: patterns of links cut both ways between controllers, up to relabelling with
       the leader marked (:mod:`nemesis.cuts`), as ``nodes:pattern``;
     * ``directed``: the same for single directions;
-    * ``follows``: ordered pairs of fault classes (``kind/shape``), as ``first > second``, one
-      of which started before the other; ``overlaps``: those where it was still in force;
-    * ``struck``: the state a target was in when a fault hit it, as ``state kind/shape``;
-    * ``steps``: what one node did next, as ``state.kind > state.kind`` of its trace;
+    * ``follows``: ordered pairs of fault classes (``kind/shape``), as ``first > second``, where
+      the first started earlier; ``overlaps``: those where it was still in force;
+    * ``struck``: the state of a target when a fault hit it, as ``state kind/shape``;
+    * ``steps``: two consecutive trace events of one node, as ``state.kind > state.kind``;
     * ``edges``: transitions of the whole quorum between abstract states, hashed;
     * ``marks``: leaders at once, depth of truncations, epochs without a winner, in classes.
     """
@@ -72,13 +72,13 @@ class Coverage(msgspec.Struct, kw_only=True):
                 mine[key] = mine.get(key, 0) + count
 
     def new_in(self, other: Coverage) -> Counts:
-        """Return how much ``other`` has that is not here, by the name of the counter."""
+        """Return how many keys of ``other`` are not here, by the name of the counter."""
         return {
             name: len(getattr(other, name).keys() - getattr(self, name).keys()) for name in _KINDS
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return what people want to know, as plain values; percentages where all is known."""
+        """Return a summary as plain values; percentages where the total is known."""
         classes = fault_classes()
         pairs = len(classes) ** 2
         patterns = {
@@ -112,13 +112,13 @@ class Coverage(msgspec.Struct, kw_only=True):
             f" {overlapped} overlapping"
         )
         yield (
-            f"states struck: {told['struck']}; steps of nodes: {told['steps']};"
+            f"states hit by faults: {told['struck']}; steps of nodes: {told['steps']};"
             f" transitions of the quorum: {told['edges']}"
         )
 
 
 def fault_classes() -> list[str]:
-    """Return every ``kind/shape`` there is in the simulator."""
+    """Return every ``kind/shape`` that the simulator supports."""
     return [
         f"{name}/{shape}"
         for name, family in families().items()
@@ -134,11 +134,11 @@ def coverage(
     *,
     ordered: bool = True,
 ) -> Coverage:
-    """Return what one run reached.
+    """Return the coverage of one run.
 
-    ``test`` is what ``test.json`` says (``controllers`` or ``nodes`` and ``roles``, ``clock``).
-    ``events`` of all nodes come in the order in which they happened; with ``ordered`` False in
-    any order, and are sorted by the clocks of ``test``.
+    ``test`` is the contents of ``test.json`` (``controllers`` or ``nodes`` and ``roles``,
+    ``clock``). ``events`` of all nodes are in order of time; if ``ordered`` is False, they are
+    sorted by the clocks of ``test`` first.
     """
     clocks = node_clocks(test)
     roles = test.get("roles") or {}
@@ -155,7 +155,7 @@ def coverage(
 def _in_order(
     events: Sequence[TraceEvent], clocks: Mapping[str, NodeClock]
 ) -> Iterable[TraceEvent]:
-    """Return the events of all nodes by time; of those that stay columns one at a time."""
+    """Return the events of all nodes by time; of stored columns one event at a time."""
     unknown = NodeClock([(0, 0)])
 
     def place(event: TraceEvent) -> tuple[int, str, int]:
@@ -168,7 +168,7 @@ def _in_order(
 
 @dataclass(slots=True)
 class _Life:
-    """The states of a node: from ``since`` (µs of its monotonic clock) on it is in ``states``."""
+    """The states of a node: since ``since`` (µs of its monotonic clock) it is in ``states``."""
 
     since: array[int] = field(default_factory=lambda: array("q"))
     states: list[str] = field(default_factory=list)
@@ -192,7 +192,7 @@ def _walk(
     for event in events:
         kind = event.kind
         if kind == "commit":
-            continue  # Half of all events, and each comes with its high watermark.
+            continue  # Half of all events; each has its high watermark.
         node, state = event.node, event.state
         here = (state, kind)
         previous = before.get(node)
@@ -239,8 +239,8 @@ def _walk(
 
 
 def _code(event: TraceEvent, top: int, snapshots: int) -> int:
-    """Return a small number for what matters of a node: role, how far its epoch, its high
-    watermark are behind, length of its log, vote, snapshots; all in few classes."""
+    """Return a small number for the abstract state of a node, in few classes: role, lag of its
+    epoch and high watermark, length of its log, vote, snapshots."""
     lag = 3 if event.hw < 0 else min((event.leo - event.hw).bit_length(), 2)
     behind = min(top - event.epoch, 2)
     length = min(event.leo.bit_length() // 3, 3)
@@ -260,7 +260,7 @@ def _faults(
     clocks: Mapping[str, NodeClock],
     reached: Coverage,
 ) -> None:
-    """Follow the faults in the order in which they began and ended."""
+    """Follow the faults in the order in which they start and end."""
     active: dict[int, FaultEvent] = {}
     started: dict[str, None] = {}
     for fault in faults:
@@ -295,7 +295,7 @@ def _state_at(
     lives: Mapping[str, _Life],
     clocks: Mapping[str, NodeClock],
 ) -> str:
-    """Return the state of ``node`` just before ``time_us``, as its trace told it."""
+    """Return the state of ``node`` just before ``time_us``, according to its trace."""
     held = {fault.kind for fault in active.values() if node in fault.targets}
     if held & {"kill", "terminate", "power"}:
         return "down"
@@ -309,7 +309,7 @@ def _state_at(
 
 
 def _cuts(active: Mapping[int, FaultEvent], controllers: Sequence[str], reached: Coverage) -> None:
-    """Note the pattern of links that are cut now between the controllers."""
+    """Record the pattern of links between the controllers that are cut now."""
     cuts = [fault for fault in active.values() if "grudge" in fault.detail]
     if not cuts or not 3 <= len(controllers) <= 5:
         return
@@ -335,9 +335,9 @@ def _cuts(active: Mapping[int, FaultEvent], controllers: Sequence[str], reached:
 
 
 def load(path: Path) -> Coverage:
-    """Return the counters in the file ``path``, empty ones if there is none.
+    """Return the counters in the file ``path``, empty ones if it does not exist.
 
-    Raises :class:`OptionError` for a file that is something else.
+    Raises :class:`OptionError` for a file that is not a coverage file.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=Coverage)
@@ -346,11 +346,11 @@ def load(path: Path) -> Coverage:
     except OSError as error:
         raise OptionError(f"{path}: {error.strerror}") from error
     except UNDECODABLE as error:
-        raise OptionError(f"{path}: no coverage file: {' '.join(str(error).split())}") from error
+        raise OptionError(f"{path}: not a coverage file: {' '.join(str(error).split())}") from error
 
 
 def store(path: Path, counted: Coverage) -> None:
-    """Write ``counted`` to ``path``, wholly or not at all. Raises :class:`OptionError`."""
+    """Write ``counted`` to ``path`` atomically. Raises :class:`OptionError`."""
     new = path.with_name(path.name + ".new")
     try:
         new.write_bytes(msgspec.json.encode(counted) + b"\n")

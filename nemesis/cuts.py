@@ -1,8 +1,8 @@
-"""Patterns of cut links between few nodes, up to relabelling all but the leader.
+"""Patterns of cut links between few nodes, up to relabelling of all nodes but the leader.
 
-Node 0 is the leader. Of the 2^10 ways to cut links between five nodes 90 differ when the
-other four may change places, the one that cuts nothing among them; of the 2^20 ways to cut
-single directions, 45,960.
+Node 0 is the leader. There are 2^10 ways to cut links between five nodes; 90 of them differ when
+the other four may be permuted, including the one that cuts nothing. Of the 2^20 ways to cut single
+directions, 45,960 differ.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from itertools import combinations, permutations
 from nodes.draw import draw_below
 
 Links = frozenset[tuple[int, int]]
-"""Pairs of nodes; (sender, receiver) where directions count, else the smaller one first."""
+"""Pairs of nodes: (sender, receiver) if directions count, otherwise the smaller one first."""
 
 
 @lru_cache(maxsize=1 << 16)
 def undirected_pattern(nodes: int, cut: Links) -> int:
-    """Return the number that stands for the pattern of the links ``cut`` (a < b)."""
+    """Return the number that identifies the pattern of the links ``cut`` (a < b)."""
     return min(sum(1 << bits[a, b] for a, b in cut) for bits in _relabelled(nodes, directed=False))
 
 
 @lru_cache(maxsize=1 << 16)
 def directed_pattern(nodes: int, cut: Links) -> int:
-    """Return the number that stands for the pattern of the directions ``cut``."""
+    """Return the number that identifies the pattern of the directions ``cut``."""
     return min(sum(1 << bits[a, b] for a, b in cut) for bits in _relabelled(nodes, directed=True))
 
 
@@ -40,7 +40,7 @@ def undirected_patterns(nodes: int) -> dict[int, Links]:
 
 
 def pattern_of(draw: int, nodes: int) -> Links:
-    """Return the pattern that ``draw`` chooses, each of them equally often."""
+    """Return the pattern that ``draw`` chooses; all are equally likely."""
     patterns = undirected_patterns(nodes)
     numbers = sorted(patterns)
     return patterns[numbers[draw_below(len(numbers), draw, "pattern")]]
@@ -48,7 +48,7 @@ def pattern_of(draw: int, nodes: int) -> Links:
 
 @lru_cache
 def _relabelled(nodes: int, *, directed: bool) -> list[dict[tuple[int, int], int]]:
-    """Return, for each order of the nodes other than 0, the bit of each link."""
+    """Return the bit of each link, for each permutation of the nodes other than 0."""
     pairs = list(permutations(range(nodes), 2)) if directed else []
     pairs = pairs or list(combinations(range(nodes), 2))
     bit = {pair: place for place, pair in enumerate(pairs)}

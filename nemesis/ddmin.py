@@ -1,8 +1,4 @@
-"""The smallest part of a list that still fails, found by leaving out pieces.
-
-After Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002): pieces
-are halved until no single element can be left out.
-"""
+"""Minimize a list that fails by leaving out pieces."""
 
 from __future__ import annotations
 
@@ -13,10 +9,11 @@ T = TypeVar("T")
 
 
 def ddmin(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Return a 1-minimal part of ``items``, in their order: without any one element of it
-    ``fails`` is false. ``fails(items)`` must be true, and is not asked.
+    """Return a 1-minimal part of ``items``, in order: ``fails`` is false without any one element.
 
-    Pieces are left out from the end, for what happens later matters least often.
+    After Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002): pieces
+    are halved until no single element can be left out. ``fails(items)`` must be true; it is not
+    called. Pieces are left out from the end, since late items matter least often.
     """
     kept = tuple(items)
     if kept and fails(()):

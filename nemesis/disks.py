@@ -1,11 +1,11 @@
-"""Disks that are slow, full, broken or that forget: what happens to the node on each.
+"""Slow, full, failing and corrupted disks, and their effect on nodes.
 
-While a disk is ``slow``, ``full`` or gives errors its node lives, or dies of it loudly and is
+While a disk is ``slow``, ``full`` or returns errors, its node lives, or dies with an error and is
 started when the fault ends. A ``flip`` kills a node, changes one bit of its files and starts it:
-it must refuse to run, or repair what the format lets it repair. In the end its machine is
-replaced by one with an empty disk, where that can be (a dynamic quorum, no other change of voters
-under way), and otherwise the bit is put right: a static quorum survives no loss of what a voter
-has acknowledged, and a dynamic one only that of a minority at a time.
+it must refuse to run, or repair what the format allows. Afterwards its machine is replaced by one
+with an empty disk if possible (in a dynamic quorum, without another change of voters under way).
+Otherwise the bit is restored: a static quorum cannot survive the loss of acknowledged data on a
+voter, a dynamic one only on a minority at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DiskFault = Literal["slow", "full", "error", "flip", "readonly", "torn"]
 
 @dataclass(frozen=True, slots=True)
 class DiskShape:
-    """One shape; ``fault`` is what happens to the disks of those it picks."""
+    """One shape; ``fault`` is what happens to the disks of its targets."""
 
     weight: int
     least: int
@@ -39,7 +39,7 @@ DISKS: dict[str, DiskShape] = {
     "flip": DiskShape(20, 3, pick_one, "flip"),
     "flip-leader": DiskShape(5, 3, pick_leader, "flip"),
 }
-"""One disk at a time is damaged: with two, a majority might be gone."""
+"""Only one disk is damaged at a time: two could destroy a majority."""
 
 STORAGE: dict[str, DiskShape] = {
     "readonly": DiskShape(30, 1, pick_one, "readonly"),
@@ -48,4 +48,4 @@ STORAGE: dict[str, DiskShape] = {
     "torn-leader": DiskShape(15, 1, pick_leader, "torn"),
     "torn-minority": DiskShape(15, 3, pick_minority, "torn"),
 }
-"""A family of its own, so that what seeds mean with ``disk`` stays as it is."""
+"""A separate family, so that seeds with ``disk`` keep their meaning."""

@@ -1,7 +1,7 @@
-"""Which faults a run gets: a style by seed, each good at something else.
+"""The choice of faults for a run: the seed chooses a style, each with its own strengths.
 
-Runs that differ a lot find more than runs that all do a bit of everything (a swarm): a style
-decides how faults follow each other, and some runs use one or two families only.
+Runs that differ a lot find more bugs than runs that all do a bit of everything (swarm testing). A
+style determines how faults follow each other, and some runs use only one or two families.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STYLES: tuple[Style, ...] = (
     "relay",
     "relay",
 )
-"""By how often they are used."""
+"""Styles, repeated according to their frequency."""
 
 
 def style_of(seed: int) -> Style:
@@ -36,7 +36,7 @@ def style_of(seed: int) -> Style:
 def few(kinds: Sequence[str], seed: int) -> list[str]:
     """Return the families of the run with this ``seed``: one, two, three or all of ``kinds``.
 
-    With all at once each hides what the others would show.
+    With all families at once, each hides the effects of the others.
     """
     left = list(dict.fromkeys(kinds))
     most = (1, 2, 3, len(left))[draw_below(4, seed, "families")]
@@ -54,10 +54,10 @@ def plan(
     brokers: int = 0,
     style: Style | None = None,
 ) -> list[Fault]:
-    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers;
-    without a ``style`` the seed chooses one. Raises KeyError for an unknown kind.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers. If
+    ``style`` is None, the seed chooses one. Raises KeyError for an unknown kind.
     """
     style = style or style_of(seed)
     faults: list[Fault] = []
@@ -74,6 +74,6 @@ def plan(
         faults += schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
     if style in ("mixed", "triggered") or not faults:
         faults += triggers.plan(used, seed, duration_s, nodes, brokers=brokers)
-    # Where triggers could not fire, all faults come by time.
+    # Where triggers could not fire, all faults are timed.
     faults = faults or schedule.plan(used, seed, duration_s, nodes, brokers=brokers)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))

@@ -1,9 +1,9 @@
-"""Carry out faults on a running cluster, and undo them, and say what really happened.
+"""Carry out faults on a running cluster, undo them, and record their actual effects.
 
-Faults compose: partitions that are active together cut the union of their links, and a
-node stays down as long as one fault wants it down. Every error is recorded in the event;
-none is raised, and none keeps the rest from being healed. What is done to a cluster stands in
-:mod:`nemesis.injection`, a file for each kind of fault.
+Faults compose: simultaneous partitions cut the union of their links, and a node stays down as
+long as any fault keeps it down. Every error is recorded in the event. Errors are never raised, and
+do not prevent the rest from being healed. The actions on a cluster are in :mod:`nemesis.injection`,
+with one file for each kind of fault.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nemesis.roles import RoleShape
 
 
 def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:
-    """Return what carries out each action; in the order in which the rest is healed."""
+    """Return the driver of each action, in the order in which the rest is healed."""
     processes, members = Processes(ground), Members(ground)
     means: dict[Action, Means] = {
         "host": Hosts(ground, lambda: means.values()),
@@ -53,10 +53,10 @@ def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:
 
 
 class Injector:
-    """Starts and stops faults on ``env``; ``clock`` tells ns since the start of the test.
+    """Starts and stops faults on ``env``; ``clock`` returns ns since the start of the test.
 
-    Safe to call from several threads: a node that takes its time to start again holds up no
-    other fault. Calls are synchronous, so the simulator uses the same object.
+    It can be called from several threads: a node that restarts slowly does not delay other faults.
+    Calls are synchronous, so the simulator uses the same object.
     """
 
     def __init__(self, env: Environment, clock: Callable[[], int]) -> None:
@@ -71,24 +71,24 @@ class Injector:
     @property
     def active(self) -> list[str]:
         """The faults in force, as ``kind/shape``, oldest first."""
-        # Without the lock: who only shows this must not wait for a fault that takes long.
+        # Without the lock: a status display must not wait for a slow fault.
         return [f"{a.fault.kind}/{a.fault.shape}" for a in self._ground.active.copy().values()]
 
     @property
     def out(self) -> Collection[str]:
         """The nodes that faults keep down or paused."""
-        # Copies, and without the lock, for the same reason.
+        # Copies without the lock, for the same reason.
         return self._ground.down.copy() | self._ground.stopped.copy()
 
     def start(self, number: int, fault: Fault) -> FaultEvent:
-        """Begin ``fault`` under the id ``number``, choosing its targets now."""
+        """Start ``fault`` with the id ``number``; choose its targets now."""
         with self._lock:
             family = families()[fault.kind]
             entry = Active(fault, family, fault.targets, {})
             detail: dict[str, Any] = {}
             evidence: dict[str, Any] = {}
             self._aim(entry, detail)
-            # Asking who leads may take long, and changes nothing yet.
+            # Finding the leader may take long, and changes nothing.
             begun = self._clock()
             self._ground.active[number] = entry
             if not entry.errors:
@@ -96,7 +96,7 @@ class Injector:
             return self._event(number, entry, "start", begun, detail, evidence)
 
     def _aim(self, entry: Active, detail: dict[str, Any]) -> None:
-        """Choose whom ``entry`` hits, unless its fault says so."""
+        """Choose the targets of ``entry``, unless its fault names them."""
         fault, family = entry.fault, entry.family
         shape = family.shapes.get(fault.shape)
         members = family.action == "members"
@@ -122,7 +122,7 @@ class Injector:
             entry.errors.append(trouble(error))
 
     def stop(self, number: int) -> FaultEvent:
-        """End the fault ``number``. Raises KeyError when it is not in force."""
+        """End the fault ``number``. Raises KeyError if it is not in force."""
         with self._lock:
             begun = self._clock()
             entry = self._ground.active.pop(number)
@@ -143,11 +143,11 @@ class Injector:
             return self._event(number, entry, "stop", begun, detail, evidence)
 
     def heal_all(self) -> list[FaultEvent]:
-        """End every fault, trying once more what could not be undone."""
-        # Without the lock: a fault may wait for what it has under way.
+        """End every fault, and retry everything that could not be undone."""
+        # Without the lock: a fault may wait for its own operations.
         events = []
         for number in list(self._ground.active):
-            with contextlib.suppress(KeyError):  # It has just ended on its own.
+            with contextlib.suppress(KeyError):  # It ended meanwhile.
                 events.append(self.stop(number))
         with self._lock:
             left = [each for each in self._means.values() if each.rest() is not None]
@@ -156,7 +156,7 @@ class Injector:
             return events
 
     def _heal_rest(self, left: list[Means]) -> FaultEvent:
-        """Undo what an earlier attempt could not, as an event of its own (id -1)."""
+        """Undo what an earlier attempt could not, as a separate event (id -1)."""
         begun = self._clock()
         held = self._ground.down | self._ground.stopped
         for means in left:
@@ -195,5 +195,5 @@ class Injector:
         return event
 
     def troubles(self, event: FaultEvent) -> list[Trouble]:
-        """Return what the ``error`` of an event of ours tells of; it is forgotten then."""
+        """Return and forget the troubles behind the ``error`` of an event of this injector."""
         return self._troubles.pop((event.id, event.phase), [])

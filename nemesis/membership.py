@@ -1,9 +1,9 @@
-"""Whose vote is taken away, and how it comes back (KIP-853).
+"""Changes of voters: which controllers lose their vote, and how they get it back (KIP-853).
 
 A fault of this family changes voters when it starts and again when it ends, so that every
-controller votes in the end. ``replace`` is a machine that comes back with an empty disk: a
-replica of the same id that has promised nothing, whose predecessor must be voted out before
-it is voted in. Other shapes leave the node running as an observer meanwhile.
+controller votes in the end. ``replace`` is a machine that comes back with an empty disk: a replica
+with the same id and no memory of its votes, so its predecessor must be removed before it is added.
+Other shapes leave the node running as an observer meanwhile.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from harness.voter_changes import VoterChange
 from nemesis.partitions import Pick, leader_first, pick_leader, pick_one, shuffled
 
 FEWEST = 3
-"""What a quorum shrinks to."""
+"""The number of voters to which a quorum shrinks."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipShape:
-    """One shape. ``least`` is the number of controllers it needs to mean anything.
+    """One shape. ``least`` is the number of controllers it needs.
 
-    ``start`` says what happens first: targets are removed, added, or lose machine and disk.
+    ``start`` is the first step: targets are removed, added, or lose machine and disk.
     """
 
     weight: int
@@ -32,24 +32,24 @@ class MembershipShape:
     start: Literal["remove", "add", "wipe"]
 
     def first(self, targets: Sequence[str]) -> list[VoterChange]:
-        """Return the changes to ask for when the fault starts."""
+        """Return the changes to request when the fault starts."""
         if self.start == "wipe":
             return []
         return [VoterChange(self.start, node) for node in targets]
 
     def last(self, targets: Sequence[str]) -> list[VoterChange]:
-        """Return the changes to ask for when the fault ends."""
+        """Return the changes to request when the fault ends."""
         return [] if self.start == "add" else [VoterChange("add", node) for node in targets]
 
 
 def pick_surplus(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """All but :data:`FEWEST` nodes; the leader among them for half of all draws."""
+    """Pick all but :data:`FEWEST` nodes, in half of the draws including the leader."""
     order = shuffled(nodes, draw) if draw & 1 else leader_first(nodes, draw, leader)
     return tuple(order[: max(len(nodes) - FEWEST, 1)])
 
 
 def pick_all(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """Every controller, in any order."""
+    """Pick every controller, in any order."""
     return tuple(shuffled(nodes, draw))
 
 
@@ -61,4 +61,4 @@ MEMBERSHIPS: dict[str, MembershipShape] = {
     "replace": MembershipShape(15, 3, pick_one, "wipe"),
     "replace-leader": MembershipShape(10, 3, pick_leader, "wipe"),
 }
-"""``grow`` lets every controller vote: those that were formatted to join later too."""
+"""``grow`` adds every controller as a voter, also those formatted to join later."""

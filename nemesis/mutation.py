@@ -1,4 +1,4 @@
-"""Schedules made of others: one to three small changes to one that reached something new."""
+"""Schedules derived from others: one to three small changes to one that reached new states."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def mutate(
     nodes: int,
     brokers: int,
 ) -> Schedule:
-    """Return a changed ``schedule``; what is spliced in comes from ``other``.
+    """Return a changed ``schedule``; spliced parts come from ``other``.
 
-    ``nodes`` counts all nodes, ``brokers`` those that are brokers and no controllers; shapes
-    that mean nothing there do not come in. The same arguments give the same schedule.
+    ``nodes`` counts all nodes, ``brokers`` those that are brokers and not controllers; shapes
+    without effect in such a cluster are dropped. Equal arguments give equal schedules.
     """
     changed = list(schedule)
     limit = round(duration_s * 1_000_000_000)
@@ -57,7 +57,7 @@ def _trigger(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Sch
 
 
 def _swap(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Schedule:
-    """Let two faults change places in time."""
+    """Exchange the times of two faults."""
     if len(faults) < 2:
         return faults
     left = draw_below(len(faults) - 1, seed, "left")
@@ -78,13 +78,13 @@ def _duration(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Sc
 
 
 def _splice(faults: Schedule, other: Sequence[Fault], seed: int, limit: int) -> Schedule:
-    """Begin as this one and end as the other."""
+    """Take the start from this schedule and the end from the other."""
     cut = round(limit * (0.2 + 0.6 * draw_unit(seed, "cut")))
     return [f for f in faults if f.at < cut] + [f for f in other if f.at >= cut]
 
 
 def _redraw(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Schedule:
-    """Let a fault draw its targets and its delay anew."""
+    """Draw the targets and the delay of a fault again."""
     if not faults:
         return faults
     place = draw_below(len(faults), seed, "place")
@@ -93,12 +93,12 @@ def _redraw(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Sche
 
 
 def _drop(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Schedule:
-    """Leave a part of the faults out."""
+    """Leave out some of the faults."""
     return [f for i, f in enumerate(faults) if draw_below(4, seed, "drop", i)]
 
 
 def _repeat(faults: Schedule, _: Sequence[Fault], seed: int, limit: int) -> Schedule:
-    """Let a fault happen once more, elsewhere in time."""
+    """Repeat a fault at another time."""
     if not faults:
         return faults
     fault = faults[draw_below(len(faults), seed, "place")]

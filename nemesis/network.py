@@ -1,9 +1,8 @@
-"""Networks that are slow, lossy, and in no order: what TCP makes of each, message by message.
+"""Slow, lossy and reordering networks, as TCP presents them, message by message.
 
-A fault hits all links of one node, one link, or all there are; both ways, or one. What it does
-is drawn when it starts. Within the ranges lie the ``slow!`` (50 ms) and ``flaky!`` (20 %) of
-jepsen.net; that one kind of RPC fails alone is what a middlebox, a full queue of one listener
-or a handler that hangs looks like.
+A fault hits all links of one node, one link, or all links, in both directions or one. Its effects
+are drawn when it starts. The ranges include ``slow!`` (50 ms) and ``flaky!`` (20 %) of jepsen.net.
+A middlebox, a full listener queue or a handler that hangs can make a single kind of RPC fail.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ RPCS = (
     *("EndQuorumEpoch", "FetchSnapshot", "AddRaftVoter", "UpdateRaftVoter", "ApiVersions"),
     *("BrokerRegistration", "BrokerHeartbeat", "ControllerRegistration", "Envelope"),
 )
-"""What nodes ask each other; what elections and replication hang on more than once."""
+"""RPCs between nodes; those that elections and replication depend on are listed twice."""
 
 Effects = Callable[[int], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkShape:
-    """One shape. ``least`` is the number of nodes it needs to mean anything; ``effects``
-    draws what a message suffers (fields of :class:`~histories.disturbance.Disturbance`)."""
+    """One shape. ``least`` is the number of nodes it needs; ``effects`` draws the effects on a
+    message (fields of :class:`~histories.disturbance.Disturbance`)."""
 
     weight: int
     least: int
@@ -50,8 +49,8 @@ class NetworkShape:
     def disturbances(
         self, nodes: Sequence[str], targets: tuple[str, ...], number: int
     ) -> list[Disturbance]:
-        """Return what the fault does: to all links of one target, the link of two, or all links
-        among more."""
+        """Return the effects: on all links of one target, the link of two, or all links among
+        more."""
         effects = self.effects(number)
         if len(targets) > 2:
             return [Disturbance(senders=targets, receivers=targets, **effects)]
@@ -67,9 +66,9 @@ def choose(options: Sequence[T], number: int, name: str) -> T:
 
 
 def pick_links(nodes: Sequence[str], number: int, leader: str | None) -> tuple[str, ...]:
-    """One node, the two ends of a link, or all nodes.
+    """Pick one node, the two ends of a link, or all nodes.
 
-    The leader is mostly among them: between two followers there is little to disturb.
+    The leader is mostly among them: there is little traffic between two followers.
     """
     led = draw(number, "led") & 3
     order = leader_first(nodes, number, leader) if led else shuffled(nodes, number)
@@ -80,18 +79,18 @@ def pick_links(nodes: Sequence[str], number: int, leader: str | None) -> tuple[s
 
 
 def slow(number: int) -> dict[str, Any]:
-    """It takes longer, by much the same or by anything up to twice that."""
+    """Delay messages by about the same time, or by anything up to twice that."""
     delay = choose(DELAYS_MS, number, "delay") * MS
     return {"delay": delay, "jitter": choose((delay // 10, delay // 2, delay), number, "jitter")}
 
 
 def lossy(number: int) -> dict[str, Any]:
-    """It is lost and sent again, or its connection is reset."""
+    """Lose messages, which are sent again, or reset their connection."""
     return {"loss": choose(LOSSES, number, "loss"), "reset": choose(RESETS, number, "reset")}
 
 
 def duplicate(number: int) -> dict[str, Any]:
-    """Quorum requests arrive twice."""
+    """Deliver quorum requests twice."""
     return {
         "duplicate": choose(DUPLICATES, number, "duplicate"),
         "again": choose(AGAIN_MS, number, "again") * MS,
@@ -99,12 +98,12 @@ def duplicate(number: int) -> dict[str, Any]:
 
 
 def reorder(number: int) -> dict[str, Any]:
-    """Messages overtake each other."""
+    """Let messages overtake each other."""
     return {"window": choose(WINDOWS_MS, number, "window") * MS}
 
 
 def one_rpc(number: int) -> dict[str, Any]:
-    """One kind of RPC only is swallowed or slow, or its requests or answers only."""
+    """Drop or delay one kind of RPC only, or only its requests or responses."""
     parts: tuple[Part, ...] = ("both", "request", "response", "response")
     what: dict[str, Any] = choose(({"drop": 100}, {"drop": 100}, {"drop": 50}, {}), number, "what")
     apis = (choose(RPCS, number, "api"),)

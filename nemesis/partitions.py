@@ -1,11 +1,11 @@
 """Shapes of network partitions, as pure functions.
 
-Every shape is two steps, so that a replay may name the targets itself: ``pick`` chooses
-whom (nodes, draw, leader → targets) and ``grudge`` says who then drops whose packets
-(nodes, targets → :data:`~harness.environment.Grudge`). Sources: jepsen.nemesis
-(``split-one``, ``bisect``, ``bridge``, ``majorities-ring``), jepsen.nemesis.combined
-(``:minority-third``); one-way and single-link cuts after the partial partitions that
-"An Analysis of Network-Partitioning Failures in Cloud Systems" (OSDI 2018) counts.
+Every shape has two steps, so that a replay may name the targets itself: ``pick`` chooses the
+targets (nodes, draw, leader → targets), and ``grudge`` determines which node drops packets from
+which others (nodes, targets → :data:`~harness.environment.Grudge`). Sources: jepsen.nemesis
+(``split-one``, ``bisect``, ``bridge``, ``majorities-ring``) and jepsen.nemesis.combined
+(``:minority-third``). One-way and single-link cuts follow the partial partitions in "An Analysis
+of Network-Partitioning Failures in Cloud Systems" (OSDI 2018).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nemesis.cuts import Links, pattern_of
 from nodes.draw import draw_below
 
 MOST_LINKED = 5
-"""Shapes of single links choose among so many nodes, the first ones: the controllers."""
+"""Shapes of single links choose among the first nodes, at most this many: the controllers."""
 
 Pick = Callable[[Sequence[str], int, str | None], tuple[str, ...]]
 Build = Callable[[Sequence[str], tuple[str, ...]], Grudge]
@@ -27,9 +27,9 @@ Build = Callable[[Sequence[str], tuple[str, ...]], Grudge]
 
 @dataclass(frozen=True, slots=True)
 class PartitionShape:
-    """One shape. ``least`` is the number of nodes it needs to mean anything.
+    """One shape. ``least`` is the number of nodes it needs.
 
-    With ``of_brokers`` it picks among the nodes that are brokers only.
+    With ``of_brokers`` it picks among the nodes that are only brokers.
     """
 
     weight: int
@@ -40,7 +40,7 @@ class PartitionShape:
 
 
 def shuffled(nodes: Sequence[str], draw: int) -> list[str]:
-    """Return ``nodes`` in the order that ``draw`` decides."""
+    """Return ``nodes`` in the order that ``draw`` determines."""
     rest, order = list(nodes), []
     while rest:
         order.append(rest.pop(draw_below(len(rest), draw, "shuffle", len(rest))))
@@ -48,7 +48,7 @@ def shuffled(nodes: Sequence[str], draw: int) -> list[str]:
 
 
 def leader_first(nodes: Sequence[str], draw: int, leader: str | None) -> list[str]:
-    """Return ``nodes`` shuffled, but the leader (if known) in front."""
+    """Return ``nodes`` shuffled, with the leader (if known) first."""
     order = shuffled(nodes, draw)
     if leader in order:
         order.remove(leader)
@@ -56,65 +56,65 @@ def leader_first(nodes: Sequence[str], draw: int, leader: str | None) -> list[st
     return order
 
 
-# --- whom ---------------------------------------------------------------------------------
+# --- targets ----------------------------------------------------------------------------
 
 
 def pick_one(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """Any node."""
+    """Pick any node."""
     return (shuffled(nodes, draw)[0],)
 
 
 def pick_leader(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The leader; any node while none is known."""
+    """Pick the leader, or any node while none is known."""
     return (leader_first(nodes, draw, leader)[0],)
 
 
 def pick_minority(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The largest minority, of any nodes."""
+    """Pick the largest minority, of any nodes."""
     return tuple(shuffled(nodes, draw)[: (len(nodes) - 1) // 2 or 1])
 
 
 def pick_leader_side(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The leader and some others, if there can be any, together no majority of the nodes."""
+    """Pick the leader and, if possible, some others, together less than a majority."""
     others = len(nodes) // 2 - 1
     count = 2 + draw_below(others, draw, "side") if others > 0 else 1
     return tuple(leader_first(nodes, draw, leader)[:count])
 
 
 def pick_minority_third(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """Fewer than a third of the nodes (at least one)."""
+    """Pick fewer than a third of the nodes (at least one)."""
     return tuple(shuffled(nodes, draw)[: (len(nodes) - 1) // 3 or 1])
 
 
 def pick_bridge(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The bridge, then the nodes of one side of it."""
+    """Pick the bridge, then the nodes on one side of it."""
     order = shuffled(nodes, draw)
     return tuple(order[: 1 + (len(nodes) - 1) // 2])
 
 
 def pick_ring(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """All nodes, in ring order."""
+    """Pick all nodes, in ring order."""
     return tuple(shuffled(nodes, draw))
 
 
 def pick_link(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The leader and one other node."""
+    """Pick the leader and one other node."""
     return tuple(leader_first(nodes, draw, leader)[:2])
 
 
 def pick_pair(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """A sender and a receiver."""
+    """Pick a sender and a receiver."""
     return tuple(shuffled(nodes, draw)[:2])
 
 
 def pick_links(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The ends of the links of a pattern (:func:`nemesis.cuts.pattern_of`), two by two."""
+    """Pick the ends of the links of a pattern (:func:`nemesis.cuts.pattern_of`), in pairs."""
     order = leader_first(nodes[:MOST_LINKED], draw, leader)
     return _flat(order, pattern_of(draw, len(order)))
 
 
 def pick_one_ways(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """Senders and receivers, two by two; few of them or about half of all there are."""
+    """Pick pairs of senders and receivers, a few or about half of all pairs."""
     order = leader_first(nodes[:MOST_LINKED], draw, leader)
     pairs = list(permutations(range(len(order)), 2))
     percent = (15, 30, 50)[draw_below(3, draw, "one-ways")]
@@ -126,18 +126,18 @@ def _flat(order: Sequence[str], links: Links) -> tuple[str, ...]:
     return tuple(order[end] for link in sorted(links) for end in link)
 
 
-# --- who drops whose packets --------------------------------------------------------------
+# --- grudges ----------------------------------------------------------------------------
 
 
 def isolate(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """Cut ``targets`` off from the others, both ways; they still see each other."""
+    """Cut ``targets`` off from the others, both ways; the links among them stay."""
     inside = frozenset(targets)
     outside = frozenset(nodes) - inside
     return {node: outside if node in inside else inside for node in nodes}
 
 
 def bridge(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """Two sides that see each other only through the first target."""
+    """Split the nodes into two sides that are connected only through the first target."""
     middle, side = targets[0], frozenset(targets[1:])
     other = frozenset(nodes) - side - {middle}
     grudge = {node: other if node in side else side for node in nodes}
@@ -146,7 +146,7 @@ def bridge(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
 
 
 def ring(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """Every node sees a majority, and no two nodes see the same one."""
+    """Connect every node to a majority, such that no two nodes have the same one."""
     count = len(targets)
     majority = count // 2 + 1
     grudge = {}
@@ -164,13 +164,13 @@ def cut_link(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
 
 
 def one_way(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """The second target no longer hears the first."""
+    """Drop packets from the first target at the second."""
     sender, receiver = targets
     return _only(nodes, {receiver: {sender}})
 
 
 def cut_links(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """The targets, two by two, do not hear each other."""
+    """Cut the links between the pairs of targets, both ways."""
     held: dict[str, set[str]] = {}
     for left, right in zip(targets[::2], targets[1::2], strict=True):
         held.setdefault(left, set()).add(right)
@@ -179,7 +179,7 @@ def cut_links(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
 
 
 def one_ways(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """Two by two, the second target no longer hears the first."""
+    """Drop packets from the first target of each pair at the second."""
     held: dict[str, set[str]] = {}
     for sender, receiver in zip(targets[::2], targets[1::2], strict=True):
         held.setdefault(receiver, set()).add(sender)
@@ -187,13 +187,13 @@ def one_ways(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
 
 
 def from_target(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """Nobody hears the target; it hears everybody."""
+    """Drop all packets from the target; it still receives packets."""
     mute = frozenset(targets)
     return {node: mute - {node} for node in nodes}
 
 
 def to_target(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """The target hears nobody; everybody hears it."""
+    """Drop all packets to the target; the others still receive its packets."""
     deaf = frozenset(targets)
     return {node: frozenset(nodes) - {node} if node in deaf else frozenset() for node in nodes}
 
@@ -219,22 +219,22 @@ PARTITIONS: dict[str, PartitionShape] = {
     "broker": PartitionShape(20, 2, pick_one, isolate, of_brokers=True),
     "mute-broker": PartitionShape(5, 2, pick_one, from_target, of_brokers=True),
 }
-"""Where there are no brokers, weights in percent: 60 one node alone (half of them the leader),
-20 partial, 10 one-way, 10 wider; the proportions in which published partition failures
-occurred (OSDI 2018)."""
+"""Weights in percent without brokers: 60 for one isolated node (half of them the leader), 20
+partial, 10 one-way, 10 wider; these are the proportions of published partition failures (OSDI
+2018)."""
 
 
 def partition(
     shape: str, nodes: Sequence[str], draw: int, leader: str | None
 ) -> tuple[tuple[str, ...], Grudge]:
-    """Return whom the partition ``shape`` chooses and the grudge that makes it."""
+    """Return the targets of the partition ``shape``, and its grudge."""
     known = PARTITIONS[shape]
     targets = known.pick(nodes, draw, leader)
     return targets, known.grudge(nodes, targets)
 
 
 def union(grudges: Sequence[Grudge], nodes: Sequence[str]) -> Grudge:
-    """Return the grudge that is all of ``grudges`` at once."""
+    """Return the union of ``grudges``."""
     return {
         node: frozenset().union(*(grudge.get(node, frozenset()) for grudge in grudges))
         for node in nodes

@@ -1,7 +1,7 @@
-"""Faults that a cluster cannot do: refused when asked for by name, not chosen when drawn.
+"""Faults that a cluster does not support: rejected when named, and not chosen when drawn.
 
-What a cluster lacks is known before it is up: kinds of means by name (``packets``, ``messages``,
-``names``, ``drops``, ``memory``), each with one line that says why there is none
+The missing fault drivers are known before a cluster is up. They have names (``packets``,
+``messages``, ``names``, ``drops``, ``memory``), each with one line that gives the reason
 (:func:`harness.clusters.providers.lacking`).
 """
 
@@ -24,7 +24,7 @@ from nodes.draw import draw_unit
 
 
 def need(family: Family, shape: Shape) -> str:
-    """Return the kind of means without which a fault of ``shape`` does nothing, "" for none."""
+    """Return the name of the driver that ``shape`` needs, "" for none."""
     if isinstance(shape, NetworkShape):
         does = Disturbance(senders=(), receivers=(), **shape.effects(0))
         return "names" if does.names else "messages" if does.of_messages else "packets"
@@ -36,23 +36,22 @@ def need(family: Family, shape: Shape) -> str:
 
 
 def check(names: Sequence[str], lacking: Mapping[str, str]) -> None:
-    """Raise :class:`OptionError`, one line, for a family of ``names`` of which no shape can be
-    done."""
+    """Raise :class:`OptionError`, one line, for a family of ``names`` without a supported shape."""
     for name in names:
         family = families()[name]
         needs = {need(family, shape) for shape in family.shapes.values()}
         if needs <= set(lacking):
             why = "; ".join(lacking[kind] for kind in sorted(needs))
-            raise OptionError(f"the fault {name!r} cannot be had on these hosts: {why}")
+            raise OptionError(f"these hosts do not support the fault {name!r}: {why}")
 
 
 def adapt(
     schedule: Sequence[Fault], lacking: Collection[str], nodes: int, brokers: int
 ) -> list[Fault]:
-    """Return ``schedule`` with another shape of its family for each fault that cannot be done.
+    """Return ``schedule`` with each unsupported fault replaced by another shape of its family.
 
-    Which one, each fault's own draw decides. Families must have passed :func:`check`; a fault of
-    which no other shape can be done in a cluster of so many nodes is left out.
+    The fault's own draw chooses the shape. Families must have passed :func:`check`. A fault is
+    left out if no other shape is supported in a cluster of this size.
     """
     adapted = []
     for fault in schedule:

@@ -1,4 +1,4 @@
-"""Whom a kill, a stop or a pause hits. Source: jepsen.nemesis.combined's node specs."""
+"""Targets of kills, stops and pauses. Source: jepsen.nemesis.combined's node specs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_
 
 @dataclass(frozen=True, slots=True)
 class ProcessShape:
-    """One choice of victims. ``least`` is the number of nodes it needs to mean anything.
+    """One choice of targets. ``least`` is the number of nodes it needs.
 
-    With ``of_brokers`` it picks among the nodes that are brokers only.
+    With ``of_brokers`` it picks among the nodes that are only brokers.
     """
 
     weight: int
@@ -22,7 +22,7 @@ class ProcessShape:
 
 
 def pick_majority(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """The smallest majority, of any nodes."""
+    """Pick the smallest majority, of any nodes."""
     return tuple(shuffled(nodes, draw)[: len(nodes) // 2 + 1])
 
 
@@ -35,7 +35,7 @@ KILLS: dict[str, ProcessShape] = {
     "broker": ProcessShape(20, 2, pick_one, of_brokers=True),
     "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
-"""``all`` picks every node in a drawn order: only what was synced to disk survives."""
+"""``all`` picks every node in a random order: only data synced to disk survives."""
 
 PAUSES: dict[str, ProcessShape] = {
     "leader": ProcessShape(40, 1, pick_leader),
@@ -46,7 +46,7 @@ PAUSES: dict[str, ProcessShape] = {
     "broker": ProcessShape(20, 2, pick_one, of_brokers=True),
     "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
-"""Seldom all: a cluster that is wholly stopped does nothing, until all its timers have expired."""
+"""``all`` is rare: a completely paused cluster only waits until all its timers expire."""
 
 TERMINATIONS: dict[str, ProcessShape] = {
     "leader": ProcessShape(35, 1, pick_leader),
@@ -56,7 +56,7 @@ TERMINATIONS: dict[str, ProcessShape] = {
     "broker": ProcessShape(30, 2, pick_one, of_brokers=True),
     "brokers": ProcessShape(10, 2, pick_ring, of_brokers=True),
 }
-"""Often one that has something to hand over: a leader to the voters, a broker its partitions."""
+"""Targets often have something to hand over: a leader its role, a broker its partitions."""
 
 POWER: dict[str, ProcessShape] = {
     "leader": ProcessShape(25, 1, pick_leader),
@@ -66,7 +66,7 @@ POWER: dict[str, ProcessShape] = {
     "all": ProcessShape(30, 2, pick_ring),
     "broker": ProcessShape(15, 2, pick_one, of_brokers=True),
 }
-"""Often all: that everybody loses what was not flushed is what quorums survive by flushing."""
+"""``all`` is frequent: quorums survive the loss of all unflushed data because they flush."""
 
 HOSTS: dict[str, ProcessShape] = {
     "leader": ProcessShape(30, 1, pick_leader),
@@ -75,4 +75,4 @@ HOSTS: dict[str, ProcessShape] = {
     "all": ProcessShape(5, 2, pick_ring),
     "broker": ProcessShape(15, 2, pick_one, of_brokers=True),
 }
-"""Machines that crash, with their network: peers hear nothing, not even that a port is closed."""
+"""Machines crash with their network: peers get no reply, not even a closed port."""

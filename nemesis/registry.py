@@ -1,6 +1,6 @@
-"""Fault families by name, ours and those of installed packages.
+"""Fault families by name, built in and from installed packages.
 
-A package adds its own with an entry point of the group ``kraftwreck.nemeses`` that is a
+A package adds a family with an entry point of the group ``kraftwreck.nemeses`` that is a
 :class:`Family`.
 """
 
@@ -54,15 +54,21 @@ Shape = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One kind of fault: what it does to a cluster, and the shapes it comes in.
+    """One kind of fault: its action on a cluster, and its shapes.
 
-    ``cut`` needs :class:`PartitionShape` or :class:`RoleShape` shapes, ``kill``,
-    ``terminate``, ``power``, ``pause`` and ``host`` :class:`ProcessShape` ones, ``members``
-    :class:`MembershipShape` ones, ``disturb`` :class:`NetworkShape` ones, ``clock``
-    :class:`ClockShape` ones, ``disk`` :class:`DiskShape` ones, ``squeeze``
-    :class:`SqueezeShape` ones, ``restart`` :class:`RestartShape` ones; ``kill``, ``pause`` and
-    ``disturb`` take :class:`RoleShape` ones, too. What is ``only_on_hosts`` the simulator
-    cannot do.
+    The class of the shapes depends on the action:
+
+    - ``cut``: :class:`PartitionShape` or :class:`RoleShape`
+    - ``kill``, ``terminate``, ``power``, ``pause``, ``host``: :class:`ProcessShape`; ``kill`` and
+      ``pause`` also :class:`RoleShape`
+    - ``members``: :class:`MembershipShape`
+    - ``disturb``: :class:`NetworkShape` or :class:`RoleShape`
+    - ``clock``: :class:`ClockShape`
+    - ``disk``: :class:`DiskShape`
+    - ``squeeze``: :class:`SqueezeShape`
+    - ``restart``: :class:`RestartShape`
+
+    The simulator does not support families that are ``only_on_hosts``.
     """
 
     name: str
@@ -74,12 +80,12 @@ class Family:
     def pick(
         self, shape: str, nodes: Sequence[str], draw: int, leader: str | None
     ) -> tuple[str, ...]:
-        """Return whom a fault of ``shape`` hits."""
+        """Return the targets of a fault of ``shape``."""
         return self.shapes[shape].pick(nodes, draw, leader)
 
     def usable(self, nodes: int, brokers: int) -> dict[str, Shape]:
-        """Return the shapes that mean something in a cluster of so many, ``brokers`` of them
-        brokers and no controllers."""
+        """Return the shapes with an effect in a cluster of ``nodes``, of which ``brokers`` are
+        brokers and not controllers."""
         return {
             name: shape
             for name, shape in self.shapes.items()
@@ -87,7 +93,7 @@ class Family:
         }
 
     def grudge(self, shape: str, nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-        """Return who drops whose packets; nobody for kills and pauses."""
+        """Return which node drops packets from which others; empty for other faults than cuts."""
         known = self.shapes[shape]
         if isinstance(known, PartitionShape | RoleShape):
             return known.grudge(nodes, targets)
@@ -95,42 +101,44 @@ class Family:
 
 
 def needs_brokers(shape: Shape | None) -> bool:
-    """Whether a shape picks among nodes that are brokers only."""
+    """Return whether a shape picks among nodes that are only brokers."""
     if isinstance(shape, PartitionShape | ProcessShape):
         return shape.of_brokers
     return isinstance(shape, RoleShape)
 
 
 _OURS = (
-    Family("partition", "nodes drop each other's packets", "cut", PARTITIONS),
-    Family("kill", "kill -9 the process, start it again later", "kill", KILLS),
+    Family("partition", "drop packets between nodes", "cut", PARTITIONS),
+    Family("kill", "SIGKILL the process, start it again later", "kill", KILLS),
     Family(
         "terminate",
-        "ask processes to end (SIGTERM), start them again later",
+        "SIGTERM the process, start it again later",
         "terminate",
         TERMINATIONS,
     ),
     Family("pause", "SIGSTOP the process, SIGCONT it later", "pause", PAUSES),
-    Family("power", "cut the power: what was not flushed is lost", "power", POWER),
+    Family("power", "cut the power, which loses unflushed data", "power", POWER),
     Family("membership", "change the voters, replace machines", "members", MEMBERSHIPS),
-    Family("network", "slow, lose, repeat and reorder messages", "disturb", NETWORKS),
-    Family("wire", "spoil, hold back and refuse packets, on hosts", "disturb", WIRES, True),
-    Family("clock", "put clocks ahead or back, let them drift", "clock", CLOCKS),
-    Family("disk", "disks that are slow, full, broken, or change a bit", "disk", DISKS),
+    Family("network", "delay, lose, duplicate and reorder messages", "disturb", NETWORKS),
+    Family("wire", "corrupt, throttle and reject packets", "disturb", WIRES, True),
+    Family("clock", "make clocks jump and drift", "clock", CLOCKS),
+    Family("disk", "make disks slow, full, failing or corrupted", "disk", DISKS),
     Family(
         "squeeze",
-        "little CPU, memory, files; out of memory; slow starts",
+        "limit CPU, memory and files; out of memory; slow starts",
         "squeeze",
         SQUEEZES,
         True,
     ),
-    Family("host", "machines crash and are booted later", "host", HOSTS, True),
-    Family("restart", "restart nodes in order, perhaps upgraded", "restart", RESTARTS, True),
+    Family("host", "crash machines, boot them later", "host", HOSTS, True),
+    Family(
+        "restart", "restart nodes in order, with or without an upgrade", "restart", RESTARTS, True
+    ),
     Family("roles", "cut off the leader with or from the busiest broker", "cut", ROLES),
     Family("roles-kill", "kill the leader and the busiest broker", "kill", ROLE_KILLS),
     Family("roles-pause", "pause the leader and the busiest broker", "pause", ROLE_PAUSES),
     Family("roles-slow", "slow down the leader and the busiest broker", "disturb", ROLE_DELAYS),
-    Family("storage", "disks that turn read-only, writes cut short", "disk", STORAGE),
+    Family("storage", "make disks read-only, cut writes short", "disk", STORAGE),
 )
 
 
@@ -147,7 +155,7 @@ def families() -> Mapping[str, Family]:
 def parse(text: str) -> tuple[str, ...]:
     """Return the families of a comma list such as ``partition,kill``; ``none`` is empty.
 
-    Raises :class:`OptionError` naming the known ones.
+    Raises :class:`OptionError`, which lists the known families.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["none"]:
@@ -165,11 +173,11 @@ def check_static(names: Sequence[str]) -> None:
     """Raise :class:`OptionError` for a family among ``names`` that needs a dynamic quorum."""
     for name in names:
         if families()[name].action == "members":
-            raise OptionError(f"the fault {name!r} changes voters: add --quorum dynamic")
+            raise OptionError(f"the fault {name!r} changes voters; add --quorum dynamic")
 
 
 def check_simulator(names: Sequence[str]) -> None:
-    """Raise :class:`OptionError` for a family among ``names`` that the simulator cannot do."""
+    """Raise :class:`OptionError` for a family among ``names`` that the simulator lacks."""
     for name in names:
         if families()[name].only_on_hosts:
-            raise OptionError(f"the fault {name!r} works on real hosts only, such as -c netns")
+            raise OptionError(f"the fault {name!r} needs real hosts, such as -c netns")

@@ -1,9 +1,9 @@
-"""Schedules in which one blow begins about where another ends, drawn from a seed.
+"""Fault chains: each fault begins about when another ends. Drawn from a seed.
 
-Most deep bugs of consensus need two or three faults in an order and within moments: a leader
-that was cut off comes back with records nobody has, just as its successor falls; a node that
-lagged fetches a snapshot while its leader changes; a voter set is appended, and whoever
-appended it is gone before it is committed. Timed faults meet such moments by chance only.
+Most deep bugs of consensus need two or three faults in a certain order within moments. A leader
+that was cut off comes back with uncommitted records just as its successor fails. A lagging node
+fetches a snapshot while its leader changes. A leader appends a voter set and fails before it is
+committed. Timed faults hit such moments only by chance.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ T = TypeVar("T")
 MILLISECOND = 1_000_000
 START_MS = 1_500
 LAST = 0.85
-"""No fault begins in the last part of a run."""
+"""No fault begins after this share of a run."""
 
 BLOWS = ("partition", "partition", "kill", "power", "pause")
-"""Families that take a node out, and how often they do."""
+"""Families that disable a node, repeated according to their frequency."""
 
 _SEAMS_MS = (-1_500, -400, -100, -20, 0, 0, 5, 30, 100, 400)
-"""When the next blow comes, from the end of the one before."""
+"""When the next fault begins, relative to the end of the previous one."""
 
 _AFTER_MS = (0, 2, 5, 15, 40, 100, 300)
 
@@ -39,10 +39,10 @@ def plan(
     *,
     brokers: int = 0,
 ) -> list[Fault]:
-    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
-    Empty where ``kinds`` has no family that takes nodes out, or there is but one node.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers. The
+    result is empty if ``kinds`` has no family that disables nodes, or there is only one node.
     """
     blows = [kind for kind in BLOWS if kind in kinds]
     if not blows or len(nodes) - brokers < 2:
@@ -58,7 +58,7 @@ def plan(
 
 
 class _Writer:
-    """Collects the faults of one run; ``now`` is where it has got to, in ms."""
+    """Collects the faults of one run; ``now`` is the current time in ms."""
 
     def __init__(
         self, seed: int, blows: Sequence[str], duration_s: float, nodes: int, brokers: int
@@ -69,11 +69,11 @@ class _Writer:
         self._seed = seed
         self._nodes, self._brokers = nodes, brokers
         self.cuts = "partition" in blows
-        # Two families a run: with few of them the same thing is tried more often.
+        # Two families per run: with few families the same chain is tried more often.
         self._blows = [blows[draw_below(len(blows), seed, "relay", "family", i)] for i in range(2)]
 
     def over(self) -> bool:
-        """Say whether it is too late for another fault."""
+        """Return whether it is too late for another fault."""
         return self.now >= self._end
 
     def below(self, bound: int, what: str) -> int:
@@ -84,7 +84,7 @@ class _Writer:
         return options[self.below(len(options), what)]
 
     def between(self, what: str, low: int, high: int) -> int:
-        """Return a number of milliseconds, smaller ones more often."""
+        """Return a number of milliseconds; smaller ones are more likely."""
         unit = draw_unit(self._seed, "relay", len(self.faults), what)
         return low + round((high - low) * unit * unit)
 
@@ -97,7 +97,7 @@ class _Writer:
         targets: tuple[str, ...] = (),
         trigger: str | None = None,
     ) -> None:
-        """Add a fault at ``now``, of one of the ``shapes`` that its family has here."""
+        """Add a fault at ``now``, with one of the ``shapes`` that its family has."""
         kind = kind or self.choose("kind", self._blows)
         usable = families()[kind].usable(self._nodes, self._brokers)
         known = [shape for shape in shapes if shape in usable]
@@ -118,12 +118,12 @@ class _Writer:
 
 
 def _successions(writer: _Writer) -> None:
-    """Leader after leader: each falls for a while, the next about when it comes back."""
+    """Leader after leader fails for a while, the next about when the previous one is back."""
     shortest = writer.choose("shortest", (300, 1_200, 2_500))
     while not writer.over():
         length = writer.between("length", shortest, 5_500)
         if writer.cuts and writer.below(6, "side") == 0:
-            # It must notice by itself that those who follow it are no majority.
+            # It must notice by itself that its followers are not a majority.
             length = writer.between("together", 4_500, 9_000)
             writer.blow(("leader-side",), length, kind="partition")
         else:
@@ -133,8 +133,8 @@ def _successions(writer: _Writer) -> None:
 
 
 def _laggards(writer: _Writer) -> None:
-    """One lags behind for long; when it is back, and fetches, its leader falls: about then, or
-    as soon as a snapshot is to be fetched."""
+    """One node lags behind for long. When it is back and fetches, its leader fails: about then, or
+    as soon as a snapshot must be fetched."""
     while not writer.over():
         length = writer.between("length", 3_000, 9_000)
         writer.blow(("one", "one", "minority", "halves", "broker"), length)
@@ -145,7 +145,7 @@ def _laggards(writer: _Writer) -> None:
             short = writer.between("short", 100, 3_500)
             if writer.below(4, "how") == 0:
                 target = writer.choose("of", ("@leader", "@leader", "@"))
-                # Who fetches may find, when it is back, that its snapshot is gone.
+                # A node may be back in the middle of a fetch when its snapshot is deleted.
                 short *= 1 if target == "@leader" else 2
                 writer.blow(("one",), short, targets=(target,), trigger="download#1")
             else:
@@ -155,9 +155,9 @@ def _laggards(writer: _Writer) -> None:
 
 
 def _usurpers(writer: _Writer) -> None:
-    """Whoever is elected is struck soon after, while its predecessors may still be out.
+    """Each new leader is hit soon after its election, while its predecessors may still be down.
 
-    All are armed from the start, each for a later transition of one name.
+    All faults are armed from the start, each for a later transition of one name.
     """
     trigger = writer.choose("trigger", ("elected", "elected", "claim", "append", "hw"))
     often = 1 if trigger in ("elected", "claim") else writer.choose("often", (3, 10, 40))
@@ -171,13 +171,13 @@ def _usurpers(writer: _Writer) -> None:
         writer.blow(shapes, length, targets=("@",), trigger=f"{trigger}#{count}")
     writer.now = begun
     while not writer.over():
-        # Should nobody be elected for a while, this makes a vacancy.
+        # If there is no election for a while, this forces one.
         writer.blow(("leader",), writer.between("kick", 300, 2_500))
         writer.now += writer.between("gap", 2_000, 8_000)
 
 
 def _voters(writer: _Writer) -> None:
-    """The voters change, and somebody falls as the new set is appended or committed."""
+    """The voters change, and a node fails as the new set is appended or committed."""
     while not writer.over():
         change = writer.between("change", 300, 5_000)
         writer.blow(("one", "leader", "shrink", "grow", "replace"), change, kind="membership")
@@ -192,8 +192,8 @@ def _voters(writer: _Writer) -> None:
 
 
 def _undecided(writer: _Writer) -> None:
-    """A leader that is cut off appends a new set of voters, which cannot be committed while it
-    leads; meanwhile the next change is asked for."""
+    """A leader that is cut off appends a new voter set, which it cannot commit; meanwhile the next
+    change is requested."""
     while not writer.over():
         cut = writer.between("cut", 2_500, 8_000)
         writer.blow(("leader",), cut, kind="partition")

@@ -1,7 +1,7 @@
-"""Restarts in every order: one after the other, all together, and into another version.
+"""Restarts in every order: one node after the other, all together, or with an upgrade.
 
-What operators do every week: a node after the other is stopped, perhaps upgraded, and started,
-the leader last as documentation has it, or in the order of names as scripts have it.
+Operators do this every week: they stop, perhaps upgrade, and start one node after the other. The
+leader comes last, as documentation advises, or nodes go in order of names, as scripts do it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ How = Literal["stop", "kill"]
 
 @dataclass(frozen=True, slots=True)
 class RestartShape:
-    """One shape; ``pick`` returns whom it restarts, in order.
+    """One shape; ``pick`` returns the nodes to restart, in order.
 
-    ``how`` they end: asked to (SIGTERM), or not. ``together``: all are down before the first one
-    is started. ``upgrade``: each starts with the other version of the code.
+    ``how``: stop them with SIGTERM, or kill them. ``together``: stop all before the first one
+    starts. ``upgrade``: start each with the other version of the code.
     """
 
     weight: int
@@ -32,22 +32,22 @@ class RestartShape:
 
 
 def in_order(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """All nodes, by id."""
+    """Return all nodes, by id."""
     return tuple(nodes)
 
 
 def backwards(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """All nodes, the greatest id first."""
+    """Return all nodes, the greatest id first."""
     return tuple(reversed(nodes))
 
 
 def leader_begins(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """All nodes, the leader first."""
+    """Return all nodes, the leader first."""
     return tuple(leader_first(nodes, draw, leader))
 
 
 def leader_ends(nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-    """All nodes, the leader last."""
+    """Return all nodes, the leader last."""
     first, *rest = leader_first(nodes, draw, leader)
     return (*rest, first)
 
@@ -63,4 +63,4 @@ RESTARTS: dict[str, RestartShape] = {
     "together-backwards": RestartShape(5, 2, backwards, how="kill", together=True),
     "upgrade": RestartShape(15, 1, leader_ends, upgrade=True),
 }
-"""``bounce-leader`` is back before anybody's time-out has expired, if it starts fast enough."""
+"""``bounce-leader``: a fast restart is over before any timeout of a follower expires."""

@@ -1,9 +1,9 @@
-"""Faults by what nodes are to each other: who leads the quorum, and who leads most partitions.
+"""Faults by role: on the leader of the quorum, and on the broker that leads most partitions.
 
-The metadata leader decides who leads partitions by the heartbeats it hears: a cut that it shares
-with the broker that matters most, or one that runs between just these two, is where a decision
-and what others see differ most. Where both end, stop or are slow at once, the next leader has
-to find out about the broker what the last one knew.
+The metadata leader elects partition leaders by the heartbeats it receives. If a cut isolates it
+together with the most important broker, or runs between the two, its decisions differ most from
+what other nodes see. If both are killed, paused or slow at once, the next leader has no knowledge
+of the broker.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class RoleShape:
     grudge: Build = nobody
     alone: bool = False
     between: bool = False
-    """Whether only the link between the two is slow, where messages are."""
+    """For delays: whether only the link between the two is slow."""
 
     def pick(self, nodes: Sequence[str], draw: int, leader: str | None) -> tuple[str, ...]:
-        """Return the leader and any other node: who knows no brokers can do no better."""
+        """Return the leader and any other node, since the brokers are not known here."""
         return tuple(leader_first(nodes, draw, leader)[:2])
 
     def targets(
@@ -46,7 +46,7 @@ class RoleShape:
         leader: str | None,
         busiest: str | None,
     ) -> tuple[str, ...]:
-        """Return whom it hits; any of them while it is not known who leads what."""
+        """Return the targets; any nodes while the leaders are not known."""
         chosen = shuffled(brokers, draw)[0]
         if busiest is not None and busiest in brokers:
             chosen = busiest
@@ -57,7 +57,7 @@ class RoleShape:
     def disturbances(
         self, nodes: Sequence[str], targets: tuple[str, ...], number: int
     ) -> list[Disturbance]:
-        """Return by what messages from and to the targets are slow."""
+        """Return the delays of messages from and to the targets."""
         first = targets[:1] if self.between else targets
         rest = targets[1:] if self.between else tuple(n for n in nodes if n not in targets)
         effects = slow(number)
@@ -68,7 +68,7 @@ class RoleShape:
 
 
 def apart(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:
-    """Cut each of ``targets`` off from everybody, the other one too."""
+    """Cut each of ``targets`` off from all nodes, including each other."""
     return union([isolate(nodes, (target,)) for target in targets], tuple(nodes))
 
 
@@ -78,8 +78,8 @@ ROLES: dict[str, RoleShape] = {
     "leader-and-busiest": RoleShape(15, 3, apart),
     "busiest": RoleShape(15, 2, isolate, alone=True),
 }
-"""``with``: both on one side, and they see each other; ``from``: the link between them is cut;
-``and``: each is alone."""
+"""``with``: both are on one side, connected; ``from``: the link between them is cut; ``and``: each
+is alone."""
 
 ROLE_KILLS: dict[str, RoleShape] = {"leader-and-busiest": RoleShape(1, 2)}
 ROLE_PAUSES: dict[str, RoleShape] = {"leader-and-busiest": RoleShape(1, 2)}
@@ -87,4 +87,4 @@ ROLE_DELAYS: dict[str, RoleShape] = {
     "leader-and-busiest": RoleShape(60, 3),
     "leader-from-busiest": RoleShape(40, 2, between=True),
 }
-"""``and``: all that both say and hear takes longer; ``from``: what they tell each other."""
+"""``and``: all messages of both are slow; ``from``: only those between them."""

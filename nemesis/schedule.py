@@ -1,8 +1,8 @@
-"""A schedule of faults, drawn from a seed: faults are data, decided before the run.
+"""A schedule of faults, drawn from a seed: faults are data, determined before the run.
 
-Each family has a timeline of its own, so faults of different families overlap while two of
-one family never do. Gaps are 1-8 s and durations 1-10 s (short ones more often); the last
-seconds of every period are calm, so that the cluster makes progress between storms.
+Each family has its own timeline, so faults of different families overlap and those of one family
+never do. Gaps are 1-8 s and durations 1-10 s (short ones more often). The last seconds of every
+period are calm, so that the cluster makes progress between storms.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ def plan(
     *,
     brokers: int = 0,
 ) -> list[Fault]:
-    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers.
 
-    The same arguments give the same faults, and the timeline of one kind does not depend on
-    which others there are. Raises KeyError for an unknown kind. Every fault ends within
-    ``duration_s``.
+    Equal arguments give equal faults, and the timeline of one kind does not depend on the other
+    kinds. Raises KeyError for an unknown kind. Every fault ends within ``duration_s``.
     """
     faults: list[Fault] = []
     for kind in dict.fromkeys(kinds):
@@ -75,7 +74,7 @@ def _timeline(
 
 
 def _storm_end(at_s: float) -> float:
-    """Return when faults that are active at ``at_s`` must end."""
+    """Return when faults in force at ``at_s`` must end."""
     return (at_s // PERIOD_S + 1) * PERIOD_S - CALM_S
 
 
@@ -85,7 +84,7 @@ def _between(bounds: tuple[float, float], unit: float) -> float:
 
 
 def choose_by_weight(shapes: Mapping[str, Shape], unit: float) -> str:
-    """Return a shape by weight; ``unit`` in [0, 1) decides."""
+    """Return a shape, chosen by weight with ``unit`` in [0, 1)."""
     mark = unit * sum(shape.weight for shape in shapes.values())
     for name, shape in shapes.items():
         mark -= shape.weight

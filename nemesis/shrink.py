@@ -1,9 +1,9 @@
-"""The smallest case that still fails in the same way: a pure search.
+"""Search for the smallest case that still fails in the same way, as a pure function.
 
-Passes, in this order: a shorter run (which makes all that follows cheaper), fewer faults,
-shorter ones, fewer operations, fewer nodes, settings back to their defaults, shorter gaps, round
-times, flat delays; again until none of them helps. Random choices go by key, so what is left
-stays what it was. Whether a candidate is "the same failure" is the caller's ``fails`` alone.
+The passes, in this order: a shorter run (which makes the rest cheaper), fewer faults, shorter
+faults, fewer operations, fewer nodes, default settings, shorter gaps, round times, flat delays.
+They repeat until none of them helps. Random choices depend on keys, so the remaining parts do not
+change. Only the caller's ``fails`` decides whether a candidate has "the same failure".
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _CLASSES = tuple(ms * MILLISECOND for ms in DURATIONS_MS)
 _FEW_FAULTS = 3
 _OTHER_SEEDS = 16
 ROUND_NS = (SECOND, SECOND // 10, SECOND // 100, MILLISECOND)
-"""What times are rounded to, the coarsest that still fails."""
+"""Units to which times are rounded; the coarsest that still fails is used."""
 
 Ended = Literal["minimal", "budget", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What came of a search: the smallest ``case`` found, the number of candidates that were
-    tried, and whether nothing helped any more or the search was stopped before."""
+    """The result of a search: the smallest ``case`` found, the number of candidates tried, and
+    whether the search finished, ran out of budget or was interrupted."""
 
     case: Case
     runs: int
@@ -56,9 +56,9 @@ def shrink(
 ) -> Shrunk:
     """Return the smallest case found that still fails as ``case`` does.
 
-    ``fails(case)`` must be true; it is asked first, and :class:`OptionError` is raised if it
-    is not. ``enough`` is asked before each candidate and ends the search; so does
-    KeyboardInterrupt. ``told`` hears of each improvement: the pass, the case, candidates tried.
+    ``fails(case)`` is called first and must be true, otherwise :class:`OptionError` is raised.
+    ``enough`` is called before each candidate and can end the search; so can KeyboardInterrupt.
+    ``told`` is called after each improvement with the pass, the case and the candidates tried.
     """
     search = _Search(case, fails, enough, told)
     ended: Ended = "minimal"
@@ -80,7 +80,7 @@ def shrink(
 
 
 class _Search:
-    """The best case so far, and what has been tried."""
+    """The best case so far, and the candidates tried."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Search:
         self._tried: set[bytes] = {case.key}
 
     def attempt(self, candidate: Case) -> bool:
-        """Make ``candidate`` the best if it fails the same; never ask twice of one case."""
+        """Make ``candidate`` the best if it fails the same way; never run a case twice."""
         key = candidate.key
         if key in self._tried:
             return candidate == self.best
@@ -127,10 +127,10 @@ class _Search:
 
 
 def _other_draws(search: _Search) -> None:
-    """The last few faults alone, from the start of a short run, under other seeds.
+    """Try only the last few faults, from the start of a short run, with other seeds.
 
-    A failure that needs a coincidence, two elections at one moment say, is lost with almost
-    any change of its own run, but comes about in one of a few dozen other short runs.
+    A failure that needs a coincidence (such as two simultaneous elections) disappears with almost
+    any change of its run, but appears in one of a few dozen other short runs.
     """
     case = search.best
     order = sorted(case.schedule, key=lambda fault: fault.at)
@@ -161,7 +161,7 @@ def _shorter_run(search: _Search) -> None:
 
 
 def _shorter_faults(search: _Search) -> None:
-    """Durations become the shortest class that still fails."""
+    """Reduce each duration to the shortest class that still fails."""
     for number in range(len(search.best.schedule)):
         now = search.best.schedule[number].duration
         shorter = (duration for duration in _CLASSES if duration < now)
@@ -169,7 +169,7 @@ def _shorter_faults(search: _Search) -> None:
 
 
 def _fewer_operations(search: _Search) -> None:
-    """Whole clients are left out first, then single operations."""
+    """Leave out whole clients first, then single operations."""
     operations = search.best.operations
     if operations is None:
         return
@@ -185,7 +185,7 @@ def _of_threads(operations: Iterable[Operation], threads: Iterable[int]) -> tupl
 
 
 def _fewer_clients(search: _Search) -> None:
-    """Clients that begin nothing are not there; the pace of the others stays the same."""
+    """Remove clients without operations; the pace of the others stays the same."""
     case = search.best
     count = 1 + max((thread for thread, _ in case.operations or ()), default=0)
     if count < case.concurrency:
@@ -205,8 +205,8 @@ def _fewer_nodes(search: _Search) -> None:
 
 
 def _moved_down(case: Case, nodes: int) -> Case:
-    """Return ``case`` with what happens to controllers beyond ``nodes`` happening to others,
-    to which nothing happens so far."""
+    """Return ``case`` with the faults of controllers beyond ``nodes`` moved to others without
+    faults."""
     hit = {target for fault in case.schedule for target in fault.targets}
     going = [f"n{i}" for i in range(nodes + 1, case.nodes + 1) if f"n{i}" in hit]
     free = [f"n{i}" for i in range(1, nodes + 1) if f"n{i}" not in hit]
@@ -219,7 +219,7 @@ def _moved_down(case: Case, nodes: int) -> Case:
 
 
 def _with_nodes(case: Case, nodes: int, brokers: int) -> Case:
-    """Return ``case`` without the last nodes: who is gone is hit by no fault."""
+    """Return ``case`` without the last nodes, and without faults on them."""
     left = {f"n{i}" for i in range(1, nodes + 1)} | {f"b{i}" for i in range(1, brokers + 1)}
     schedule: list[Fault] = []
     for fault in case.schedule:
@@ -243,7 +243,7 @@ def _plain_settings(search: _Search) -> None:
 
 
 def _shorter_gaps(search: _Search) -> None:
-    """All that follows a gap comes sooner."""
+    """Shorten gaps: all later faults come sooner."""
     for number in range(len(search.best.schedule)):
         order = tuple(sorted(search.best.schedule, key=lambda fault: fault.at))
         gap = order[number].at - (order[number - 1].at if number else 0)
@@ -252,14 +252,14 @@ def _shorter_gaps(search: _Search) -> None:
 
 
 def _sooner(schedule: tuple[Fault, ...], first: int, by: int) -> tuple[Fault, ...]:
-    """Return ``schedule`` with all faults from number ``first`` on ``by`` ns earlier."""
+    """Return ``schedule`` with all faults from number ``first`` moved ``by`` ns earlier."""
     moved = (msgspec.structs.replace(fault, at=fault.at - by) for fault in schedule[first:])
     return (*schedule[:first], *moved)
 
 
 def _round_times(search: _Search) -> None:
-    """Faults begin at round times, the earlier the better where they wait for a trigger, and
-    last for one of the usual times, or a round one."""
+    """Let faults start at round times, as early as possible if they wait for a trigger, and last
+    for one of the usual durations or a round one."""
     for number in range(len(search.best.schedule)):
         fault = search.best.schedule[number]
         if fault.trigger is not None and fault.at:
@@ -275,7 +275,7 @@ def _round_times(search: _Search) -> None:
 
 
 def _rounder(time: int) -> Iterator[int]:
-    """Yield times near ``time`` (ns) that are rounder, the roundest first."""
+    """Yield rounder times near ``time`` (ns), the roundest first."""
     for unit in ROUND_NS:
         if time % unit == 0:
             return
@@ -284,7 +284,7 @@ def _rounder(time: int) -> Iterator[int]:
 
 
 def _flat_delays(search: _Search) -> None:
-    """One delay for all messages, one for all fsyncs, clocks that agree: together, or each."""
+    """Use one delay for all messages, one for all fsyncs, and equal clocks: together, or each."""
     pairs = (("latency_min", "latency_max"), ("fsync_min", "fsync_max"))
     singles = (("mono_spread",), ("wall_spread",))
     for names in (tuple(FLAT), *pairs, *singles):

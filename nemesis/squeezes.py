@@ -1,8 +1,8 @@
-"""Processes that get too little of what they need, or are killed for taking it.
+"""Processes with too few resources, or killed for using too many.
 
-That a node lives and gets nothing done is what a full machine, a noisy neighbour and a leak of
-files look like. A node that cannot go on must end; one that can must be right again by itself once
-it gets what it needs.
+Full machines, noisy neighbours and leaks of file descriptors leave a node alive but unable to work.
+A node that cannot continue must exit; one that can must recover by itself once it has enough
+resources.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Want = Literal["cpu", "memory", "files", "oom", "slow-start"]
 
 @dataclass(frozen=True, slots=True)
 class SqueezeShape:
-    """One shape; ``want`` is what those it picks get too little of.
+    """One shape; ``want`` is the resource that its targets lack.
 
-    ``slow-start`` kills the process and lets it start again with little CPU.
+    ``slow-start`` kills the process and starts it again with little CPU.
     """
 
     weight: int

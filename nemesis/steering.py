@@ -1,9 +1,9 @@
-"""A generator of runs that learns which ways of making them still reach something new.
+"""A generator of runs that learns which ways of making runs still reach new states.
 
-Each way (an arm) has a record of what its runs were the first to reach, for the work they
-took; the next run's arm is drawn in proportion, one time in five without looking at it. Work
-is counted in processed events, which CPU time follows and which is the same on every machine:
-with one process a campaign on an empty corpus is decided by its seeds.
+Each way (an arm) has a record of the new states that its runs reached, relative to the work they
+took. The next run's arm is drawn in proportion to that, and one time in five uniformly. Work is
+counted in processed events: CPU time is proportional to them, and they are the same on every
+machine. So with one process and an empty corpus the seeds determine a campaign.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ WORTH = {
     "marks": 10.0,
     "edges": 0.05,
 }
-"""What one new thing of each counter counts. Transitions of the whole quorum count little:
+"""The value of one new state of each counter. Transitions of the whole quorum have little value:
 every run has some of its own."""
 
 KEPT = 20.0
-"""A run whose new things are worth this much is kept."""
+"""A run is kept if its new states have at least this value."""
 
 _FADE = 0.97
 _BLIND = 5
@@ -60,12 +60,12 @@ _TOGETHER = (
 """Settings that belong together."""
 
 Test = Callable[[int], tuple[RunOptions, Knobs]]
-"""Returns the options and settings of the test that a seed stands for."""
+"""Returns the options and settings of the test with a seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A run to make: all there is to it, and the arm that made it up."""
+    """A complete run to make, and the arm that proposed it."""
 
     options: RunOptions
     knobs: Knobs
@@ -74,7 +74,7 @@ class Proposal:
 
 
 class Steering:
-    """Proposes runs and learns from what they reached; keeps ``corpus`` and its counters."""
+    """Proposes runs and learns from their coverage; keeps ``corpus`` and its counters."""
 
     def __init__(self, corpus: Corpus, test: Test, *, snapshots: bool = True) -> None:
         self.corpus = corpus
@@ -85,7 +85,7 @@ class Steering:
         self._spent = dict.fromkeys(ARMS, 0.0)
 
     def propose(self, seed: int) -> Proposal:
-        """Return the next run: what ``seed`` decides after all that was learnt so far."""
+        """Return the next run, which ``seed`` and all runs so far determine."""
         arm = self._arm(seed)
         self.chosen[arm] += 1
         options, knobs = self._test(seed)
@@ -97,7 +97,7 @@ class Steering:
         return Proposal(options, knobs, self._faults(arm, options, knobs), arm)
 
     def learn(self, proposal: Proposal, reached: Coverage, events: int) -> bool:
-        """Take in what a run reached in so many processed ``events``; True if it is kept."""
+        """Learn from the coverage of a run with ``events`` events; True if it is kept."""
         new = self.corpus.counted.new_in(reached)
         gain = sum(WORTH[name] * count for name, count in new.items())
         for arm in ARMS:
@@ -121,8 +121,8 @@ class Steering:
         return True
 
     def rate(self, arm: Arm) -> float:
-        """Return what runs of ``arm`` gained lately for ten thousand events; more than any
-        could before its first run."""
+        """Return the recent gain of runs of ``arm`` per ten thousand events; before its first run,
+        more than any arm can have."""
         spent = self._spent[arm]
         return self._gained[arm] / spent if spent > 0.01 else 100.0
 
@@ -153,7 +153,7 @@ class Steering:
         return generator.plan(*arguments, brokers=brokers)
 
     def _from(self, entry: Entry, arm: Arm, options: RunOptions) -> Proposal:
-        """Make a run of a kept one: the same but for its seed, and its faults or settings."""
+        """Derive a run from a kept one: another seed, and changed faults or settings."""
         seed = options.seed
         kept = replace(entry.run_options(options.store), seed=seed)
         if arm == "knobs":
@@ -170,7 +170,7 @@ class Steering:
         return Proposal(kept, entry.knobs, faults, arm)
 
     def _knobs(self, seed: int, options: RunOptions, known: Knobs) -> Knobs:
-        """Draw settings that differ from the defaults in as much as three draws offer."""
+        """Draw settings three times and merge them, so that more differ from the defaults."""
         drawn = [
             draw_knobs(
                 draw(seed, "steer", "knobs", number),

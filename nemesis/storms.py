@@ -1,9 +1,8 @@
 """The default schedule: storms of faults with calm between them, drawn from a seed.
 
-Each storm strikes with one fault or several of different families. Families take turns, so that
-each of them strikes as often as any other. A storm lasts a few seconds; when the next one begins
-is up to the governor (:mod:`harness.governor`): once the cluster has recovered and worked for a
-while, or after a bound.
+Each storm has one fault, or several of different families. Families take turns, so that each is
+used equally often. A storm lasts a few seconds. The governor (:mod:`harness.governor`) starts the
+next one when the cluster has recovered and worked for a while, or after a time limit.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from nodes.draw import draw, draw_below, draw_unit
 
 SECOND = 1_000_000_000
 INTERVAL_S = 8.0
-"""About how long a storm and the calm after it last together."""
+"""Approximate duration of a storm and the calm after it."""
 SHORTEST_S, LONGEST_S = 2.0, 6.0
 BOUND_S = (8.0, 12.0)
 CALM_S = (1.0, 3.0)
-"""The acknowledged operations a storm waits for are those of so many seconds."""
+"""A storm waits for as many acknowledged operations as clients begin in so many seconds."""
 PERCENT = 55
-"""The share of operations, since the storm before began, that must have been acknowledged."""
+"""Share of the operations since the last storm began that must have been acknowledged."""
 
 _LEADER = 70
-"""How often, in percent, the first fault of a storm strikes the leader, if its family can."""
+"""Probability in percent that the first fault of a storm hits the leader, if its family can."""
 _TRIGGERED = 30
-"""How often, in percent, a fault waits for a transition."""
+"""Probability in percent that a fault waits for a transition."""
 _TRIGGERS = ("append", "append", "replicate", "hw", "hw", "claim", "elected", "truncate")
-"""Transitions that nodes make while there is a leader."""
+"""Transitions of nodes while there is a leader."""
 _OFTEN = frozenset({"append", "replicate", "hw"})
 
 _STRIKES = 2
@@ -52,12 +51,12 @@ def plan(
     rate: float = 20.0,
     interval_s: float = INTERVAL_S,
 ) -> list[Fault]:
-    """Return the faults of ``kinds`` in the storms of a run of ``duration_s`` seconds, in order.
+    """Return the faults of ``kinds`` in storms for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers; ``rate``
-    is that of all clients together, in operations per second. Storms follow each other about
-    every ``interval_s`` seconds. There are more than the run can hold if its cluster recovers at
-    once. Raises KeyError for an unknown kind.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers; ``rate``
+    is that of all clients together, in operations per second. Storms begin about every
+    ``interval_s`` seconds. There are enough for a cluster that always recovers at once. Raises
+    KeyError for an unknown kind.
     """
     shapes = {kind: families()[kind].usable(len(nodes), brokers) for kind in dict.fromkeys(kinds)}
     usable = [kind for kind in shapes if shapes[kind]]
@@ -82,7 +81,7 @@ def plan(
 
 
 def _turns(kinds: Sequence[str], seed: int) -> Iterator[str]:
-    """Yield ``kinds`` for ever, round after round, each round in another order."""
+    """Yield ``kinds`` forever, each round in another order."""
     number = 0
     while True:
         left = list(kinds)
@@ -92,8 +91,8 @@ def _turns(kinds: Sequence[str], seed: int) -> Iterator[str]:
 
 
 def _together(kinds: int, storms: float, duration_s: float) -> int:
-    """Return how many faults a storm needs at least for all ``kinds`` to strike in time: twice in
-    a minute where they are few, else once."""
+    """Return the least number of faults per storm with which all ``kinds`` come often enough:
+    twice per minute if they are few, otherwise once."""
     minutes = max(1.0, duration_s / _MINUTE_S)
     wanted = kinds * (_STRIKES if kinds <= _FEW and duration_s >= _MINUTE_S else 1) * minutes
     return max(1, -(-int(wanted) // max(1, int(storms))))
@@ -147,9 +146,9 @@ def _fault(
 def govern(
     faults: Sequence[Fault], seed: int, *, rate: float, interval_s: float = INTERVAL_S
 ) -> list[Fault]:
-    """Return the ``faults`` of another schedule as storms: what came within some seconds is one.
+    """Return the ``faults`` of another schedule as storms; each joins faults within some seconds.
 
-    Of the faults of one storm those that are too many are left out, triggered ones first.
+    Excess faults of a storm are left out, triggered ones first.
     """
     scale = interval_s / INTERVAL_S
     governed: list[Fault] = []

@@ -1,11 +1,10 @@
-"""Schedules as jepsen.nemesis.combined makes them: by the clock only, the rival to beat.
+"""Schedules by the clock only, as in jepsen.nemesis.combined, for comparison.
 
-Each family acts after a pause drawn evenly from 0 to twice the interval (``stagger``), now
-starting a fault and then ending it (``flip-flop``); families know nothing of each other. Its
-partitions are ``one``, ``majority``, ``minority-third``, ``majorities-ring`` and
-``primaries``; its kills, pauses, power cuts and clocks hit ``one``, ``minority``,
-``majority``, ``primaries`` or ``all``. Whom they hit is drawn when they start. There is no
-calm between storms, and nothing waits for what the protocol does.
+Each family acts after a random pause of up to twice the interval (``stagger``), and alternately
+starts and ends a fault (``flip-flop``). Families are independent of each other. The partitions are
+``one``, ``majority``, ``minority-third``, ``majorities-ring`` and ``primaries``. Kills, pauses,
+power cuts and clocks hit ``one``, ``minority``, ``majority``, ``primaries`` or ``all``. Targets are
+drawn when a fault starts. There is no calm between faults, and none waits for a transition.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "clock": ("jump", "strobe"),
     "disk": ("flip", "flip-leader"),
 }
-"""Jepsen's choices by action, under the names the shapes have here. A family that acts
-otherwise (membership, as Jepsen's tests of systems that have it) draws from all its shapes."""
+"""Jepsen's choices by action, under the shapes' names here. A family without an entry (such as
+membership, as in Jepsen's tests) draws from all its shapes."""
 
 
 def plan(
@@ -42,11 +41,11 @@ def plan(
     brokers: int = 0,
     interval_s: float = INTERVAL_S,
 ) -> list[Fault]:
-    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, in order of time.
+    """Return the faults of ``kinds`` for a run of ``duration_s`` seconds, by time.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
-    Raises KeyError for an unknown kind. A fault that is not ended in time is ended by the
-    end of the run.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers.
+    Raises KeyError for an unknown kind. The end of the run ends any fault that is still in
+    force.
     """
     faults: list[Fault] = []
     for kind in dict.fromkeys(kinds):

@@ -1,8 +1,8 @@
 """Schedules of triggered faults, drawn from a seed.
 
-Each run uses a few triggers and a few kinds of blows only (a swarm): runs that differ a lot
-find more than runs that all do a bit of everything. Faults are aimed at the node that made
-the transition, at its leader, or at whom the fault's shape picks.
+Each run uses only a few triggers and a few kinds of faults: runs that differ a lot find more bugs
+than runs that all do a bit of everything (swarm testing). Faults are aimed at the node that made
+the transition, at its leader, or at the targets of the fault's shape.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MILLISECOND = 1_000_000
 USUAL = ("candidate", "grant", "elected", "append", "replicate", "hw", "truncate", "claim")
 _WEIGHTED = ("elected", "elected", "grant", "grant", "append", "candidate", *USUAL)
 _LATER = ("snapshot", "download", "install", "clean", "voters")
-"""Transitions of snapshots and of voter sets: half of the runs wait for one of them too."""
+"""Transitions of snapshots and of voter sets: half of the runs wait for one of them, too."""
 
 _OF_BROKERS = "joining"
 
 DURATIONS_MS = (5, 30, 100, 300, 1_000, 2_500, 4_000, 7_000)
-"""From a restart that nobody notices to one that outlasts every time-out."""
+"""From a restart without any effect to one that is longer than every timeout."""
 
 _LONG_MS = (2_500, 4_000, 4_000, 7_000)
 
@@ -47,7 +47,7 @@ RARE = frozenset(
         "joining",
     }
 )
-"""Transitions that a healthy cluster does not make: something must give it a kick."""
+"""Transitions that do not occur in a healthy cluster: another fault must cause them."""
 
 _KICKS = ("kill", "partition", "power", "pause")
 _KICK_MS = (800, 1_500, 2_500, 4_000)
@@ -156,12 +156,11 @@ def plan(
 ) -> list[Fault]:
     """Return triggered faults of ``kinds`` for a run of ``duration_s`` seconds.
 
-    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and no controllers.
+    ``nodes`` are all nodes, ``brokers`` how many of them are brokers and not controllers.
 
-    Kinds without aimed shapes strike whom their own shapes pick. Each fault is armed at
-    ``at`` and waits for its trigger; the last fifth of the run arms none. Where no trigger could
-    fire, for want of a fault that deposes leaders, there are none. Raises KeyError for an
-    unknown kind.
+    Kinds without aimed shapes use the targets of their own shapes. Each fault is armed at ``at``
+    and waits for its trigger; none is armed in the last fifth of the run. The result is empty if
+    no trigger could fire because no fault deposes leaders. Raises KeyError for an unknown kind.
     """
     usable = [kind for kind in dict.fromkeys(kinds) if aimed(kind, len(nodes), brokers)]
     if not usable:
@@ -205,9 +204,9 @@ def plan(
 
 
 def kicks(kinds: Sequence[str], seed: int, duration_s: float) -> list[Fault]:
-    """Return timed faults that strike the leader now and then, so that others follow it.
+    """Return timed faults that sometimes hit the leader, so that another node is elected.
 
-    Without them triggered faults would wait for ever for a transition that nobody makes.
+    Otherwise triggered faults would wait forever for a transition that never occurs.
     """
     usable = [kind for kind in _KICKS if kind in kinds]
     key = (seed, "triggers", "kick")
@@ -229,11 +228,11 @@ def kicks(kinds: Sequence[str], seed: int, duration_s: float) -> list[Fault]:
 
 
 def depositions(seed: int, duration_s: float) -> list[Fault]:
-    """Cut each new leader off for long enough that another is elected beside it.
+    """Cut each new leader off long enough for the election of another.
 
-    What it still answers until it notices is stale, the flaw most often published. All are
-    armed from the start, for the first leader, the second and so on, some of which are left
-    alone: so one deposition leads to the next.
+    Until it notices, its responses are stale, which is the most frequently published flaw. All
+    faults are armed from the start: for the first leader, the second and so on, with some of them
+    spared. So each deposition leads to the next.
     """
     faults: list[Fault] = []
     count = draw_below(2, seed, "depose", "spared")
@@ -258,9 +257,9 @@ def depositions(seed: int, duration_s: float) -> list[Fault]:
 
 
 def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
-    """Strike whoever has just appended the first voter sets of a quorum that is upgraded.
+    """Hit the leader that has just appended the first voter sets of an upgraded quorum.
 
-    What was appended counts at once, and most of it is cut off again by whoever leads next.
+    Appended voter sets take effect at once, and the next leader truncates most of them.
     """
     usable = [kind for kind in _KICKS if kind in kinds]
     if not usable:
@@ -280,7 +279,7 @@ def upheavals(kinds: Sequence[str], seed: int) -> list[Fault]:
             trigger=f"voters#{count}",
         )
         tries = 0
-        while delay_us(fault):  # Later the others have fetched it.
+        while delay_us(fault):  # Later, others have fetched it.
             tries += 1
             fault = msgspec.structs.replace(fault, draw=draw(*mine, "draw", tries))
         faults.append(fault)

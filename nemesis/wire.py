@@ -1,7 +1,7 @@
-"""Networks that spoil, hold back or refuse packets: for real hosts, the simulator has none.
+"""Corrupted, throttled and rejected packets, for real hosts only.
 
-As ``packet-nemesis`` of jepsen.nemesis.combined, which has tc-netem corrupt, duplicate and
-throttle; and what a firewall, a middlebox or a lost name server does.
+Like ``packet-nemesis`` of jepsen.nemesis.combined, in which tc-netem corrupts, duplicates and
+throttles packets; and the effects of a firewall, a middlebox or a failing name server.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from nodes.draw import draw_below
 CORRUPT = (1, 5, 20)
 TWICE = (10, 50, 100)
 RATES = (5_000, 20_000, 100_000, 500_000)
-"""Bytes a second: from some requests a second to what is hardly noticed."""
+"""Bytes per second: from a few requests per second to hardly noticeable."""
 RESETS = (1, 5, 20, 100)
 
 
 @dataclass(frozen=True, slots=True)
 class NamesShape(NetworkShape):
-    """Targets can find no address of a name; their links are as they were."""
+    """Targets cannot resolve host names; their links are not affected."""
 
     def disturbances(
         self, nodes: Sequence[str], targets: tuple[str, ...], number: int
     ) -> list[Disturbance]:
-        """Return the targets' trouble: no other node has any."""
+        """Return the effect on the targets; no other node is affected."""
         return [Disturbance(senders=targets, receivers=(), **self.effects(number))]
 
 
 def corrupt(number: int) -> dict[str, Any]:
-    """A bit of some packets changes."""
+    """Flip a bit of some packets."""
     return {"corrupt": choose(CORRUPT, number, "corrupt")}
 
 
 def twice(number: int) -> dict[str, Any]:
-    """Some packets arrive twice."""
+    """Deliver some packets twice."""
     return {"twice": choose(TWICE, number, "twice")}
 
 
 def throttle(number: int) -> dict[str, Any]:
-    """So many bytes a second pass."""
+    """Limit the bytes per second."""
     return {"rate": choose(RATES, number, "rate")}
 
 
 def reset(number: int) -> dict[str, Any]:
-    """Some packets end their connection, which neither end asked for."""
+    """Let some packets reset their connection."""
     return {"loss": choose(RESETS, number, "reset"), "reset": 100}
 
 
 def port(number: int) -> dict[str, Any]:
-    """Packets of the controllers' port only are swallowed, as by a firewall."""
+    """Drop only packets of the controllers' port, like a firewall."""
     return {"drop": 100, "port": "controller"}
 
 
 def names(number: int) -> dict[str, Any]:
-    """Questions for names get no answer, or are refused."""
+    """Drop or refuse DNS queries."""
     ways: tuple[Names, ...] = ("silent", "refused")
     return {"names": ways[draw_below(2, number, "names")]}
 

@@ -1,1 +1,1 @@
-"""How each kind of fault is carried out and undone, one file per kind."""
+"""The drivers that carry out and undo faults, one file for each kind."""

@@ -1,4 +1,4 @@
-"""Clocks of a node are what all active faults that hit it ask for."""
+"""Wrong clocks: a node's clocks follow all active faults that hit it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nemesis.injection.ground import Detail, Evidence, Ground, Means
 
 
 class Clocks(Means):
-    """Puts clocks wrong and right again."""
+    """Sets clocks wrong and right again."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)

@@ -1,4 +1,4 @@
-"""Partitions that are active together cut the union of their links."""
+"""Partitions: simultaneous ones cut the union of their links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nemesis.partitions import union
 
 
 class Cuts(Means):
-    """Makes the network what the active partitions ask for."""
+    """Applies the active partitions to the network."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
@@ -43,7 +43,7 @@ class Cuts(Means):
         grudges = [a.grudge for a in active if a.grudge]
         stopping = entry not in active
         if self._cut and (stopping or not grudges):
-            # Heal first: it measures what was dropped, and leaves nothing of the old rules.
+            # Heal first: this measures the dropped packets, and removes all old rules.
             healed = ground.call(entry, "heal", ground.env.heal, evidence)
             self._cut = not healed
         if grudges:

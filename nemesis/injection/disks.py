@@ -1,4 +1,4 @@
-"""Disks in trouble, one trouble at a time each, and disks that are damaged, one at a time."""
+"""Disk faults: each disk has one at a time, and only one disk is damaged at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from nodes.draw import draw
 
 
 class Disks(Means):
-    """Breaks and mends disks; ``members`` knows whether a machine can be replaced."""
+    """Breaks and repairs disks; ``members`` decides whether a machine can be replaced."""
 
     def __init__(self, ground: Ground, members: Members) -> None:
         super().__init__(ground)
         self._members = members
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Let disks be in trouble, each in one trouble only; damage one, of a node that ran."""
+        """Give each disk one fault; damage one disk only, of a node that has run."""
         ground = self.ground
         env = ground.env
         shape = entry.family.shapes[entry.fault.shape]
@@ -30,11 +30,13 @@ class Disks(Means):
         struck = []
         for node in entry.targets:
             if node in broken:
-                detail.setdefault("skipped", {})[node] = "its disk is in trouble already"
+                detail.setdefault("skipped", {})[node] = "its disk has a fault already"
             elif shape.fault in ("flip", "torn") and (
                 node in ground.down | ground.stopped or any(other.keeps_down for other in others)
             ):
-                detail.setdefault("skipped", {})[node] = "it is held, or another disk is damaged"
+                detail.setdefault("skipped", {})[node] = (
+                    "another fault holds it, or another disk is damaged"
+                )
             else:
                 struck.append(node)
         entry.targets = tuple(struck)
@@ -55,7 +57,7 @@ class Disks(Means):
                 ground.down.discard(node)
 
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Mend disks; replace a machine whose disk is still damaged, where voters can change."""
+        """Repair disks; replace a machine whose disk is still damaged, if voters can change."""
         ground = self.ground
         env = ground.env
         for node in entry.targets:
@@ -66,7 +68,7 @@ class Disks(Means):
                     if ground.call(entry, node, partial(env.wipe, node), evidence):
                         ground.call(entry, "voters", again, evidence)
                     continue
-                detail["put right"] = why or "it is no controller"
+                detail["put right"] = why or "it is not a controller"
             ground.call(entry, node, partial(env.mend_disk, node), evidence)
-            if not entry.keeps_down and node not in ground.down:  # It may have died of it.
+            if not entry.keeps_down and node not in ground.down:  # The fault may have killed it.
                 ground.call(entry, node, partial(env.start, node), evidence)

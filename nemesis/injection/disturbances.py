@@ -1,4 +1,4 @@
-"""Messages suffer what all active faults of the network ask for."""
+"""Disturbed messages: they follow all active faults of the network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nemesis.roles import RoleShape
 
 
 class Disturbances(Means):
-    """Disturbs messages; the whole wish is told anew at every change."""
+    """Disturbs messages; every change sends the complete list of disturbances."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)

@@ -1,4 +1,4 @@
-"""What all kinds of faults stand on: the cluster, who is down or paused, and what is in force."""
+"""The state that all fault drivers share: the cluster, its down and paused nodes, active faults."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Detail = dict[str, Any]
 
 
 class Ground:
-    """Shared by the means of one injector, whose lock protects it.
+    """The state shared by the drivers of one injector, whose lock protects it.
 
-    ``down`` and ``stopped`` are the nodes that faults have ended or paused; ``rising`` those of
-    them that are being started or resumed.
+    ``down`` and ``stopped`` are the nodes that faults have killed or paused; ``rising`` are those
+    of them that are being started or resumed.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -30,7 +30,7 @@ class Ground:
         self.rising: set[str] = set()
 
     def others(self, entry: Active) -> list[Active]:
-        """Return the faults in force beside ``entry``, oldest first."""
+        """Return the other faults in force, oldest first."""
         return [other for other in self.active.values() if other is not entry]
 
     def each(
@@ -40,9 +40,10 @@ class Ground:
         action: Callable[[str], Evidence],
         evidence: Evidence,
     ) -> set[str]:
-        """Do one thing to all ``nodes``, at once where that can be; return where it succeeded.
+        """Apply ``action`` to all ``nodes``, concurrently if possible; return where it succeeded.
 
-        A power cut hits all at once; and seven nodes started one by one take as many seconds.
+        A power cut hits all nodes at once, and seven sequential starts would take seven times as
+        long.
         """
         told: dict[str, Callable[[], Evidence]]
         if len(nodes) > 1 and self.env.concurrent:
@@ -55,10 +56,10 @@ class Ground:
     def call(
         self, entry: Active, what: str, action: Callable[[], Evidence], evidence: Evidence
     ) -> bool:
-        """Do one thing, collect its evidence; False (and an error in the event) if it failed."""
+        """Call ``action`` and add its evidence; on failure record an error and return False."""
         try:
             for key, told in action().items():
-                # A node that is killed and then wiped has evidence of both.
+                # A node that is killed and then wiped has the evidence of both.
                 known = evidence.get(key)
                 if isinstance(known, dict) and isinstance(told, dict):
                     told = known | told
@@ -70,40 +71,40 @@ class Ground:
 
 
 class Means:
-    """How faults of one kind are carried out; by default nothing is done.
+    """A fault driver: carries out faults of one kind. The defaults do nothing.
 
-    Errors go to ``entry.errors``; none is raised. What was measured goes to ``evidence``.
+    Errors are added to ``entry.errors`` and never raised. Measurements are added to ``evidence``.
     """
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Let ``entry``, which is in force from now on, bite; its targets are chosen."""
+        """Apply ``entry``, which is now in force; its targets have been chosen."""
 
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Undo what ``entry``, no longer in force, did."""
+        """Undo ``entry``, which is no longer in force."""
 
     def renew(self, entry: Active, nodes: Sequence[str], evidence: Evidence) -> None:
-        """The machines of ``nodes`` have been booted: let what is in force be so there, too."""
+        """Apply the active faults again on machines of ``nodes`` that have been booted."""
 
     def settle(self, entry: Active) -> None:
-        """Wait for what ``entry``, no longer in force, has under way; called without the lock."""
+        """Wait for operations of ``entry``, which has ended; called without the lock."""
 
     def stopped(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Do what has to wait until the nodes that ``entry`` kept down have been started."""
+        """Finish ``entry`` after the nodes that it kept down have been started."""
 
     def rest(self) -> set[str] | None:
-        """Return the nodes to which something is still done that an earlier attempt could not
-        undo (empty: to the cluster as a whole), None when there is nothing of the kind."""
+        """Return the nodes with effects that an earlier attempt could not undo, None if there are
+        none. An empty set means the cluster as a whole."""
         return None
 
     def heal(self, entry: Active, evidence: Evidence) -> None:
-        """Try once more what :meth:`rest` tells of."""
+        """Retry undoing the effects that :meth:`rest` returns."""
 
 
 def trouble(error: Exception, what: str = "") -> Trouble:
-    """Return what went wrong, perhaps with ``what`` was being done, as one line."""
+    """Return the error as one line, with the action ``what`` if given."""
     text = " ".join(str(error).split())
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return Trouble.of(error, f"{what}: {text}" if what else text)

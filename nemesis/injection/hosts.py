@@ -1,4 +1,4 @@
-"""Machines that lose their power, and what is in force there once they are back."""
+"""Machines that lose power; active faults are applied again after they boot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nemesis.injection.ground import Detail, Evidence, Ground, Means
 
 
 class Hosts(Means):
-    """Crashes and boots hosts; ``others`` are the means that did something to them besides."""
+    """Crashes and boots hosts; ``others`` are the drivers whose faults must be applied again."""
 
     def __init__(self, ground: Ground, others: Callable[[], Iterable[Means]]) -> None:
         super().__init__(ground)
@@ -18,7 +18,7 @@ class Hosts(Means):
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         ground = self.ground
-        # What was done to a disk or a process there could not be undone meanwhile.
+        # Faults of a disk or process there could not be undone while it is off.
         touched = {
             node
             for other in ground.others(entry)

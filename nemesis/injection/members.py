@@ -1,4 +1,4 @@
-"""Voters that are removed and added, machines that come back with an empty disk."""
+"""Changes of voters, and machines that come back with an empty disk."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from nemesis.membership import MembershipShape
 
 
 class Members(Means):
-    """Changes voters; one change at a time is open."""
+    """Changes voters, one change at a time."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         self._ended: list[dict[str, Any]] = []
         self._ending: list[Active] = []
-        """No longer in force, but what they took has not been asked back yet: nodes start first."""
+        """Ended faults whose voters have not been added back yet: their nodes start first."""
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Take votes away, or a machine; not while an earlier change is not complete.
+        """Remove voters or wipe a machine, unless an earlier change is incomplete.
 
-        With two changes at once a quorum could be left with a majority that is gone for good.
+        Two changes at once could leave a quorum whose majority is gone for good.
         """
         ground = self.ground
         env = ground.env
@@ -31,7 +31,7 @@ class Members(Means):
         why = self.no_change(entry)
         if why is None and shape.start == "wipe":
             held = [node for node in entry.targets if node in ground.down | ground.stopped]
-            why = f"{held[0]} is held by another fault" if held else None
+            why = f"another fault holds {held[0]}" if held else None
         if why is not None:
             entry.targets = ()
             detail["skipped"] = why
@@ -46,12 +46,12 @@ class Members(Means):
             ground.call(entry, "voters", partial(env.change_voters, changes), evidence)
 
     def no_change(self, entry: Active) -> str | None:
-        """Return why voters cannot be changed now on behalf of ``entry``, None if they can."""
+        """Return why ``entry`` cannot change voters now, None if it can."""
         ground = self.ground
         if not ground.env.dynamic_quorum:
             return "the quorum is static"
         if not entry.targets:
-            return "no controller is aimed at"
+            return "its targets include no controller"
         others = (a for a in ground.others(entry) if a.targets)
         ending = any(other is not entry for other in self._ending)
         if ending or any(other.family.action == "members" for other in others):
@@ -61,12 +61,12 @@ class Members(Means):
         return "an earlier change is not complete" if changes["open"] else None
 
     def stop(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """No other change may begin before the targets have been started and vote again."""
+        """Block other changes until the targets have been started and vote again."""
         if entry.targets:
             self._ending.append(entry)
 
     def stopped(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
-        """Let the targets vote again."""
+        """Add the targets as voters again."""
         ground = self.ground
         if entry in self._ending:
             self._ending.remove(entry)

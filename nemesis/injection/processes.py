@@ -1,4 +1,4 @@
-"""Kills, pauses and power cuts: a node stays down as long as one fault wants it down."""
+"""Kills, pauses and power cuts: a node stays down as long as any fault keeps it down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from nemesis.injection.ground import Detail, Evidence, Ground, Means
 
 
 def struck(ground: Ground, entry: Active, detail: Detail) -> list[str]:
-    """Return whom ``entry`` hits: who is down already is not, nor who is to be paused twice.
+    """Return the targets that are still up (and, for pauses, not paused yet), and mark them.
+
     They count as down, or as paused, from now on."""
     kill = entry.keeps_down
     nodes = []
@@ -28,7 +29,7 @@ def struck(ground: Ground, entry: Active, detail: Detail) -> list[str]:
 
 
 class Processes(Means):
-    """Ends or pauses processes. That they come back is up to :class:`Relief`."""
+    """Kills or pauses processes. :class:`Relief` brings them back."""
 
     def start(self, entry: Active, detail: Detail, evidence: Evidence) -> None:
         env, action = self.ground.env, entry.family.action
@@ -37,13 +38,13 @@ class Processes(Means):
 
 
 class Relief:
-    """Starts and resumes nodes that no fault holds any more, whatever kind of fault did."""
+    """Starts and resumes nodes that no fault holds any longer, for all kinds of faults."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
 
     def held_by(self, entry: Active, detail: Detail) -> list[str]:
-        """Return the nodes that nothing but this fault, which ends, keeps down or paused."""
+        """Return the nodes that only this fault, which ends now, keeps down or paused."""
         ground = self._ground
         kill = not entry.keeps_paused
         affected = ground.down if kill else ground.stopped
@@ -60,27 +61,27 @@ class Relief:
             elif node in wanted_elsewhere:
                 detail.setdefault("skipped", {})[node] = "held by another fault"
             elif node in ground.rising:
-                detail.setdefault("skipped", {})[node] = "on its way up already"
+                detail.setdefault("skipped", {})[node] = "already starting"
             else:
                 held.append(node)
         ground.rising.update(held)
         return held
 
     def relieve(self, entry: Active, held: Sequence[str], evidence: Evidence) -> set[str]:
-        """Start or resume ``held`` and return those that are up; may be called without the lock,
+        """Start or resume ``held`` and return those that are up. May be called without the lock,
         since they count as down until :meth:`relieved`."""
         env = self._ground.env
         action = env.resume if entry.keeps_paused else env.start
         return self._ground.each(entry, held, action, evidence)
 
     def relieved(self, entry: Active, held: Sequence[str], up: set[str]) -> None:
-        """Take note that of ``held`` those in ``up`` are back."""
+        """Record that the nodes in ``up`` are back, and that ``held`` are no longer starting."""
         ground = self._ground
         (ground.stopped if entry.keeps_paused else ground.down).difference_update(up)
         ground.rising.difference_update(held)
 
     def heal(self, entry: Active, evidence: Evidence) -> None:
-        """Resume and start whoever an earlier attempt could not."""
+        """Resume and start the nodes that an earlier attempt could not."""
         ground = self._ground
         for affected, undo in (
             (ground.stopped, ground.env.resume),

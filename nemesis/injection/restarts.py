@@ -1,7 +1,7 @@
-"""Restarts, carried out beside everything else: they take longer than a fault may hold others up.
+"""Restarts, on threads of their own: they take too long to delay other faults.
 
-Who is held by another fault is passed over. While a node is on its way down and up again it counts
-as down, and as rising: other faults leave it alone, and none starts it.
+A node that another fault holds is skipped. While a node restarts it counts as down, and as rising:
+other faults do not hit it, and nothing else starts it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from nemesis.restarts import RestartShape
 from nodes.draw import draw_below
 
 GAPS_S = (0.0, 0.0, 0.3, 1.0)
-"""Between one node that is up again and the next one."""
+"""Seconds from the start of one node to the stop of the next."""
 LONGEST_S = 90.0
-"""How long the end of a fault waits for the restart under way."""
+"""How long the end of a fault waits for the current restart."""
 
 
 @dataclass(slots=True, eq=False)
 class _Round:
-    """A series of restarts; ``ends`` tells it to begin no further one."""
+    """A series of restarts; when ``ends`` is set, no further one begins."""
 
     ends: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
@@ -35,7 +35,7 @@ class _Round:
 
 
 class Restarts(Means):
-    """Restarts nodes on a thread for each fault; ``lock`` protects the ground."""
+    """Restarts nodes on one thread per fault; ``lock`` protects the shared state."""
 
     def __init__(self, ground: Ground, lock: threading.RLock) -> None:
         super().__init__(ground)
@@ -67,7 +67,7 @@ class Restarts(Means):
             detail["skipped"] = known.skipped
         entry.errors.extend(known.errors)
         if known.thread is not None and known.thread.is_alive():
-            entry.errors.append(Trouble(f"a restart is not over after {LONGEST_S:.0f} s"))
+            entry.errors.append(Trouble(f"a restart has not finished after {LONGEST_S:.0f} s"))
 
     # --- on the thread --------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Restarts(Means):
         self, known: _Round, nodes: Sequence[str], shape: RestartShape, gap_s: float
     ) -> None:
         taken = [node for node in nodes if self._take(known, node)]
-        # Whoever leads asks others for their votes before it goes; nobody waits for that here.
+        # A leader contacts the others before it stops; do not wait for that before stopping them.
         threads = [
             threading.Thread(target=self._end, args=(known, node, shape), daemon=True)
             for node in taken
@@ -112,7 +112,7 @@ class Restarts(Means):
             return True
 
     def _let_go(self, known: _Round, node: str) -> None:
-        """The node is up, or will be started when everything is healed."""
+        """Release a node that is up; any other is started when everything is healed."""
         with self._lock:
             self.ground.rising.discard(node)
             if known.restarted.get(node, {}).get("up"):

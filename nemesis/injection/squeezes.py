@@ -1,4 +1,4 @@
-"""Processes that get too little of something, one thing at a time each."""
+"""Scarce resources: each process lacks one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodes.draw import draw
 
 
 class Squeezes(Means):
-    """Takes resources and gives them back."""
+    """Takes resources away and gives them back."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
@@ -40,7 +40,7 @@ class Squeezes(Means):
                 ground.call(entry, node, partial(env.squeeze, node, shape.want, number), evidence)
                 continue
             ground.down.add(node)
-            # One that is up when it is let go has taken its time.
+            # A process that is up when it is released has had a slow start.
             if ground.call(entry, node, partial(env.kill, node), evidence):
                 ground.call(entry, node, partial(env.squeeze, node, "cpu", number), evidence)
                 ground.call(entry, node, partial(env.launch, node), evidence)
@@ -61,4 +61,4 @@ class Squeezes(Means):
         if ground.call(entry, node, partial(ground.env.release, node), evidence):
             self._squeezed.discard(node)
         if not entry.keeps_down and node not in ground.down | ground.stopped:
-            ground.call(entry, node, partial(ground.env.start, node), evidence)  # It may be gone.
+            ground.call(entry, node, partial(ground.env.start, node), evidence)  # It may have died.

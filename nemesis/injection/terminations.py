@@ -1,7 +1,8 @@
-"""Processes that are asked to end: who leads hands over first, a broker leaves its partitions.
+"""Controlled shutdowns (SIGTERM): a leader resigns first, a broker hands over its partitions.
 
-On hosts that takes seconds, which hold up no other fault: the request goes out at once, what came
-of it is told when the fault ends. A node is started again only after it has ended, or was killed.
+On hosts a shutdown takes seconds, and must not delay other faults. So the signal is sent at once,
+and the result is recorded when the fault ends. A node starts again only after it has stopped or
+was killed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from nemesis.injection.processes import struck
 
 
 class Terminations(Means):
-    """Ends processes in good order. That they come back is up to ``Relief``."""
+    """Shuts processes down. ``Relief`` brings them back."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)

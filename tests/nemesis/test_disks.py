@@ -101,7 +101,7 @@ def test_one_disk_at_a_time_is_damaged_and_none_of_a_node_that_is_held(
     assert second.targets == []
     assert env.damaged == {"n3"}
     same = injector.start(4, fault("slow", "n3"))
-    assert same.detail["skipped"] == {"n3": "its disk is in trouble already"}
+    assert same.detail["skipped"] == {"n3": "its disk has a fault already"}
 
 
 def test_a_kill_of_a_damaged_node_does_not_start_it_before_it_is_mended(

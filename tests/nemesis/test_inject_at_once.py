@@ -65,7 +65,7 @@ def test_the_node_itself_counts_as_down_until_it_is_up(env: Any, injector: Injec
     assert starting.begun.wait(5)
     assert injector.start(2, fault("kill", "n1")).detail["skipped"] == {"n1": "down already"}
     # And nobody else starts it: a third fault could have killed it between the two.
-    assert injector.stop(2).detail["skipped"] == {"n1": "on its way up already"}
+    assert injector.stop(2).detail["skipped"] == {"n1": "already starting"}
     starting.allowed.set()
     thread.join(5)
     assert [call for call in env.calls if call[0] == "start"] == [("start", "n1")]

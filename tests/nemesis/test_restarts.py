@@ -146,7 +146,7 @@ def test_a_node_that_does_not_start_is_tried_again(env: Any, injector: Injector)
 
 def test_only_hosts_restart_nodes_in_order() -> None:
     assert len(schedule.plan(("restart",), 1, 99, ("n1", "n2"))) > 3
-    with pytest.raises(OptionError, match="'restart' works on real hosts only"):
+    with pytest.raises(OptionError, match="'restart' needs real hosts"):
         check_simulator(("restart",))
     check_simulator(("roles", "storage"))
 

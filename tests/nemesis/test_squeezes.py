@@ -81,5 +81,5 @@ def test_a_failed_release_is_tried_again(env: Any, injector: Injector) -> None:
 
 def test_the_simulator_refuses_them_in_one_line() -> None:
     assert {each.kind for each in schedule.plan(("squeeze",), 1, 99, ("n1", "n2"))} == {"squeeze"}
-    with pytest.raises(OptionError, match="the fault 'squeeze' works on real hosts only"):
+    with pytest.raises(OptionError, match="the fault 'squeeze' needs real hosts"):
         check_simulator(("kill", "squeeze"))
