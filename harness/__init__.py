@@ -1,1 +1,1 @@
-"""The control plane: clusters, SSH, deployment, generators, the run loop, the store."""
+"""The control plane: clusters, SSH, deployment, clients, the run loop."""

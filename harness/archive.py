@@ -1,4 +1,4 @@
-"""The node code as one zip file that a bare Python runs: sources, and the same compiled."""
+"""The node code as one zip file that plain Python can run, as sources and compiled modules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MAIN = 'import runpy\n\nrunpy.run_module("nodes", run_name="__main__", alter_sy
 def build_archive(tree: Path = PROJECT_TREE) -> bytes:
     """Return the zip of the package ``tree`` (the folder ``nodes`` itself).
 
-    The same sources give the same bytes, whatever their times, owners and order on disk.
+    Equal sources give equal bytes, whatever their times, owners and order on disk.
     Raises FileNotFoundError when ``tree`` has no ``__main__.py``.
     """
     if not (tree / "__main__.py").is_file():
-        raise FileNotFoundError(f"{tree} is not a tree of node code: it has no __main__.py")
+        raise FileNotFoundError(f"{tree} not a tree of node code: __main__.py is missing")
     files = sorted(
         path
         for path in tree.rglob("*")
@@ -39,34 +39,34 @@ def build_archive(tree: Path = PROJECT_TREE) -> bytes:
 
 @lru_cache(maxsize=4)
 def with_bytecode(archive: bytes) -> bytes:
-    """Return ``archive`` with every module in compiled form as well, for this version of Python.
+    """Return ``archive`` with every module also compiled, for this version of Python.
 
-    Compiling takes most of a node's start. Another version of Python does not take the compiled
-    forms (their magic number is not its own) and compiles the sources.
+    Compiling takes most of a node's start. Another version of Python ignores the compiled modules,
+    whose magic number differs, and compiles the sources.
     """
     buffer = io.BytesIO(archive)
     with zipfile.ZipFile(buffer, "a") as both:
         for name in both.namelist():
             if not name.endswith(".py"):
                 continue
-            # What this Python cannot read the host's may be able to, or reports.
+            # A module that this Python cannot compile: the host's may, or will report an error.
             with suppress(SyntaxError):
-                # Stored: what is not compressed starts a tenth faster.
+                # Stored: nodes start a tenth faster without compression.
                 _add(both, f"{name}c", _compiled(both.read(name), name), zipfile.ZIP_STORED)
     return buffer.getvalue()
 
 
 def _compiled(source: bytes, name: str) -> bytes:
-    """Return the content of a ``.pyc`` file that is never held against its source (PEP 552)."""
+    """Return the content of a ``.pyc`` file that is never checked against its source (PEP 552)."""
     code = marshal.dumps(compile(source, name, "exec", dont_inherit=True))
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + code
 
 
 _UNCHECKED = (0b01).to_bytes(4, "little")
-"""The flags of a ``.pyc`` file with its source's hash, which is not to be compared."""
+"""The flags of a ``.pyc`` file whose source hash is not checked."""
 
 _LEFT_OUT = {".pyc", ".orig", ".rej"}
-"""Compiled files, and what patching leaves behind."""
+"""Compiled files, and files that patching leaves behind."""
 
 
 def _add(
@@ -75,7 +75,7 @@ def _add(
     entry = zipfile.ZipInfo(name, _EPOCH)
     entry.external_attr = 0o644 << 16
     entry.compress_type = how
-    # Level 1: an archive is made and sent often, and is small either way.
+    # Level 1: archives are made and sent often, and are small at any level.
     archive.writestr(entry, content, compresslevel=1)
 
 

@@ -1,4 +1,4 @@
-"""Commands of ``kraftwreck`` as words that its own parser reads back to the same options."""
+"""Commands of ``kraftwreck`` as words that its parser reads back to the same options."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def command_words(
 ) -> list[str]:
     """Return the words after ``kraftwreck`` for command ``name``.
 
-    ``options`` maps an option, such as ``--nodes``, to its value. None and False leave the
-    option out, True writes it alone, a tuple becomes ``a,b`` (empty: ``none``), and a float
-    becomes the shortest text that reads back as the same number.
+    ``options`` maps an option, such as ``--nodes``, to its value. None and False omit the option,
+    True writes it alone, a tuple becomes ``a,b`` (empty: ``none``), and a float becomes the
+    shortest text that reads back as the same number.
     """
     words: list[str] = []
     for option, value in (options or {}).items():
@@ -27,7 +27,7 @@ def command_words(
 
 
 def command_line(name: str, *arguments: object, options: Mapping[str, object] | None = None) -> str:
-    """Return the shell command whose words are :func:`command_words`."""
+    """Return the shell command with the words of :func:`command_words`."""
     return shlex.join(["kraftwreck", *command_words(name, *arguments, options=options)])
 
 

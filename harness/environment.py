@@ -1,7 +1,7 @@
-"""What faults can do to a cluster, on any kind of host.
+"""The faults that can be injected into a cluster, on any kind of host.
 
-Implemented once over SSH (``harness.remote.environment``) and once over the simulator
-(``harness.simulated.run``); fault families in ``nemesis`` are written against this only.
+Implemented over SSH (``harness.remote.environment``) and over the simulator
+(``harness.simulated.run``); the fault families in ``nemesis`` depend on this interface only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DiskTrouble = Literal["slow", "full", "error", "readonly"]
 
 @dataclass(frozen=True, slots=True)
 class ClockSetting:
-    """How the clocks of one node run from now on; by default as they would by themselves.
+    """How the clocks of one node run from now on; by default undisturbed.
 
-    ``wall_us`` is what its wall clock is put ahead (microseconds, also negative); with
-    ``strobe_us`` it is so only in every other period of this many microseconds, beginning
-    with the first. ``rate_ppm`` is how much faster than the truth both clocks run, in parts
-    per million (more than -1,000,000). The monotonic clock never jumps: what it has gained
-    or lost it keeps, while a wall clock that is no longer disturbed is right again.
+    ``wall_us`` is how far its wall clock is ahead (microseconds, may be negative). With
+    ``strobe_us`` it is ahead only in every other period of this many microseconds, starting with
+    the first. ``rate_ppm`` is how much too fast both clocks run, in parts per million (more than
+    -1,000,000). The monotonic clock never jumps: it keeps what it has gained or lost. A wall clock
+    that is no longer disturbed is right again.
     """
 
     wall_us: int = 0
@@ -40,7 +40,7 @@ class ClockSetting:
 
 
 class Environment(Protocol):
-    """A running cluster, as a nemesis sees it. All methods return evidence, keyed by node."""
+    """A running cluster as a nemesis sees it. All methods return evidence, keyed by node."""
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -49,19 +49,19 @@ class Environment(Protocol):
 
     @property
     def controllers(self) -> Sequence[str]:
-        """The names of the nodes that vote or may vote, in order of node id."""
+        """The names of the nodes that are or may become voters, in order of node id."""
         ...
 
     @property
     def dynamic_quorum(self) -> bool:
-        """Whether the voters can be changed (KIP-853). Where they cannot, a node that comes
-        back with another disk may break promises it made: outside of the fault model."""
+        """Whether voters can be changed (KIP-853). If not, the fault model excludes new disks: a
+        node with a new disk has forgotten its votes."""
         ...
 
     @property
     def concurrent(self) -> bool:
-        """Whether several nodes may be killed, started, paused or resumed at the same time,
-        by a thread for each; calls about one node follow each other."""
+        """Whether nodes may be killed, started, paused or resumed concurrently, one thread per
+        node; calls on one node are sequential."""
         ...
 
     def leader(self) -> str | None:
@@ -69,11 +69,11 @@ class Environment(Protocol):
         ...
 
     def drop(self, grudge: Grudge) -> Evidence:
-        """Make every node drop packets from the nodes it holds a grudge against."""
+        """Make every node drop packets from the nodes in its grudge."""
         ...
 
     def heal(self) -> Evidence:
-        """Undo every drop; the evidence says how many packets each node had dropped."""
+        """Undo every drop; the evidence counts the packets that each node dropped."""
         ...
 
     def kill(self, node: str) -> Evidence:
@@ -81,7 +81,7 @@ class Environment(Protocol):
         ...
 
     def start(self, node: str) -> Evidence:
-        """Start the node's process again (a no-op when it runs)."""
+        """Start the node's process again (does nothing if it runs)."""
         ...
 
     def pause(self, node: str) -> Evidence:
@@ -93,27 +93,27 @@ class Environment(Protocol):
         ...
 
     def cut_power(self, node: str) -> Evidence:
-        """End the node's process as a loss of power would: what was not flushed is gone."""
+        """End the node's process like a loss of power: unflushed data is lost."""
         ...
 
     def stop(self, node: str) -> Evidence:
-        """Ask the node's process to end in good order (SIGTERM), and see that it does."""
+        """Shut the node's process down (SIGTERM) and make sure that it ends."""
         ...
 
     def upgrade(self, node: str) -> Evidence:
-        """Let the node, which is down, start with the other version of the code from now on."""
+        """Let the node, which is down, use the other version of the code from its next start."""
         ...
 
     def busiest_broker(self) -> str | None:
-        """Return the broker that leads most partitions, None while nobody knows of one."""
+        """Return the broker that leads most partitions, None while this is unknown."""
         ...
 
     def crash_host(self, node: str) -> Evidence:
-        """Let the node's machine lose its power, with all that runs there and its network."""
+        """Cut the power of the node's machine, with all its processes and its network."""
         ...
 
     def boot_host(self, node: str) -> Evidence:
-        """Start the node's machine again; its node is down, and nothing is disturbed there."""
+        """Boot the node's machine; its node is down, and no fault is in force there."""
         ...
 
     def wipe(self, node: str) -> Evidence:
@@ -121,70 +121,69 @@ class Environment(Protocol):
         ...
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
-        """Let messages between nodes suffer what is ``wanted``, and nothing else, from now on.
+        """Apply exactly the disturbances in ``wanted`` to messages between nodes.
 
-        The evidence says how many messages suffered what since this was last asked for.
+        The evidence counts the messages that each disturbance affected since the last call.
         """
         ...
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
-        """Let the node's clocks, and nobody else's, run as ``setting`` says, also those of a
-        process that is started later. The evidence says what they read before and after."""
+        """Run the clocks of this node only as in ``setting``, also for processes started later.
+        The evidence has their readings before and after."""
         ...
 
     def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
-        """Let the node's disk be in trouble from now on, until :meth:`mend_disk`.
+        """Give the node's disk a fault until :meth:`mend_disk`.
 
-        ``slow``: fsync takes 10 to 100 times longer. ``full``: some bytes more can be written,
-        the last of them in the middle of a write. ``error``: writes, reads or fsyncs fail.
-        ``readonly``: it can be read and nothing else, as after a remount because of errors.
-        A process that cannot keep its promises ends, and one may be unable to start.
+        ``slow``: fsync takes 10 to 100 times longer. ``full``: only some more bytes can be written,
+        and the last write is cut short. ``error``: writes, reads or fsyncs fail. ``readonly``: it
+        can only be read, as after a remount because of errors. A process that cannot continue
+        safely ends, and may be unable to start.
         """
         ...
 
     def damage_disk(self, node: str, draw: int) -> Evidence:
-        """Change one bit in a file of the node, which is down; the evidence says which."""
+        """Change one bit in a file of the node, which is down; the evidence names it."""
         ...
 
     def tear_log(self, node: str, draw: int) -> Evidence:
-        """Add the beginning of a batch to the log of the node, which is down, as a write does
-        that a loss of power cuts short; the evidence says how much of it."""
+        """Append the beginning of a batch to the log of the node, which is down, like a write cut
+        short by a loss of power. The evidence has its length."""
         ...
 
     def disk_damaged(self, node: str) -> bool:
-        """Whether the node's disk is still as a damage left it: no process has repaired it."""
+        """Return whether the damage to the node's disk is still there, not yet repaired."""
         ...
 
     def mend_disk(self, node: str) -> Evidence:
-        """End the trouble of the node's disk, and put right a bit that is still changed; the
-        evidence says what its trouble did."""
+        """End the fault of the node's disk, and restore a bit that is still changed. The evidence
+        counts the fault's effects."""
         ...
 
     def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
-        """Let the node's process have little of a resource until :meth:`release`.
+        """Limit a resource of the node's process until :meth:`release`.
 
-        ``cpu``: 5 to 40 % of one. ``memory``: no more than it has, and some MB. ``files``: no
-        more open files and connections than it has, and a few. ``oom``: it is killed at once for
-        want of memory. A process that cannot go on ends.
+        ``cpu``: 5 to 40 % of one CPU. ``memory``: its present use and some MB. ``files``: its
+        present number of open files and connections, and a few. ``oom``: the kernel kills it at
+        once, out of memory. A process that cannot continue ends.
         """
         ...
 
     def release(self, node: str) -> Evidence:
-        """Give back what :meth:`squeeze` took; the evidence says what came of it."""
+        """End a :meth:`squeeze`; the evidence has its effects."""
         ...
 
     def launch(self, node: str) -> Evidence:
-        """Start the node's process and do not wait until it serves."""
+        """Start the node's process without waiting until it serves."""
         ...
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
-        """Begin to bring ``changes`` about, one after the other, and return at once.
+        """Queue ``changes``, to be carried out one after the other, and return at once.
 
-        Changes that were asked for before come first; none is given up.
+        Earlier changes come first; no change is abandoned.
         """
         ...
 
     def voter_changes(self) -> Evidence:
-        """Return the changes that ``ended`` since this was last asked, and how many are
-        ``open``."""
+        """Return the changes that ``ended`` since the last call, and how many are ``open``."""
         ...

@@ -1,7 +1,7 @@
-"""The nemesis thread: carries out a schedule in real time and writes down what happened.
+"""The nemesis thread: carries out a schedule in real time and records what happened.
 
-A fault with a trigger is armed at its time, and strikes when a node's live trace shows the
-transition it waits for, some moments later if its draw says so (:mod:`harness.triggers`).
+A fault with a trigger is armed at its time. It starts when a node's live trace shows the awaited
+transition, or shortly afterwards if its draw says so (:mod:`harness.triggers`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from histories.trace import TraceEvent
 
 NEVER: Final = 1 << 62
 UNDOING: Final = 8
-"""How many faults may be on their way to end at the same time."""
+"""How many faults may be ending at the same time."""
 
 
 class FaultInjector(Protocol):
-    """What carries out faults; ``nemesis.inject.Injector`` is one."""
+    """Carries out faults; ``nemesis.inject.Injector`` is one."""
 
     @property
     def active(self) -> list[str]: ...
@@ -42,7 +42,7 @@ class FaultInjector(Protocol):
     def heal_all(self) -> list[FaultEvent]: ...
 
     def troubles(self, event: FaultEvent) -> Sequence[Trouble]:
-        """Return what the ``error`` of this event tells of; asked for once, right after it."""
+        """Return the troubles in the ``error`` of this event; called once, right after it."""
         ...
 
 
@@ -56,7 +56,7 @@ class _Shot:
     delay: int
 
     def tell(self, struck: FaultEvent) -> None:
-        """Put into what was recorded of the fault what it answered to, and how soon."""
+        """Add the transition and the delay to the recorded event of the fault."""
         event = self.event
         struck.evidence["trigger"] = {
             "transition": [event.node, event.incarnation, event.seq],
@@ -73,8 +73,8 @@ class _Shot:
 class FaultThread:
     """Fires ``schedule`` by ``clock`` (ns since the start of the test) until stopped.
 
-    ``nodes`` are the names of all nodes, in order of node id; ``counts`` says how far the clients
-    have got, for the governor of storms.
+    ``nodes`` are the names of all nodes, in order of node id. ``counts`` returns the progress of
+    the clients, for the governor of storms.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class FaultThread:
         self._pending: set[Future[None]] = set()
         self._recording = threading.Lock()
         self.errors: list[Trouble] = []
-        """What could not be done."""
+        """Failed injections and failed healing."""
         self.failure: Exception | None = None
-        """Set when the faults cannot be written down any more; the run must end."""
+        """Set when faults can no longer be recorded; the run must end."""
         self._counts = counts
         self._in_force: set[int] = set()
         self._governor = Governor(self._schedule, self._nodes, lambda: injector.out)
@@ -115,12 +115,12 @@ class FaultThread:
 
     @property
     def needs_traces(self) -> bool:
-        """Whether a fault never starts unless :meth:`see` is called; those of storms fall back."""
+        """Whether a fault starts only if :meth:`see` is called; those of storms fall back."""
         return any(fault.trigger is not None and fault.storm is None for fault in self._schedule)
 
     @property
     def waiting(self) -> int:
-        """How many faults are armed and wait for their transition."""
+        """The number of armed faults that wait for their transitions."""
         return len(self._armed) + self._governor.armed
 
     def start(self) -> None:
@@ -128,9 +128,9 @@ class FaultThread:
         self._thread.start()
 
     def see(self, event: TraceEvent, happened: int) -> None:
-        """Take note of a transition that was traced at ``happened`` (ns of the test).
+        """Process a transition that was traced at ``happened`` (ns of the test).
 
-        For any thread; costs next to nothing when no fault is armed and no storm is left.
+        It may be called from any thread, and is cheap when no fault is armed and no storm is left.
         """
         with self._changed:
             if self._stopped:
@@ -152,10 +152,9 @@ class FaultThread:
         self._changed.notify()
 
     def heal(self, wait_s: float = 30.0) -> None:
-        """Stop firing, wait for what is under way, and undo every fault.
+        """Stop firing, wait for pending operations, and undo every fault.
 
-        Errors are recorded, never raised; the faults are undone even if they cannot be
-        written down.
+        Errors are recorded, never raised. The faults are undone even if they cannot be recorded.
         """
         with self._changed:
             self._stopped = True
@@ -173,7 +172,7 @@ class FaultThread:
         heapq.heappush(self._moments, (at, what, number))
 
     def _next(self) -> tuple[int, int] | None:
-        """Wait for what is due next; None when nothing will be any more."""
+        """Wait for the next due moment; return None if there will be none."""
         with self._changed:
             while not self._stopped:
                 at = self._moments[0][0] if self._moments else NEVER
@@ -196,7 +195,7 @@ class FaultThread:
             elif what == START or (what == FALL_BACK and self._fell_back(number)):
                 self._record(self._begin(number))
             elif what == STOP:
-                # A node may take seconds to start, and a transition not wait so long.
+                # A node may take seconds to start; transitions must not wait for it.
                 self._pending.add(self._undoing.submit(self._end, number))
 
     def _arm(self, number: int) -> None:
@@ -215,7 +214,7 @@ class FaultThread:
                 self._plan(*moment)
 
     def _fell_back(self, number: int) -> bool:
-        """Whether a fault has still to start, without the transition it waited for."""
+        """Return whether a fault still has to start, without its transition."""
         with self._changed:
             fault = self._governor.fall_back(number)
             if fault is not None:
@@ -239,7 +238,7 @@ class FaultThread:
             shot.tell(event)
         with self._changed:
             event.detail |= self._governor.detail_of(fault)
-            # The duration counts from when the fault bit, however long that took.
+            # The duration counts from when the fault took effect.
             self._plan(self._governor.end(fault, event.done), STOP, number)
         return event
 

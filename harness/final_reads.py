@@ -1,4 +1,4 @@
-"""The last operations of a run: does every node end up with the same, complete state?"""
+"""The last operations of a run: does every node reach the same, complete state?"""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def final_operations(
 ) -> None:
     """Run ``planned``, in order, on the healed and quiet cluster.
 
-    A final ``read`` of one node is polled until it equals the active controller's own
-    linearizable read, or until ``limit_s`` seconds have passed for all of them together;
-    then the last answer stands. It is one operation of the history: begun before the first
-    poll, ended with the last. Other operations are run once.
+    A final ``read`` of one node is polled until it equals the active controller's linearizable
+    read, or until ``limit_s`` seconds have passed for all reads together; then the last response
+    is used. It is one operation of the history: it begins before the first poll and ends with the
+    last. Other operations run once.
     """
     deadline = now() + limit_s
     reference: Completion | None = None

@@ -1,8 +1,8 @@
-"""The governor: when the storms of a schedule begin, and which triggered faults may strike.
+"""The governor: when the storms of a schedule begin, and which triggered faults may start.
 
-A pure state machine for both kinds of runs: threads on hosts and the simulator's timeline feed it
-with trace events and counts of operations, and carry out the moments it returns. Times are ns
-since the start of the test.
+A pure state machine for both kinds of runs. Threads on hosts, or the simulator's timeline, feed it
+with trace events and operation counts, and carry out the moments it returns. Times are ns since the
+start of the test.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from histories.trace import TraceEvent
 from nodes.draw import draw
 
 STOP, START, ARM, FALL_BACK, LOOK = range(5)
-"""What is due at a moment, in this order: faults end before others begin."""
+"""The actions due at a moment, in this order: faults end before others begin."""
 
 Moment = tuple[int, int, int]
-"""When (ns), what, and the number of the fault (0 for :data:`LOOK`)."""
+"""(time in ns, action, number of the fault or 0 for :data:`LOOK`)."""
 
 INTERVAL: Final = 50_000_000
-"""How often (ns) the conditions of the next storm are looked at."""
+"""How often (ns) the conditions of the next storm are checked."""
 
 MOST_ARMED: Final = 3
 """How many faults of a storm may wait for their transitions at the same time."""
@@ -34,7 +34,7 @@ MOST_ARMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many operations ended so far, and how many of them were acknowledged."""
+    """How many operations have ended, and how many of them were acknowledged."""
 
     ended: int
     acknowledged: int
@@ -53,7 +53,7 @@ class Leadership:
         self.leader: str | None = None
 
     def see(self, event: TraceEvent) -> None:
-        """Take note of a transition."""
+        """Process a transition."""
         if event.epoch < self._epoch:
             return
         if event.epoch > self._epoch:
@@ -66,9 +66,9 @@ class Leadership:
             self.leader = named
 
     def leads(self, out: Collection[str]) -> bool:
-        """Whether a leader is known that is not among the nodes that faults keep ``out``.
+        """Return whether there is a leader that faults do not keep ``out`` (down or paused).
 
-        True as well while nothing was ever seen: a system may have no leader, or show none.
+        Also True before the first transition: a system may have no leader, or not show it.
         """
         return self._epoch < 0 or (self.leader is not None and self.leader not in out)
 
@@ -100,16 +100,16 @@ class Governor:
 
     @property
     def governs(self) -> bool:
-        """Whether any storm is left or under way."""
+        """Whether a storm is left or in progress."""
         return bool(self._left) or self._storm is not None
 
     @property
     def armed(self) -> int:
-        """How many faults wait for their transition."""
+        """The number of faults that wait for their transitions."""
         return len(self._armed)
 
     def look(self, now: int, counts: Counts, *, busy: bool) -> list[Moment]:
-        """Return what is to be done from ``now`` on, the next look included.
+        """Return the actions from ``now`` on, including the next look.
 
         ``busy`` says whether any fault is in force.
         """
@@ -155,7 +155,7 @@ class Governor:
         return [*moments, (self._ends, LOOK, 0)]
 
     def end(self, fault: Fault, started: int) -> int:
-        """Return when ``fault``, in force since ``started``, is to end."""
+        """Return when ``fault``, in force since ``started``, must end."""
         end = started + fault.duration
         return end if fault.storm is None else max(started, min(end, self._ends))
 
@@ -165,9 +165,9 @@ class Governor:
             self._armed.append(Armed(number, self._schedule[number]))
 
     def see(self, event: TraceEvent) -> Armed | None:
-        """Take note of a transition; return the fault that strikes for it, if any does.
+        """Process a transition; return the fault that it starts, if any.
 
-        No more than one strikes, and none while there is no leader.
+        At most one fault starts, and none while there is no leader.
         """
         self.leadership.see(event)
         if not self._armed or not self.leadership.leads(self._out()):
@@ -180,7 +180,7 @@ class Governor:
         return None
 
     def fall_back(self, number: int) -> Fault | None:
-        """Return the fault as it starts without its transition; None if it has struck."""
+        """Return the fault as it starts without its transition; None if it has started."""
         if number not in self._waiting:
             return None
         self._waiting.discard(number)
@@ -188,7 +188,7 @@ class Governor:
         return aim_by_time(self._schedule[number], self.leadership.leader, self.leadership.nodes)
 
     def detail_of(self, fault: Fault) -> dict[str, Any]:
-        """Return what is recorded of a fault of the storm under way that started."""
+        """Return the details to record for a started fault of the current storm."""
         if fault.storm is None:
             return {}
         return {"storm": {"number": fault.storm.number, "after": self._why}}
@@ -197,8 +197,8 @@ class Governor:
 def aim_by_time(fault: Fault, leader: str | None, nodes: Sequence[str]) -> Fault:
     """Replace the targets ``"@"`` and ``"@leader"`` of a fault whose trigger did not fire.
 
-    ``"@"`` becomes the leader, too, or another node beside it. Without a known leader the shape
-    of the fault chooses.
+    ``"@"`` also becomes the leader, or another node if both occur. Without a known leader the
+    fault's shape chooses.
     """
     if not any(target.startswith("@") for target in fault.targets):
         return fault

@@ -1,8 +1,8 @@
-"""The client threads: they run a workload against real nodes and record what they see.
+"""The client threads: they run a workload against real nodes and record the results.
 
-Source of the shape: jepsen.generator.interpreter. Each thread runs one operation at a time;
-a process whose operation ended ``info`` is over, and its thread goes on as the process
-``process + concurrency`` with fresh connections.
+Modelled on jepsen.generator.interpreter. Each thread runs one operation at a time. A process ends
+when its operation ends ``info``; its thread continues as ``process + concurrency`` with new
+connections.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from nodes.draw import draw, draw_unit
 
 
 class Connection(Protocol):
-    """A client's way to one node; :class:`harness.kafka_client.KafkaClient` is one."""
+    """A client's connection to one node; :class:`harness.kafka_client.KafkaClient` is one."""
 
     def call(self, api: str, version: int, body: dict[str, Any], timeout_ms: int) -> Answer:
-        """Send one request; connects when needed, never raises for the network."""
+        """Send one request; connect when needed, never raise network errors."""
         ...
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ Connect = Callable[[str, str], Connection]
 
 
 class Client:
-    """One logical client: what it remembers and its connections. For one thread only."""
+    """One logical client: its memory and its connections. For one thread only."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Client:
         self._connections: dict[str, Connection] = {}
 
     def run(self, planned: Planned) -> Completion:
-        """Invoke one operation, recording its beginning and its end."""
+        """Invoke one operation; record its beginning and its end."""
         op = self._recorder.invoke(self.process, planned)
         completion = self.attempt(op)
         self.finish(op, completion)
@@ -68,7 +68,7 @@ class Client:
         return self._recorder.invoke(self.process, planned)
 
     def finish(self, op: Op, completion: Completion) -> None:
-        """Record how ``op`` ended; after an ``info`` this is a new process."""
+        """Record how ``op`` ended; after an ``info`` start a new process."""
         self._recorder.complete(op, completion)
         if completion.type == INFO:
             self.process += self._concurrency
@@ -78,8 +78,8 @@ class Client:
     def attempt(self, op: Op) -> Completion:
         """Carry out ``op`` without recording anything.
 
-        An exception of the workload (an answer it cannot understand) is an ``info``: nobody
-        knows what the nodes did.
+        An exception of the workload (a response it cannot parse) is an ``info``: the effect on the
+        nodes is unknown.
         """
         steps = self._workload.invoke(op, self.state)
         try:
@@ -109,10 +109,10 @@ class Client:
 
 
 class Interpreter:
-    """``concurrency`` client threads that together begin ``rate`` operations a second.
+    """``concurrency`` client threads that together begin ``rate`` operations per second.
 
-    ``nodes`` are the names of the controllers in order; node id = position + 1. ``gateways``
-    are the brokers that writes go through, none to send them straight to the controller.
+    ``nodes`` are the names of the controllers in order; node id = position + 1. ``gateways`` are
+    the brokers to which writes go; without any they go directly to the controller.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Interpreter:
         self._period_s = concurrency / rate
         self._stop = threading.Event()
         self.failure: Exception | None = None
-        """Set when the history cannot be written any more; the run must end."""
+        """Set when the history can no longer be written; the run must end."""
         self.clients = [
             Client(
                 workload,
@@ -158,9 +158,9 @@ class Interpreter:
             thread.start()
 
     def stop(self, wait_s: float) -> int:
-        """Begin no more operations, wait for open ones, end the rest as ``info``.
+        """Begin no operations, wait for open ones, and end the rest as ``info``.
 
-        Returns how many operations were cut off.
+        Returns how many operations were ended.
         """
         self._stop.set()
         deadline = time.monotonic() + wait_s
@@ -170,7 +170,7 @@ class Interpreter:
         return self._recorder.abandon()
 
     def believed_leader(self) -> str | None:
-        """Return the node most clients take for the leader."""
+        """Return the node that most clients consider the leader."""
         guesses = Counter(c.state.leader for c in self.clients if c.state.leader is not None)
         return guesses.most_common(1)[0][0] if guesses else None
 
@@ -189,14 +189,14 @@ class Interpreter:
             self.failure = error
             self._stop.set()
         except Exception as defect:
-            # Of the workload's generator: the run must end and say so.
+            # An error of the workload's generator: the run must end with it.
             self.failure = defect
             self._stop.set()
         finally:
             client.close()
 
     def _delay_s(self, thread: int, count: int) -> float:
-        """Return the pause before an operation; its mean makes the rate.
+        """Return the pause before an operation; its mean gives the rate.
 
         Half of all seeds space operations uniformly, half exponentially (in bursts).
         """

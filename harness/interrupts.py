@@ -10,13 +10,13 @@ from types import TracebackType
 
 
 class Interrupted(BaseException):
-    """The user asked twice, or before there was anything to end early."""
+    """The second signal, or one at a time when the test cannot end early."""
 
 
 @contextmanager
 def listening(heard: Callable[[], None]) -> Iterator[None]:
-    """Call ``heard`` in the main thread for every SIGINT and SIGTERM; what was done for them before
-    is done again afterwards. Outside the main thread signals are left alone."""
+    """Call ``heard`` in the main thread on every SIGINT and SIGTERM; restore the previous handlers
+    afterwards. Outside of the main thread, signals are left alone."""
     with ExitStack() as previous:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -28,15 +28,15 @@ def listening(heard: Callable[[], None]) -> Iterator[None]:
 class Interrupts:
     """While entered, turns SIGINT and SIGTERM into an early end.
 
-    In a ``gentle`` stretch the first signal only sets :attr:`asked`; elsewhere, and on the
-    second signal, :class:`Interrupted` is raised in the main thread.
+    While ``gentle`` is set, the first signal only sets :attr:`asked`. Otherwise, and on the second
+    signal, :class:`Interrupted` is raised in the main thread.
     """
 
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.gentle = False
         self.deaf = False
-        """Set while tearing down: nothing may stop that."""
+        """Set while tearing down, which ignores signals."""
         self._count = 0
         self._listening = ExitStack()
 
@@ -54,7 +54,7 @@ class Interrupts:
 
     @property
     def count(self) -> int:
-        """How many signals came."""
+        """The number of signals received."""
         return self._count
 
     def _heard(self) -> None:

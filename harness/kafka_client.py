@@ -1,6 +1,6 @@
-"""A blocking Kafka client for one node that tells honestly what became of a request.
+"""A blocking Kafka client for one node that reports the outcome of a request exactly.
 
-It speaks only the wire format; retries, leaders and meaning are the workload's business.
+It only implements the wire format; the workload handles retries, leaders and meaning.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MAX_FRAME = 64 << 20
 
 
 class KafkaClient:
-    """One connection to one node, opened when first needed. For one thread.
+    """One connection to one node, opened on first use. For one thread.
 
-    After anything but an answer the connection is closed: an answer that comes too late
-    must not be taken for that of the next request.
+    It is closed after any outcome except a response: a late response must not be taken for that of
+    the next request.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class KafkaClient:
         self._correlation = 0
 
     def call(self, api: str, version: int, body: dict[str, Any], timeout_ms: int) -> Answer:
-        """Send one request and wait for its answer, ``timeout_ms`` in all.
+        """Send one request and wait for its response, ``timeout_ms`` in all.
 
-        ``refused`` when not a byte of it was sent, ``lost`` when it was and no answer came,
-        ``ok`` otherwise. Raises ProtocolError when ``body`` does not fit ``api``.
+        The status is ``refused`` if no byte was sent, ``lost`` if bytes were sent and no response
+        came, otherwise ``ok``. Raises ProtocolError when ``body`` does not fit ``api``.
         """
         self._correlation = (self._correlation + 1) & 0x7FFF_FFFF
         frame = encode_request(api, version, self._correlation, self.client_id, body)
@@ -50,7 +50,7 @@ class KafkaClient:
         deadline = time.monotonic() + timeout_ms / 1000
         try:
             connection = self._connected(deadline)
-            # A first send that raises has handed nothing to the kernel.
+            # A first send that raises has passed nothing to the kernel.
             sent = connection.send(data)
         except OSError as error:
             self.close()
@@ -65,7 +65,7 @@ class KafkaClient:
                 api, version, _receive(connection, length, deadline)
             )
             if correlation != self._correlation:
-                raise ProtocolError(f"answer to request {correlation}, not {self._correlation}")
+                raise ProtocolError(f"response to request {correlation}, not {self._correlation}")
         except (OSError, EOFError, ProtocolError) as error:
             self.close()
             return Answer("lost", error=_words(error))
@@ -74,7 +74,7 @@ class KafkaClient:
     def _connected(self, deadline: float) -> socket.socket:
         """Return the open connection, or a new one; raises OSError."""
         if self._socket is not None:
-            # Idle and readable: the node has closed it, or broken the protocol.
+            # Idle and readable: the node has closed it, or violated the protocol.
             if not select.select([self._socket], [], [], 0)[0]:
                 _set_timeout(self._socket, deadline)
                 return self._socket
@@ -113,7 +113,7 @@ def _receive(connection: socket.socket, count: int, deadline: float) -> bytes:
 
 
 def _words(error: Exception) -> str:
-    """Say what happened, in words that are the same on every run."""
+    """Describe an error in words that are the same on every run."""
     if isinstance(error, TimeoutError):
         return "timed out"
     if isinstance(error, OSError) and error.strerror:

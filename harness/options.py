@@ -1,4 +1,4 @@
-"""What one test is asked to be: every choice that is needed to repeat it."""
+"""The options of one test: every choice that is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -19,43 +19,47 @@ DYNAMIC = "dynamic"
 DEFAULT_FAULTS = ("partition", "kill", "pause")
 
 LONGEST_S = 10_000_000.0
-"""Seconds: 115 days."""
+"""Seconds; 115 days."""
 MOST_NODES, MOST_CLIENTS = 200, 1000
 MOST_RATE = 1_000_000.0
 MOST_SEED = (1 << 63) - 1
 
 Style = Literal["storms", "swarm", "timed"]
-"""How faults follow each other: in ``storms`` with calm between them (:mod:`nemesis.storms`); by
-time and by trigger, with settings of the simulator drawn for each run (``swarm``,
-:mod:`nemesis.generator`); or by the clock as Jepsen has it, with one configuration for all runs
-(``timed``, :mod:`nemesis.timed`)."""
+"""How faults follow each other. ``storms``: with calm between them (:mod:`nemesis.storms`).
+``swarm``: by time and by trigger, with settings of the simulator drawn for each run
+(:mod:`nemesis.generator`). ``timed``: by the clock with one configuration for all runs, as in
+Jepsen (:mod:`nemesis.timed`)."""
 
 
 class OptionError(BadInputError):
-    """An option cannot be used; the message is one line: what, where, what to do."""
+    """An option cannot be used; the message is one line: what is wrong, where, what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of one run. Equal options and equal code make equal schedules.
+    """The options of one run. Equal options and equal code give equal schedules.
 
-    ``faults`` are fault families (empty: none), ``time_limit_s`` is how long clients and
-    faults run in seconds (healing and final reads come on top), ``rate`` is the number of
-    operations per second of all clients together, ``concurrency`` the number of client
-    threads, ``nodes`` the number of controllers, named ``n1`` … ``nN`` with Kafka node ids
-    1 … N. ``brokers`` more hosts follow them as brokers; with ``combined`` every controller
-    is a broker too. ``quorum`` is ``static`` or ``dynamic`` (KIP-853: its voters can be changed).
-    With ``snapshots`` nodes on hosts make them every few kilobytes, and keep little of their log.
-    ``cluster`` is ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``. ``mutant`` names a
-    planted bug of ``mutants/``; ``patch`` is a patch file for ``nodes/``; at most one is set.
-    ``other`` is a folder with another version of ``nodes/``, to which ``restart`` upgrades.
-    ``store`` is the folder that receives the run folder; with ``tables`` Spark computes the tables
-    of a run on hosts. ``lacking`` are kinds of means that the
-    hosts have not got (:func:`harness.clusters.providers.lacking`): no fault that needs them is
-    drawn. ``floor`` changes the least that a run must have done to be called valid
-    (:func:`checkers.strength.parse_floor`). ``style`` says how faults follow each other
-    (:data:`Style`), ``interval_s`` about how many seconds apart (None: as the style has it).
-    ``governed``: the faults of the style ``swarm`` come in storms, too.
+    - ``faults``: fault families (empty: none)
+    - ``time_limit_s``: seconds of clients and faults, without healing and final reads
+    - ``rate``: operations per second of all clients together
+    - ``concurrency``: number of client threads
+    - ``nodes``: number of controllers, named ``n1`` … ``nN`` with Kafka node ids 1 … N
+    - ``brokers``: number of brokers, on the hosts after the controllers
+    - ``combined``: every controller is a broker, too
+    - ``quorum``: ``static`` or ``dynamic`` (KIP-853: voters can be changed)
+    - ``snapshots``: nodes on hosts write one every few kilobytes, and keep little of their log
+    - ``cluster``: ``netns``, ``vagrant``, ``sim`` or ``hosts:FILE``
+    - ``mutant``: a planted bug of ``mutants/``; ``patch``: a patch file for ``nodes/``; at most
+      one of them is set
+    - ``other``: a folder with another version of ``nodes/``, to which ``restart`` upgrades
+    - ``store``: the folder in which the run folder is written
+    - ``tables``: Spark computes the tables of a run on hosts
+    - ``lacking``: fault drivers that the hosts lack
+      (:func:`harness.clusters.providers.lacking`); no fault that needs them is drawn
+    - ``floor``: changes to the least values of a valid run (:func:`checkers.strength.parse_floor`)
+    - ``style``: how faults follow each other (:data:`Style`); ``interval_s``: approximate seconds
+      between them (None: the style's default)
+    - ``governed``: faults of the style ``swarm`` come in storms, too
     """
 
     system: str = "kraft"
@@ -84,7 +88,7 @@ class RunOptions:
 
     @property
     def name(self) -> str:
-        """The test's name: the folder of all runs of this system and workload."""
+        """The test's name, which is the folder of all runs of this system and workload."""
         return f"{self.system}-{self.workload}"
 
     @property
@@ -94,7 +98,7 @@ class RunOptions:
 
     @property
     def controller_names(self) -> tuple[str, ...]:
-        """The nodes of the quorum; clients talk to them."""
+        """The nodes of the quorum, which clients talk to."""
         return self.node_names[: self.nodes]
 
     @property
@@ -115,7 +119,7 @@ class RunOptions:
 
 
 def run_options(options: RunOptions) -> dict[str, object]:
-    """Return the values of the options of ``kraftwreck run`` that make these ``options``."""
+    """Return the option values of ``kraftwreck run`` that give these ``options``."""
     return {
         "-w": options.workload,
         "-n": options.faults,

@@ -1,4 +1,4 @@
-"""A copy of the node code with a planted bug: what ``--mutant`` and ``--patch`` deploy."""
+"""A copy of the node code with a planted bug, for ``--mutant`` and ``--patch``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUTANTS = PROJECT / "mutants"
 def patch_of(mutant: str) -> Path:
     """Return the patch file of a planted bug.
 
-    Raises :class:`OptionError` naming the known ones.
+    Raises :class:`OptionError`, which lists the known ones.
     """
     known = sorted(path.stem for path in MUTANTS.glob("*.patch"))
     if mutant not in known:
@@ -31,14 +31,14 @@ def patch_of(mutant: str) -> Path:
 def patched_tree(patch: Path) -> Iterator[Path]:
     """Yield a ``nodes`` folder with ``patch`` applied; it is removed afterwards.
 
-    ``patch`` is a unified diff (``-p1``, relative to the project) that may touch nothing
-    but ``nodes/``. Raises :class:`OptionError`, one line, when it cannot be used.
+    ``patch`` is a unified diff (``-p1``, relative to the project) that changes only ``nodes/``.
+    Raises :class:`OptionError`, one line, if it cannot be used.
     """
     try:
         text = patch.read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise OptionError(f"{patch}: {reason}; give a unified diff") from error
+        raise OptionError(f"{patch}: {reason}; pass a unified diff") from error
     _check_targets(patch, text)
     with tempfile.TemporaryDirectory(prefix="kraftwreck-nodes-") as folder:
         tree = Path(folder) / "nodes"
@@ -63,9 +63,9 @@ def _check_targets(patch: Path, text: str) -> None:
 
 
 def _apply(patch: Path, folder: Path) -> None:
-    """Apply with git, or with patch(1) where git is missing."""
+    """Apply with git, or with patch(1) if git is missing."""
     if shutil.which("git"):
-        # The folder is no repository; the ceiling keeps git from finding one above it.
+        # The folder is not a repository; the ceiling keeps git from using one above it.
         command = ["git", "apply", "-p1", str(patch.resolve())]
         environment = {"GIT_CEILING_DIRECTORIES": str(folder.parent), "LC_ALL": "C"}
     elif shutil.which("patch"):

@@ -1,7 +1,7 @@
-"""How much longer than on hosts of the usual speed everything may take: emulated ones are slow.
+"""A factor on time limits, for slow machines such as emulated ones.
 
-``KRAFTWRECK_PATIENCE``, a number of at least 1, stretches what the control node waits for: SSH,
-commands, answers, starts and the first leader. What nodes promise each other is not stretched.
+``KRAFTWRECK_PATIENCE``, a number of at least 1, multiplies the control node's time limits for SSH,
+commands, responses, starts and the first leader. Timeouts between nodes are not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VARIABLE = "KRAFTWRECK_PATIENCE"
 
 
 def patience() -> float:
-    """Return the factor; ends the process with one line (254) if it is no number of at least 1."""
+    """Return the factor; if it is not a number from 1 to 1000, exit with one line (254)."""
     told = os.environ.get(VARIABLE) or "1"
     try:
         factor = float(told)

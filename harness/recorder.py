@@ -1,4 +1,4 @@
-"""The one place through which every operation enters the history, in order."""
+"""The recorder: every operation enters the history through it, in order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from histories.store import JsonLines
 
 
 class Recorder:
-    """Appends operations to the live history; safe to use from many threads.
+    """Appends operations to the live history; safe to use from several threads.
 
-    ``index`` counts lines and ``time`` (from ``clock``, ns since the start of the test)
-    never goes back from one line to the next. Raises
-    :class:`~histories.store.StoreError` when the history cannot be written.
+    ``index`` counts lines, and ``time`` (from ``clock``, ns since the start of the test) never
+    decreases from one line to the next. Raises :class:`~histories.store.StoreError` when the
+    history cannot be written.
     """
 
     def __init__(self, lines: JsonLines, clock: Callable[[], int]) -> None:
@@ -38,7 +38,7 @@ class Recorder:
             return op
 
     def complete(self, op: Op, completion: Completion) -> bool:
-        """Record how ``op`` ended; False if :meth:`abandon` has already ended it.
+        """Record how ``op`` ended; return False if :meth:`abandon` has already ended it.
 
         A completion that is not ``ok`` repeats the value of the invocation.
         """
@@ -73,7 +73,7 @@ class Recorder:
 
     @property
     def progress(self) -> Counts:
-        """How many operations ended so far, and how many were acknowledged."""
+        """How many operations have ended, and how many of them were acknowledged."""
         counts = self.counts
         return Counts(counts[OK] + counts[FAIL] + counts[INFO], counts[OK])
 

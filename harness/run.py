@@ -1,7 +1,7 @@
-"""One whole test on real hosts: deploy, run clients and faults, heal, read, collect.
+"""One complete test on real hosts: deploy, run clients and faults, heal, read, collect.
 
-Whatever happens on the way (an exception, Ctrl-C, a full disk), the cluster is healed, the
-history is kept, what can be collected is collected and the hosts are given back.
+After any error (an exception, Ctrl-C, a full disk) the cluster is healed, the history is kept, the
+available files are collected, and the hosts are released.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from histories.store import JsonLines, RunFolder, StoreError
 from nodes.draw import draw_below
 
 SET_UP_S = 90.0 * PATIENCE
-"""How long a fresh cluster may take to serve clients, on a machine that has much else to do."""
+"""How long a new cluster may take to serve clients, on a busy machine."""
 READY_S = 30.0 * PATIENCE
 """How long a healed cluster may take to serve clients."""
 CLIENT_WAIT_S = 10.0 * PATIENCE
@@ -54,10 +54,10 @@ InjectorFactory = Callable[[Environment, Callable[[], int]], FaultInjector]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a test. ``errors`` are what went wrong in the harness, one line each.
+    """The result of a test. ``errors`` are errors of the harness, one line each.
 
-    ``judgeable`` False means that the system never ran, or that the disk is full: there is
-    nothing, or not enough, to judge.
+    ``judgeable`` is False if there is not enough to judge: the system never ran, or the disk is
+    full.
     """
 
     folder: Path
@@ -65,7 +65,7 @@ class Outcome:
     interrupted: bool = False
     judgeable: bool = True
     failure: int = FAILED
-    """The exit code for ``errors``: 254 where a tool is missing that the cluster needs."""
+    """The exit code for ``errors``: 254 if a tool that the cluster needs is missing."""
 
 
 class TestRun:
@@ -86,7 +86,7 @@ class TestRun:
         tree: Path = PROJECT_TREE,
         began: Callable[[Path], None] = lambda folder: None,
     ) -> None:
-        """``say`` shows a line to people; ``began`` is told the folder once it exists.
+        """``say`` prints a line for people; ``began`` is called with the folder once it exists.
 
         ``tree`` is the node code to deploy. Raises
         :class:`~histories.store.StoreError` when the store cannot be written.
@@ -119,7 +119,7 @@ class TestRun:
         began(self._folder.path)
 
     def go(self) -> Outcome:
-        """Run the test; never raises for what goes wrong on the way."""
+        """Run the test; never raises errors of the run."""
         with self._interrupts as interrupts:
             try:
                 self._phase("set-up", self._set_up)
@@ -174,9 +174,9 @@ class TestRun:
         self._folder.write_json("test.json", self._test)
 
     def _bring_up(self) -> list[Host]:
-        """Bring the hosts up; meanwhile the system prepares to be deployed.
+        """Bring the hosts up, while the system prepares its deployment.
 
-        What goes wrong in preparing goes wrong in deploying as well, which reports it.
+        An error in preparing also occurs in deploying, which reports it.
         """
         with ThreadPoolExecutor(1, "prepare") as pool:
             if isinstance(self._system, Preparing):
@@ -184,7 +184,7 @@ class TestRun:
             return self._cluster.up()
 
     def _run(self) -> None:
-        """Clients and faults, until the time limit, an interrupt or a full disk."""
+        """Run clients and faults until the time limit, an interrupt or a full disk."""
         options, deployed = self._options, self._deployed
         assert deployed is not None
         history, faults = self._lines
@@ -215,16 +215,16 @@ class TestRun:
             watch.stop()
 
     def _follow(self, deployed: Deployed, faults: FaultThread) -> None:
-        """Let faults that wait for a transition see what the nodes trace."""
+        """Pass the nodes' trace events to faults that wait for transitions."""
         if not self._schedule:
             return
         if isinstance(deployed, Followed):
             deployed.follow(lambda event, us: faults.see(event, us * 1000 - self._start_ns))
         elif faults.needs_traces:
-            raise ValueError("faults wait for transitions, and this system shows none")
+            raise ValueError("faults wait for transitions, but this system has no traces")
 
     def _gateways(self) -> tuple[str, ...]:
-        """Return the brokers that writes go through: in half of the runs that have any."""
+        """Return the brokers to which writes go: in half of the runs that have any."""
         brokers = self._nodes[self._options.nodes :]
         return brokers if draw_below(2, self._options.seed, "gateways") else ()
 
@@ -235,7 +235,9 @@ class TestRun:
         shown = 0.0
         while (now := self._clock() / 1e9) < limit:
             if self._interrupts.asked.wait(min(0.1, limit - now)):
-                self._say("interrupted: ending the test early; once more to tear down at once")
+                self._say(
+                    "interrupted: ending the test early; interrupt again to tear down at once"
+                )
                 return
             failure = interpreter.failure or faults.failure
             if failure is not None:
@@ -248,7 +250,7 @@ class TestRun:
                 self._say(f"{now:5.0f} s  {recorder.summary}  |  {watch.position}  |  {active}")
 
     def _wind_down(self) -> None:
-        """Heal, let clients finish, read everything once more, stop, collect."""
+        """Heal, let clients finish, read everything again, stop, collect."""
         faults, interpreter, deployed = self._faults, self._interpreter, self._deployed
         if deployed is None:
             return
@@ -265,7 +267,7 @@ class TestRun:
             self._phase("recovery", lambda: self._recovered(deployed))
             if not self._disk_full:
                 self._phase("final operations", self._final_operations)
-        # What follows is the harness's own doing: the nodes' end is not judged.
+        # From here on the harness ends the nodes, which is not judged.
         self._test["judged_until"] = self._clock()
         if isinstance(deployed, Disturbed):
             self._phase("clocks", partial(self._sample_clocks, deployed))
@@ -275,8 +277,8 @@ class TestRun:
             self._phase("collect", lambda: self._collect(deployed))
 
     def _collect(self, deployed: Deployed) -> None:
-        """Copy what the nodes wrote; note whose records are missing: without them nothing that
-        other nodes tell of is proof (see :func:`checkers.registry.check`)."""
+        """Copy the nodes' recordings; record which are missing: without them no record of other
+        nodes proves anything about them (see :func:`checkers.registry.check`)."""
         try:
             deployed.collect(self._folder.path)
         except RemoteError as error:
@@ -284,17 +286,17 @@ class TestRun:
             raise
 
     def _sample_clocks(self, deployed: Disturbed) -> None:
-        """Note how the clocks ran that were set: checkers translate by it."""
+        """Record samples of the clocks that were set, for checkers to translate times."""
         for node, samples in deployed.clock_samples().items():
             clock = self._test["clock"][node]
             clock["samples"] = [[host - clock["offset_us"], own] for host, own in samples]
 
     def _restore(self, deployed: Deployed) -> None:
-        """Make sure that nothing stays broken, whatever the faults' own undoing achieved."""
+        """Undo all faults again, in case their own healing failed."""
         self._errors.extend(trouble.during("restore") for trouble in deployed.restore())
 
     def _recovered(self, deployed: Deployed) -> None:
-        """Wait until the healed cluster serves again; that it does not is a finding."""
+        """Wait until the healed cluster serves again; if it does not, that is a finding."""
         begun = time.monotonic()
         try:
             leader = deployed.ready(READY_S)
@@ -322,7 +324,7 @@ class TestRun:
         )
         concurrency = self._options.concurrency
         client = Client(self._workload, self._recorder, self._deployed.connect, state, concurrency)
-        # A fresh process: the first client's own may have been cut off in mid-operation.
+        # A new process: the first client's own may have been cut off during an operation.
         client.process = self._interpreter.clients[0].process + concurrency
         try:
             final_operations(client, planned)
@@ -331,7 +333,7 @@ class TestRun:
 
     def _tear_down(self) -> None:
         if self._interpreter is not None:
-            # After a second interrupt clients may still be at work.
+            # After a second interrupt clients may still be running.
             cut_off = self._interpreter
             self._phase("clients", lambda: cut_off.stop(0.0))
         for lines in self._lines:
@@ -343,7 +345,7 @@ class TestRun:
     # --- small things ---------------------------------------------------------------------
 
     def _phase(self, name: str, action: Callable[[], object]) -> None:
-        """Do one step; what goes wrong is said, kept, and keeps nothing else from being done."""
+        """Do one step; print and keep an error, and let later steps run."""
         try:
             action()
         except Exception as error:
@@ -362,7 +364,7 @@ class TestRun:
         return time.monotonic_ns() - self._start_ns
 
     def _members(self) -> dict[str, Any]:
-        """Return who takes part: all nodes, and their roles."""
+        """Return all nodes and their roles."""
         roles = dict(zip(self._nodes, self._options.roles, strict=True))
         return {
             "nodes": list(roles),
@@ -395,7 +397,7 @@ class TestRun:
 
 
 def _is_full_disk(error: BaseException | None) -> bool:
-    """Whether an error, or what led to it, is that our own disk is full."""
+    """Return whether an error, or one of its causes, is a full disk of the control node."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             return True
@@ -404,7 +406,7 @@ def _is_full_disk(error: BaseException | None) -> bool:
 
 
 class _Watch:
-    """Keeps the progress line's leader and epoch fresh, from a thread of its own."""
+    """Keeps the leader and epoch of the progress line up to date, on a separate thread."""
 
     def __init__(self, deployed: Deployed) -> None:
         self.position = ""
@@ -423,5 +425,5 @@ class _Watch:
             try:
                 self.position = self._deployed.position()
             except Exception as error:
-                # Only for people: the run goes on without.
+                # Only for display: the run continues without it.
                 self.position = f"leader unknown ({type(error).__name__})"

@@ -1,4 +1,4 @@
-"""What went wrong in a run, kept as what it is until people are told; a lost host is one line."""
+"""Errors of a run, kept as objects until they are printed; a lost host gives a single line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from harness.remote.errors import RemoteError, UnreachableError
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that went wrong.
+    """One error.
 
-    ``text`` is a line for people; ``lost`` are the hosts that could not be reached and what was
-    heard from each, empty unless that is all that went wrong. ``phase`` is what the run was doing.
+    ``text`` is a line for people. ``lost`` are the unreachable hosts with the error of each; it is
+    empty if anything else failed, too. ``phase`` is the phase of the run.
     """
 
     text: str
@@ -22,18 +22,18 @@ class Trouble:
 
     @classmethod
     def of(cls, error: Exception, text: str, phase: str = "") -> Trouble:
-        """Return what ``error`` means, told by ``text``."""
+        """Return ``error`` as a trouble with this ``text``."""
         return cls(text, lost_hosts(error), phase)
 
     @classmethod
     def together(cls, troubles: Sequence[Trouble], text: str) -> Trouble:
-        """Return several as one."""
+        """Return several troubles as one."""
         only_lost = all(each.lost for each in troubles)
         lost = {host: said for each in troubles for host, said in each.lost.items()}
         return cls(text, lost if only_lost else {})
 
     def during(self, phase: str) -> Trouble:
-        """Return the same as something that went wrong in a phase of the run."""
+        """Return the same trouble in a phase of the run."""
         return Trouble(self.text, self.lost, phase)
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class Trouble:
 
 
 def lost_hosts(error: Exception) -> dict[str, str]:
-    """Return the hosts that could not be reached, and why, if ``error`` is about nothing else."""
+    """Return the unreachable hosts, and why, if ``error`` is about nothing else."""
     parts = error.parts if isinstance(error, RemoteError) else ()
     if not all(isinstance(part, UnreachableError) for part in parts):
         return {}
@@ -49,10 +49,10 @@ def lost_hosts(error: Exception) -> dict[str, str]:
 
 
 def merge(troubles: Iterable[Trouble]) -> list[str]:
-    """Return ``troubles``, one line each, with one line for every host that could not be reached.
+    """Return ``troubles`` as lines, with a single line for every unreachable host.
 
-    It stands where the host was missed first, and tells how often it was. A trouble that is more
-    than that stays as it is.
+    That line is at the host's first trouble, and counts them. A trouble with other causes stays as
+    it is.
     """
     lines: list[str] = []
     places: dict[str, tuple[int, str, list[str]]] = {}

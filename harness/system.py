@@ -1,4 +1,4 @@
-"""What a system under test must offer the run loop; adapters live in ``systems``."""
+"""The interface between a system under test and the run loop; adapters are in ``systems``."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from harness.run_errors import Trouble
 from histories.trace import TraceEvent
 
 Seen = Callable[[TraceEvent, int], None]
-"""Is told of a transition, and what the control node's monotonic clock (µs) read then."""
+"""Called with a transition and the control node's monotonic clock (µs) at its time."""
 
 
 @runtime_checkable
 class Followed(Protocol):
-    """A :class:`Deployed` whose nodes' traces can be seen while they are written."""
+    """A :class:`Deployed` whose nodes' traces can be followed while they are written."""
 
     def follow(self, seen: Seen) -> None:
-        """Call ``seen`` for what nodes trace from now on, until :meth:`unfollow`.
+        """Call ``seen`` for every new trace event, until :meth:`unfollow`.
 
-        Calls come from other threads, one at a time. What a host writes while it cannot be
-        reached may be missed; no error is raised for it.
+        Calls come from other threads, one at a time. Events of a host that is unreachable may be
+        missed without an error.
         """
         ...
 
     def unfollow(self) -> None:
-        """Stop; nothing is seen afterwards."""
+        """Stop; no event is delivered afterwards."""
         ...
 
 
@@ -39,22 +39,22 @@ class Disturbed(Protocol):
     """A :class:`Deployed` whose nodes may have clocks of their own."""
 
     def clock_samples(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """Return, for nodes whose clocks were set, what they read when: pairs (the host's
-        monotonic clock, the node's), in microseconds, from the first change on to now."""
+        """Return samples of the clocks that were set: pairs of (host's monotonic clock, node's) in
+        microseconds, from the first change until now."""
         ...
 
 
 @runtime_checkable
 class Housed(Protocol):
-    """A :class:`Deployed` that takes notice when a host crashes."""
+    """A :class:`Deployed` that can handle host crashes."""
 
     def use(self, machines: Machines) -> None:
-        """Let faults crash and boot hosts by ``machines``."""
+        """Let faults crash and boot hosts through ``machines``."""
         ...
 
 
 class Deployed(Protocol):
-    """A system that runs on hosts. Every method may raise an exception of one line."""
+    """A system that runs on hosts. Every method may raise an exception with one line."""
 
     env: Environment
 
@@ -71,14 +71,14 @@ class Deployed(Protocol):
         ...
 
     def ready(self, timeout_s: float) -> str:
-        """Wait until the system serves clients; return who leads.
+        """Wait until the system serves clients; return the leader.
 
         Raises :class:`TimeoutError` with one line after ``timeout_s`` seconds.
         """
         ...
 
     def restore(self) -> list[Trouble]:
-        """Heal, resume and start everything whatever its state; return what failed."""
+        """Heal, resume and start everything, whatever its state; return the failures."""
         ...
 
     def stop(self) -> None:
@@ -86,10 +86,10 @@ class Deployed(Protocol):
         ...
 
     def collect(self, run: Path) -> None:
-        """Copy what every node wrote (trace, output, inputs, disk images) to ``run/nodes``.
+        """Copy each node's recordings (trace, output, inputs, disk images) to ``run/nodes``.
 
-        The system must be stopped. Nodes that cannot be reached are named in the error,
-        after all others were collected.
+        The system must be stopped. The error names unreachable nodes, after all others were
+        collected.
         """
         ...
 
@@ -100,10 +100,10 @@ class Deployed(Protocol):
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A system that can do a part of :meth:`System.deploy` while the hosts come up."""
+    """A system that can prepare a part of :meth:`System.deploy` while the hosts come up."""
 
     def prepare(self, nodes: Path) -> None:
-        """Compute what deploying the tree ``nodes`` needs and no host is needed for."""
+        """Compute everything for deploying the tree ``nodes`` that does not need a host."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Faults that strike when a node makes a certain transition, not at a certain time.
+"""Faults that start when a node makes a certain transition, instead of at a certain time.
 
-Timed faults almost never hit the microseconds in which a protocol is vulnerable: between a
-vote and the next election, between an election and its first commit. A trigger waits for
-the transition itself, as the nodes' traces tell it.
+Timed faults almost never hit the microseconds in which a protocol is vulnerable: between a vote
+and the next election, or between an election and its first commit. A trigger waits for the
+transition itself, as it appears in the nodes' traces.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ TRIGGERS: dict[str, Matches] = {
     "joining": lambda e: e.kind == "broker" and e.detail.get("state") in _JOINING,
     "voters": lambda e: e.kind == "voters" and e.detail.get("offset", -1) >= 0,
 }
-"""Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's;
-``snapshot`` is one made, ``download`` one that is about to be fetched, ``install`` one fetched,
-``voters`` a voter set read from the log, ``joining`` a broker on its way into service."""
+"""Transitions by name. ``append`` and ``hw`` are the leader's, ``replicate`` a follower's.
+``snapshot`` is a written one, ``download`` one about to be fetched, ``install`` a fetched one.
+``voters`` is a voter set read from the log, ``joining`` a broker that starts up."""
 
 KINDS: dict[str, str] = {
     "prospective": "state",
@@ -50,10 +50,10 @@ KINDS: dict[str, str] = {
     "replicate": "append",
     "joining": "broker",
 }
-"""The kind of trace event that a trigger looks at, where it is not called like the trigger."""
+"""The kind of trace event of a trigger, if its name differs from the trigger's."""
 
 DELAYS_US = (0, 0, 0, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
-"""How long after the transition a fault may strike; its ``draw`` chooses."""
+"""How long after the transition a fault may start; its ``draw`` chooses."""
 
 
 class TriggerError(ValueError):
@@ -63,7 +63,7 @@ class TriggerError(ValueError):
 def parse(trigger: str) -> tuple[str, int]:
     """Return (name, count) of a trigger such as ``"elected#2"``.
 
-    Raises :class:`TriggerError`, naming the known ones.
+    Raises :class:`TriggerError`, which lists the known ones.
     """
     name, _, count = trigger.partition("#")
     if name not in TRIGGERS:
@@ -74,7 +74,7 @@ def parse(trigger: str) -> tuple[str, int]:
 
 
 def delay_us(fault: Fault) -> int:
-    """Return how long after its trigger ``fault`` strikes."""
+    """Return how long after its trigger ``fault`` starts."""
     return DELAYS_US[draw_below(len(DELAYS_US), fault.draw, "delay")]
 
 
@@ -92,7 +92,7 @@ class Armed:
         self.matches = TRIGGERS[name]
 
     def sees(self, event: TraceEvent) -> bool:
-        """Note a trace event; True when it is the one waited for."""
+        """Process a trace event; return whether it is the awaited one."""
         if not self.matches(event):
             return False
         self.left -= 1
@@ -100,9 +100,9 @@ class Armed:
 
 
 def aim(fault: Fault, event: TraceEvent, nodes: tuple[str, ...]) -> Fault:
-    """Replace the targets ``"@"`` and ``"@leader"`` by names, as ``event`` tells them.
+    """Replace the targets ``"@"`` and ``"@leader"`` by the names that ``event`` gives.
 
-    Where the leader is unknown or is the node itself, another node is drawn.
+    If the leader is unknown or is the node itself, another node is drawn.
     """
     if not any(target.startswith("@") for target in fault.targets):
         return fault

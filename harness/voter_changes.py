@@ -1,9 +1,9 @@
-"""Changing the voters of a dynamic quorum (KIP-853), as an operator with an admin client does.
+"""Change the voters of a dynamic quorum (KIP-853) like an operator with an admin client.
 
-A change is a goal, "this node votes" or "this node does not", so it may be asked for again
-after an answer that was lost: look who leads and who votes (DescribeQuorum), ask for what
-is missing (AddRaftVoter, RemoveRaftVoter), look again. The coroutine yields requests and
-pauses; real clients drive it with sockets and clocks, the simulator in virtual time.
+A change is a goal, "this node votes" or "this node does not". So it can be retried after a lost
+response. The steps are: query the leader and the voters (DescribeQuorum), request what is missing
+(AddRaftVoter, RemoveRaftVoter), query again. The coroutine yields requests and pauses. Real clients
+drive it with sockets and clocks, the simulator in virtual time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodes.consensus.endpoint import Endpoint
 from nodes.protocol import errors
 
 DESCRIBE_VERSION: Final = 2
-"""The first version that tells directory ids."""
+"""The first version with directory ids."""
 
 ADD_VERSION: Final = 1
 REMOVE_VERSION: Final = 0
@@ -25,7 +25,7 @@ LISTENER: Final = "CONTROLLER"
 TIMEOUT_MS: Final = 5000
 PAUSE_MS: Final = 300
 FEWEST_VOTERS: Final = 2
-"""A removal that would leave fewer is refused: one voter is no quorum worth testing."""
+"""A removal that would leave fewer voters is refused: a single voter is not worth testing."""
 
 _QUESTION: Final = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
@@ -34,13 +34,13 @@ _UNKNOWN_END: Final = 2**63 - 1
 _FINAL: Final = frozenset(
     {errors.UNSUPPORTED_VERSION, errors.INVALID_REQUEST, errors.INCONSISTENT_CLUSTER_ID}
 )
-"""Refusals that asking again cannot change."""
+"""Refusals that a retry cannot change."""
 
 
 @dataclass(slots=True, frozen=True)
 class VoterChange:
-    """``add``: let ``node`` vote with the disk it has now, in place of an older disk of the
-    same node if that votes. ``remove``: let it vote no longer, whatever its disk."""
+    """``add``: make ``node`` a voter with its current disk, replacing an older disk of the same
+    node. ``remove``: make it a non-voter, whatever its disk."""
 
     action: Literal["add", "remove"]
     node: str
@@ -48,8 +48,8 @@ class VoterChange:
 
 @dataclass(slots=True, frozen=True)
 class Members:
-    """The cluster as the operator knows it: node ids and quorum endpoints by name, cluster id,
-    and for a name the directory id of the disk the node has at present."""
+    """The cluster as the operator knows it: node ids and quorum endpoints by name, cluster id, and
+    a function that returns the directory id of a node's current disk."""
 
     ids: Mapping[str, int]
     endpoints: Mapping[str, Endpoint]
@@ -66,8 +66,8 @@ class Pause:
 
 @dataclass(slots=True)
 class Changed:
-    """How a change ended: ``result`` is ``done`` (it is so), ``refused`` (it cannot be), with
-    the last error of a quorum that would not, by its code."""
+    """How a change ended: ``result`` is ``done``, or ``refused`` if it is impossible; ``errors``
+    are the error codes that the quorum returned."""
 
     change: VoterChange
     result: Literal["done", "refused"]
@@ -90,8 +90,8 @@ Steps = Generator[Call | Pause, Answer | None, Changed]
 
 @dataclass(slots=True)
 class _View:
-    """What the leader ``node`` of ``epoch`` says: the directory ids of the voters, also where that
-    is not committed yet, the end of its log, and how far that is committed."""
+    """The view of the leader ``node`` of ``epoch``: the directory ids of the voters, committed or
+    not, its log end offset and its high watermark."""
 
     node: str
     voters: dict[int, bytes]
@@ -105,12 +105,12 @@ def carry_out(
     members: Members,
     following: Callable[[], VoterChange | None] = lambda: None,
 ) -> Steps:
-    """Bring ``change`` about; it ends only when the change is there or is refused for good.
+    """Carry ``change`` out; return when it is done or finally refused.
 
-    It is there when it is committed: what only the leader knows may be lost with it, and with the
-    next change there may be no majority any more. Where that takes long, the change that is
-    ``following`` is asked for already, as by an operator who has no patience: a quorum refuses
-    it until the change before is committed (KIP-853).
+    It is done when it is committed: an uncommitted change may be lost with the leader, and the
+    next one could then leave no majority. If that takes long, the ``following`` change is requested
+    early, like an impatient operator would: a quorum refuses it until the previous change is
+    committed (KIP-853).
     """
     node_id = members.ids[change.node]
     done = Changed(change, "done", 0)
@@ -152,8 +152,8 @@ def carry_out(
 def _hurry(
     change: VoterChange | None, view: _View, members: Members
 ) -> Generator[Call | Pause, Answer | None, bool]:
-    """Ask once for ``change``; return whether the quorum has granted it, and so committed the
-    change before."""
+    """Request ``change`` once; return whether the quorum granted it and so committed the previous
+    change."""
     if change is None:
         return False
     step = _next_step(change, members.ids[change.node], view, members)
@@ -182,7 +182,7 @@ def _next_step(
 
 
 def _look(members: Members, asked: int) -> Generator[Call | Pause, Answer | None, _View | None]:
-    """Ask all controllers in turn; return the view of the one that leads, None if none does."""
+    """Ask all controllers in turn; return the view of the leader, None if there is none."""
     names: Sequence[str] = tuple(members.endpoints)
     for place in range(len(names)):
         node = names[(asked + place) % len(names)]
@@ -199,7 +199,7 @@ def _look(members: Members, asked: int) -> Generator[Call | Pause, Answer | None
 
 def _view(node: str, partition: Mapping[str, Any]) -> _View:
     voters = partition["current_voters"]
-    # A leader that removed itself may be among neither: it will be known when the next one leads.
+    # A leader that removed itself may be in neither list; the next leader will be.
     replicas = [*voters, *partition["observers"]]
     leader = [r for r in replicas if r["replica_id"] == partition["leader_id"]]
     return _View(

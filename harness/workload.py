@@ -1,8 +1,8 @@
-"""What a workload is: operations to invoke, written without input or output.
+"""The interface of workloads: operations to invoke, written without input or output.
 
-A workload never touches a socket. Its :meth:`Workload.invoke` is a coroutine that yields
-:class:`Call` (ask one node one thing) and is sent back a :class:`Answer`; the run loop on
-real hosts drives it with sockets and threads, the simulator with virtual messages.
+A workload never uses a socket. Its :meth:`Workload.invoke` is a coroutine that yields a
+:class:`Call` (one request to one node) and receives an :class:`Answer`. The run loop on real hosts
+drives it with sockets and threads, the simulator with virtual messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from histories.operation import Op
 
 @dataclass(slots=True)
 class Call:
-    """Ask ``node`` one Kafka request and wait for the answer.
+    """Send one Kafka request to ``node`` and wait for the response.
 
     ``api`` is the schema name (``"CreateTopics"``), ``version`` the request version,
     ``body`` the message as a dict with snake_case keys.
@@ -35,11 +35,11 @@ class Call:
 
 @dataclass(slots=True)
 class Answer:
-    """What came of a :class:`Call`.
+    """The outcome of a :class:`Call`.
 
-    ``refused``: the request certainly never reached the node (the connection was refused
-    or timed out before a byte was sent). ``lost``: sent, but no answer came in time or the
-    connection broke: nobody knows. ``ok``: ``body`` is the decoded response.
+    ``refused``: the request certainly never reached the node (the connection was refused or timed
+    out before a byte was sent). ``lost``: sent, but no response came in time or the connection
+    broke, so the effect is unknown. ``ok``: ``body`` is the decoded response.
     """
 
     status: Literal["ok", "refused", "lost"]
@@ -49,13 +49,13 @@ class Answer:
 
 @dataclass(slots=True)
 class Planned:
-    """What the generator wants invoked next."""
+    """The operation that the generator invokes next."""
 
     f: str
     key: Any = None
     value: Any = None
     node: str | None = None
-    """Set when the operation is for this node and no other."""
+    """Set when the operation is for this node only."""
     final: bool = False
 
 
@@ -74,10 +74,10 @@ Invocation = Generator[Call, Answer, Completion]
 
 @dataclass(slots=True)
 class ClientState:
-    """What one client thread remembers between operations.
+    """The state that one client thread keeps between operations.
 
     ``nodes`` are the names of the controllers in a fixed order; ``ids`` maps Kafka node ids to
-    names. ``gateways`` are the brokers that writes go through; none: straight to the active
+    names. ``gateways`` are the brokers to which writes go; if empty, they go directly to the active
     controller. ``memory`` is the workload's own.
     """
 
@@ -92,7 +92,7 @@ class ClientState:
 
 
 class Workload(Protocol):
-    """What clients do. Stateless between calls except through what it is given.
+    """The operations of clients. Stateless between calls except through its arguments.
 
     It may have the attributes ``owed`` (:func:`owed`) and ``floor`` (:func:`floor`).
     """
@@ -115,15 +115,15 @@ class Workload(Protocol):
 
 
 def owed(workload: Workload) -> list[str] | None:
-    """Return the kinds of operations of which some must succeed for a run to have tested what
-    ``workload`` is about; None: all that it invokes."""
+    """Return the kinds of operations of which some must succeed for a meaningful run of
+    ``workload``; None: all that it invokes."""
     kinds: Sequence[str] | None = getattr(workload, "owed", None)
     return None if kinds is None else list(kinds)
 
 
 def floor(workload: Workload, override: str | None) -> dict[str, Any]:
-    """Return the least that a run of ``workload`` must have done to be called valid, as plain
-    values for ``test.json``: what it declares, changed by ``override`` (``--floor``).
+    """Return the least values of a valid run of ``workload``, as plain values for ``test.json``:
+    those that it declares, changed by ``override`` (``--floor``).
 
     Raises :class:`~harness.options.OptionError`.
     """

@@ -1,1 +1,1 @@
-"""Where hosts come from: namespaces on this machine, Vagrant machines, any SSH hosts."""
+"""Sources of hosts: namespaces on this machine, Vagrant machines, any SSH hosts."""

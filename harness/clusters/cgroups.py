@@ -1,8 +1,8 @@
-"""Control groups of namespace hosts: what CPU and memory a node on a host may use.
+"""Control groups of namespace hosts, which limit the CPU and memory of their nodes.
 
-A host gets a directory of its own in every hierarchy that there is (version 1), named after the
-cluster, and sees nothing of the rest. They are directories and outlive processes: whoever owns
-the cluster removes them, or the next who looks for what dead clusters left behind.
+A host gets its own directory in every available hierarchy (version 1), named after the cluster, and
+sees nothing else there. The directories outlive their processes. The owner of the cluster removes
+them, or else the next sweep after dead clusters.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ def _of(identifier: str, controller: str) -> Path:
 
 
 def can_be_made(controller: str) -> bool:
-    """Tell whether this process can make groups of ``controller`` (version 1)."""
+    """Return whether this process can make groups of ``controller`` (version 1)."""
     top = ROOT / controller
     return (top / "cgroup.procs").exists() and os.access(top, os.W_OK)
 
 
 def make(identifier: str, node: str) -> dict[str, Path]:
-    """Make the groups of a host and return them by controller; those that cannot be are left
-    out, which takes nothing away but the faults that need them."""
+    """Make the groups of a host and return them by controller. Groups that cannot be made are left
+    out; then only the faults that need them are missing."""
     made = {}
     for controller in CONTROLLERS:
         group = _of(identifier, controller) / node
-        # Without a hierarchy there is no such file, and mkdir would make a mere directory.
+        # Without a hierarchy this file is missing, and mkdir would make an ordinary directory.
         if (ROOT / controller / "cgroup.procs").exists():
             with contextlib.suppress(OSError):
                 group.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a cluster is: named hosts that can be reached over SSH with pinned host keys."""
+"""The interface of clusters: named hosts, reachable over SSH with pinned host keys."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from histories.exit_codes import BAD_ARGUMENTS, FAILED, CommandError
 class ClusterError(CommandError):
     """A cluster cannot be brought up or used; the message is one line for the user.
 
-    ``exit_code`` is 254 for what the user must change (arguments, missing tool) and 255
-    for what failed on the way.
+    ``exit_code`` is 254 if the user must change something (an argument, a missing tool), and 255
+    for other failures.
     """
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
@@ -22,8 +22,8 @@ class ClusterError(CommandError):
         self.exit_code = exit_code
 
 
-class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the machine, no mistake
-    """This machine cannot run such a cluster at all; another provider may do."""
+class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the machine, not a mistake
+    """This machine cannot run such a cluster at all; another provider may work."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=BAD_ARGUMENTS)
@@ -33,14 +33,14 @@ class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the machine, 
 class Host:
     """One machine, real or not.
 
-    ``ip`` is its address among the hosts (where its service listens, and what peers drop);
-    ``ssh_address`` where the control node reaches its sshd, when that is another one.
-    ``host_key`` is the only accepted host key, as in ``"ssh-ed25519 AAAA..."``. ``key`` is
-    a private key file, None to ask the user's agent and default keys. ``become`` is put
-    before every command: empty for root, ``"sudo -n"`` otherwise. ``gateway`` is the directory of
-    the cluster whose network the host is in, where none of this machine's leads there
-    (:mod:`harness.clusters.gateway`). ``clock`` is ``"machine"`` where the machine's own wall clock
-    may be put wrong, if it turns out to have one for itself (:mod:`harness.on_host.date`).
+    ``ip`` is its address among the hosts: its service listens there, and peers drop packets by it.
+    ``ssh_address`` is where the control node reaches its sshd, if that differs. ``host_key`` is the
+    only accepted host key, as in ``"ssh-ed25519 AAAA..."``. ``key`` is a private key file; None
+    means the user's agent and default keys. ``become`` is put before every command: empty for root,
+    ``"sudo -n"`` otherwise. ``gateway`` is the directory of the cluster whose network the host is
+    in, if no network of this machine leads there (:mod:`harness.clusters.gateway`). ``clock`` is
+    ``"machine"`` if the machine's own wall clock may be changed, provided that no other host shares
+    it (:mod:`harness.on_host.date`).
     """
 
     name: str
@@ -67,7 +67,7 @@ class Host:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Host:
-        """Return the host of what :meth:`as_json` returned. Raises TypeError."""
+        """Return the host from the result of :meth:`as_json`. Raises TypeError."""
         paths = {name: fields.get(name) for name in ("key", "gateway")}
         return cls(**fields | {name: Path(path) if path else None for name, path in paths.items()})
 
@@ -78,15 +78,15 @@ class Cluster(Protocol):
     name: str
 
     def up(self) -> list[Host]:
-        """Bring the hosts up (where that is ours to do) and return them in node order."""
+        """Bring the hosts up (if the provider starts them) and return them in node order."""
         ...
 
     def heal(self) -> dict[str, dict[str, object]]:
-        """Undo every drop and pause left on the hosts; return the evidence by host name."""
+        """Undo all drops and pauses on the hosts; return the evidence by host name."""
         ...
 
     def down(self) -> None:
-        """Give the hosts back. Harmless when they are not up."""
+        """Release the hosts. Harmless when they are not up."""
         ...
 
 
@@ -95,11 +95,11 @@ class Machines(Protocol):
     """A cluster whose hosts can be crashed. Both raise :class:`ClusterError` with one line."""
 
     def crash(self, name: str) -> dict[str, Any]:
-        """Let a host lose its power; return evidence."""
+        """Cut the power of a host; return evidence."""
         ...
 
     def boot(self, name: str) -> dict[str, Any]:
-        """Start a host that crashed; return evidence once its sshd is up."""
+        """Boot a crashed host; return evidence once its sshd is up."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""A disk of a namespace host: ext4 in a file, mounted where nodes keep their data.
+"""A disk for a namespace host: ext4 in a file, mounted where nodes keep their data.
 
-It has what a directory of the machine has not: its power can be cut. FS_IOC_SHUTDOWN, which
-xfstests use for that, lets the file system stop at once, with what was not fsynced lost; the
-next mount recovers it by its journal. Standard library only.
+Unlike a directory of the machine it can lose power. FS_IOC_SHUTDOWN, which xfstests use for that,
+stops the file system at once; data that was not fsynced is lost, and the next mount recovers the
+journal. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 MOUNT = "/var/lib/kraftwreck"
-"""Where a host has it."""
+"""The mount point on a host."""
 BYTES = 64 << 20
 FREE_S = 15.0
-"""How long a file system may be in use after its host has ended."""
+"""How long a file system may stay in use after its host has ended."""
 _FS_IOC_SHUTDOWN = 0x8004587D
 _NOLOGFLUSH = 2
 
@@ -32,14 +32,14 @@ def make(image: Path) -> None:
 
 
 def copy(image: Path, target: Path) -> None:
-    """Copy an image, without its holes. Raises OSError."""
+    """Copy an image, keeping its holes. Raises OSError."""
     _run(["cp", "--sparse=always", str(image), str(target)])
 
 
 def mount_at(image: Path, target: Path) -> None:
-    """Mount an image; the loop device goes away with the mount. Raises OSError."""
-    # Nothing reaches the image by itself for minutes: what survives was fsynced. It need not go
-    # on to the machine's own disk (barrier=0): what is cut is the power of the host.
+    """Mount an image; the loop device disappears with the mount. Raises OSError."""
+    # Nothing reaches the image by itself for minutes: only fsynced data survives. It need not
+    # reach the machine's own disk (barrier=0): only the host loses power.
     options = "loop,noatime,commit=300,barrier=0"
     _run(["mount", "-t", "ext4", "-o", options, str(image), str(target)])
 
@@ -55,23 +55,23 @@ def hold(pid: int) -> int:
 
 
 def cut_power(handle: int) -> None:
-    """Let the file system stop now. Raises OSError."""
+    """Shut the file system down now. Raises OSError."""
     fcntl.ioctl(handle, _FS_IOC_SHUTDOWN, struct.pack("I", _NOLOGFLUSH))
 
 
 def wait_until_free(image: Path) -> None:
-    """Wait until no loop device has the image. Raises TimeoutError."""
+    """Wait until no loop device uses the image. Raises TimeoutError."""
     deadline = time.monotonic() + FREE_S
     while any(_backs(path, image) for path in Path("/sys/block").glob("loop*/loop/backing_file")):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{image} is in use yet after {FREE_S:.0f} s")
+            raise TimeoutError(f"{image} is still in use after {FREE_S:.0f} s")
         time.sleep(0.005)
 
 
 def _backs(path: Path, image: Path) -> bool:
     try:
         return path.read_text().strip().endswith(str(image))
-    except OSError:  # It has just gone.
+    except OSError:  # It disappeared meanwhile.
         return False
 
 

@@ -1,8 +1,8 @@
-"""The way to hosts whose network no interface of this machine leads to: a plain user's.
+"""Access for a plain user to hosts in a network that no interface of this machine leads to.
 
-A socket belongs to the network it was made in, whoever uses it. A process in the cluster's own
-network makes sockets and hands them out (SCM_RIGHTS) by a Unix socket in the cluster's state
-directory, which only its user may enter; who has got one connects by itself.
+A socket belongs to the network in which it was created, whichever process uses it. A process in the
+cluster's own network creates sockets and hands them out (SCM_RIGHTS) over a Unix socket in the
+cluster's state directory, which only its user may enter. The receiver then connects by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SOCKET = "gateway.sock"
 
 
 def listen(directory: Path, name: str = SOCKET) -> socket.socket:
-    """Return a socket that listens in ``directory``; its short name fits, however long that is."""
+    """Return a socket that listens in ``directory``; its path may be longer than 107 bytes."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -28,7 +28,7 @@ def listen(directory: Path, name: str = SOCKET) -> socket.socket:
 
 
 def reach(directory: Path, name: str, timeout_s: float) -> socket.socket:
-    """Return a connection to what listens in ``directory``. Raises OSError."""
+    """Return a connection to the listener in ``directory``. Raises OSError."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -43,7 +43,7 @@ def reach(directory: Path, name: str, timeout_s: float) -> socket.socket:
 
 
 def serve(listener: socket.socket) -> None:
-    """Give everybody who comes one new TCP socket; never returns."""
+    """Give every client one new TCP socket; never returns."""
     while True:
         client, _ = listener.accept()
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -52,7 +52,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def dial(address: tuple[str, int], timeout_s: float, gateway: Path | None = None) -> socket.socket:
-    """Return a TCP connection to ``address``, by a socket of ``gateway`` if there is one.
+    """Return a TCP connection to ``address``, with a socket of ``gateway`` if given.
 
     Raises OSError, TimeoutError after ``timeout_s`` seconds.
     """
@@ -61,7 +61,7 @@ def dial(address: tuple[str, int], timeout_s: float, gateway: Path | None = None
     with reach(gateway, SOCKET, timeout_s) as client:
         _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
     if not descriptors:
-        raise ConnectionRefusedError("the hosts' network is gone")
+        raise ConnectionRefusedError("the hosts' network no longer exists")
     made = socket.socket(fileno=descriptors[0])
     try:
         made.settimeout(timeout_s)

@@ -1,4 +1,4 @@
-"""Healing hosts from outside a run: drops, stopped nodes, wrong clocks, bad disks are undone."""
+"""Heal hosts from outside a run: undo drops, pauses, wrong clocks and bad disks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from harness.remote.service import CLOCK, DISK, SERVICE
 from harness.remote.session import Remote, RemoteError, on_all
 
 SETTLE_S = 5.0
-"""How long healing waits for what others still do to a host; a run that lives is not waited for."""
+"""How long healing waits for operations of a dead run; it does not wait for a live run."""
 
 
 def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
-    """Undo every drop, pause, wrong clock and bad disk; return, by host name, what was undone.
+    """Undo every drop, pause, wrong clock and bad disk; return the undone faults by host name.
 
-    A host that cannot be healed of all of it has ``error`` (one line) in its place; whatever else
-    can be undone is, there and on the others.
+    A host that cannot be healed completely has ``error`` (one line) instead. The other steps and
+    the other hosts are still tried.
     """
     by_name = {host.name: host for host in hosts}
 
@@ -28,7 +28,7 @@ def heal_hosts(hosts: Sequence[Host]) -> dict[str, dict[str, object]]:
         evidence: dict[str, object] = {}
         errors = []
         try:
-            # A control node that was killed may have asked for something that is under way.
+            # A killed control node may have sent requests that are still under way.
             agent.ask("settled", wait_s=SETTLE_S)
             for step in _STEPS:
                 try:
@@ -80,4 +80,4 @@ def _squeezes(agent: Agent) -> dict[str, object]:
 
 
 _STEPS = (_drops, _network, _process, _clock, _date, _disk, _squeezes)
-"""What is undone on a host; each is tried, whatever became of those before."""
+"""The steps on a host; each is tried even if others fail."""

@@ -1,6 +1,6 @@
-"""Hosts that exist already, from an inventory file (``-c hosts:FILE``).
+"""Existing hosts, from an inventory file (``-c hosts:FILE``).
 
-Two forms. TOML, when the file's name ends in ``.toml``::
+There are two formats. TOML, if the file's name ends in ``.toml``::
 
     [[hosts]]
     name = "n1"
@@ -10,15 +10,15 @@ Two forms. TOML, when the file's name ends in ``.toml``::
     port = 22
     key = "~/.ssh/id_ed25519"
     become = "sudo -n"
-    ssh_address = "198.51.100.7"           # from here, when it is another one
-    clock = "machine"                      # its own clock may be put wrong, if it has one
-    gateway = "/run/user/1000/kraftwreck/<cluster>"   # only of a plain user's namespace hosts
+    ssh_address = "198.51.100.7"           # from the control node, if it differs
+    clock = "machine"                      # its own clock may be changed, if it has one
+    gateway = "/run/user/1000/kraftwreck/<cluster>"   # only for namespace hosts of a plain user
 
-or a line per host, with the same names for the rest::
+or one line per host, with the same names for the other fields::
 
     n1 admin@192.0.2.11:22 hostkey="ssh-ed25519 AAAA..." key=~/.ssh/id_ed25519
 
-A host without a pinned host key is refused: nobody would notice talking to another one.
+A host without a pinned host key is rejected: a wrong machine would go unnoticed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _bad(where: str, what: str) -> ClusterError:
 def load_inventory(path: Path) -> list[Host]:
     """Return the hosts of an inventory file, in its order.
 
-    Raises :class:`ClusterError`: one line that says where, what, and what to do.
+    Raises :class:`ClusterError`: one line with the place, the problem and what to do.
     """
     try:
         text = path.read_text()
@@ -69,7 +69,7 @@ def load_inventory(path: Path) -> list[Host]:
         for host, (where, _) in zip(hosts, entries, strict=True):
             value = getattr(host, what)
             if value in seen:
-                raise _bad(where, f"{what} {value} is given already in {seen[value]}")
+                raise _bad(where, f"{what} {value} is also given in {seen[value]}")
             seen[value] = where.removeprefix(f"{path} ")
     return hosts
 
@@ -78,10 +78,10 @@ def _toml_entries(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _bad(str(path), f"is not TOML: {error}") from error
+        raise _bad(str(path), f"not TOML: {error}") from error
     hosts = document.pop("hosts", [])
     if document or not isinstance(hosts, list) or not all(isinstance(h, dict) for h in hosts):
-        raise _bad(str(path), "holds something else than [[hosts]] tables")
+        raise _bad(str(path), "only [[hosts]] tables are allowed")
     return [(f"{path} host {number}", host) for number, host in enumerate(hosts, start=1)]
 
 
@@ -117,7 +117,7 @@ def _host(where: str, position: int, entry: dict[str, Any], base: Path) -> Host:
     unknown = set(entry) - _STRINGS - _NUMBERS
     if unknown:
         known = ", ".join(sorted(_STRINGS | _NUMBERS))
-        raise _bad(where, f"{sorted(unknown)[0]!r} is unknown here; known are {known}")
+        raise _bad(where, f"{sorted(unknown)[0]!r} is unknown; known fields: {known}")
     for field, value in entry.items():
         wanted = str if field in _STRINGS else int
         if not isinstance(value, wanted) or isinstance(value, bool):
@@ -143,7 +143,7 @@ def _host(where: str, position: int, entry: dict[str, Any], base: Path) -> Host:
     except ValueError as error:
         raise _bad(where, f"{name}: {error}") from error
     if entry.get("clock", "") not in ("", "machine"):
-        raise _bad(where, f'clock is {entry["clock"]!r}; it may be "machine", or not there')
+        raise _bad(where, f'clock is {entry["clock"]!r}; it must be "machine" or be left out')
     key = None
     if entry.get("key"):
         key = base / Path(entry["key"]).expanduser()
@@ -165,7 +165,7 @@ def _host(where: str, position: int, entry: dict[str, Any], base: Path) -> Host:
 
 
 def _resolve(where: str, address: str) -> str:
-    """Return the IPv4 address: packets are dropped by that, not by name."""
+    """Return the IPv4 address: packets are dropped by address, not by name."""
     try:
         return socket.gethostbyname(address)
     except OSError as error:
@@ -197,7 +197,7 @@ def format_inventory(hosts: Sequence[Host]) -> str:
 
 
 class HostsCluster:
-    """The first ``nodes`` hosts of an inventory (None: all). Up means: all answer."""
+    """The first ``nodes`` hosts of an inventory (None: all). They are up if all respond."""
 
     name = "hosts"
 
@@ -207,26 +207,26 @@ class HostsCluster:
             if nodes > len(self.hosts):
                 raise _bad(
                     str(path),
-                    f"{nodes} nodes are asked for, {len(self.hosts)} are in it: "
+                    f"{nodes} nodes requested, but it has {len(self.hosts)} hosts: "
                     f"use --nodes {len(self.hosts)}",
                 )
             self.hosts = self.hosts[:nodes]
 
     def up(self) -> list[Host]:
-        """Log in to every host and return them; raises with all that do not answer."""
+        """Log in to every host and return them; raise an error that names all that fail."""
         check_logins(self.hosts)
         return list(self.hosts)
 
     def heal(self) -> dict[str, dict[str, object]]:
-        """Undo every drop and pause on the hosts."""
+        """Undo all drops and pauses on the hosts."""
         return heal_hosts(self.hosts)
 
     def down(self) -> None:
-        """Do nothing: the hosts are not ours to stop."""
+        """Do nothing: the hosts belong to the user."""
 
 
 def check_logins(hosts: Sequence[Host]) -> None:
-    """Log in to every host at once; raises :class:`ClusterError` naming those that fail."""
+    """Log in to every host at once; raise :class:`ClusterError` with those that fail."""
     by_name = {host.name: host for host in hosts}
 
     def problem(name: str) -> str | None:

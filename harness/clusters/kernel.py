@@ -1,6 +1,6 @@
-"""Linux calls that Python 3.11 has no function for: namespaces, mounts, capabilities.
+"""Linux calls that Python 3.11 does not offer: namespaces, mounts, capabilities.
 
-All raise :class:`OSError` naming the call. Sources: unshare(2), setns(2), mount(2),
+All raise :class:`OSError` with the name of the call. Sources: unshare(2), setns(2), mount(2),
 pivot_root(2), prctl(2), capabilities(7).
 """
 
@@ -77,10 +77,10 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def mount_overlay(target: Path, upper: Path, work: Path) -> None:
-    """Mount a copy-on-write view of the machine's root; ``work`` is made anew.
+    """Mount a copy-on-write view of the machine's root; ``work`` is recreated.
 
-    Volatile, where the kernel has that (5.10): else its end would wait until all that anybody
-    on the machine has written is on the disk, for half a minute at times.
+    The mount is volatile if the kernel supports that (5.10). Otherwise its end would wait, up to
+    half a minute, until all dirty data of the machine is on disk.
     """
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -94,7 +94,7 @@ def mount_overlay(target: Path, upper: Path, work: Path) -> None:
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make ``new`` the root and put the old one on ``old``, which is then detached."""
+    """Make ``new`` the root; move the old one to ``old`` and detach it."""
     _check(_libc.pivot_root(new.encode(), old.encode()), "pivot_root")
     os.chdir("/")
     relative = "/" + os.path.relpath(old, new)
@@ -103,19 +103,19 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def unmount(target: str) -> None:
-    """Take the topmost mount away from ``target``, now or once nobody uses it."""
+    """Remove the topmost mount from ``target``, now or as soon as it is unused."""
     _check(_libc.umount2(target.encode(), _MNT_DETACH), f"umount {target}")
 
 
 def die_with_parent() -> None:
-    """Get SIGKILL when the thread that forked this process ends."""
+    """Request SIGKILL for this process when the thread that forked it ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl PDEATHSIG")
 
 
 def bound_capabilities(kept: frozenset[str]) -> None:
-    """Take every capability but ``kept`` away from whatever this process executes next.
+    """Drop every capability except ``kept`` from all programs that this process executes.
 
-    An allow-list: what a newer kernel invents is dropped too.
+    This is an allow-list: capabilities of newer kernels are dropped, too.
     """
     keep = {CAPABILITIES[name] for name in kept}
     for number in all_capabilities() - keep:
@@ -123,15 +123,15 @@ def bound_capabilities(kept: frozenset[str]) -> None:
 
 
 def all_capabilities() -> set[int]:
-    """Return the numbers of all capabilities that this kernel knows."""
+    """Return the numbers of all capabilities of this kernel."""
     return set(range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1))
 
 
 def hold_capabilities(numbers: set[int]) -> None:
-    """Have these capabilities and no others, and pass them to programs that are executed.
+    """Hold exactly these capabilities, and pass them on to executed programs.
 
-    For processes of plain users (ambient capabilities, since Linux 4.3); root passes on what is
-    not bounded.
+    This is for processes of plain users (ambient capabilities, since Linux 4.3); root passes on
+    everything in its bounding set.
     """
     low = sum(1 << number for number in numbers if number < 32)
     high = sum(1 << (number - 32) for number in numbers if number >= 32)

@@ -1,4 +1,4 @@
-"""Ed25519 key pairs in OpenSSH's text forms."""
+"""Ed25519 key pairs in OpenSSH's text formats."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Cutting the power of namespace hosts and booting them, asked of the process that owns them.
+"""Cut the power of namespace hosts and boot them, by requests to the process that owns them.
 
 The owner of a cluster listens on a socket in its state directory. A request is one JSON line,
-``{"do": "crash" | "boot", "host": name}``; the answer is evidence or ``{"error": "one line"}``.
-Standard library only: the owner has to start at once.
+``{"do": "crash" | "boot", "host": name}``; the response is evidence or ``{"error": "one line"}``.
+Standard library only: the owner must start quickly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CarryOut = Callable[[str, str], dict[str, Any]]
 
 
 class MachineError(Exception):
-    """A host cannot be crashed or booted; one line says why."""
+    """A host cannot be crashed or booted; one line gives the reason."""
 
 
 def listen(directory: Path) -> socket.socket:
@@ -37,13 +37,13 @@ def listen(directory: Path) -> socket.socket:
 
 
 def serve(listener: socket.socket, leash: int, carry_out: CarryOut) -> None:
-    """Carry out requests, one after the other, until ``leash`` is let go."""
+    """Carry out requests, one after the other, until ``leash`` is released."""
     while True:
         ready, _, _ = select.select([listener.fileno(), leash], [], [])
         if leash in ready:
             return
         client, _ = listener.accept()
-        # Whoever asks and goes away keeps nobody waiting.
+        # A client that disconnects does not block others.
         with contextlib.suppress(OSError), client:
             client.settimeout(1.0)
             client.sendall(json.dumps(_answer(client, carry_out)).encode() + b"\n")
@@ -59,7 +59,7 @@ def _answer(client: socket.socket, carry_out: CarryOut) -> dict[str, Any]:
 
 
 def ask(directory: Path, do: str, host: str) -> dict[str, Any]:
-    """Have a host crashed or booted by the owner; return evidence. Raises MachineError."""
+    """Let the owner crash or boot a host; return evidence. Raises MachineError."""
     try:
         with gateway.reach(directory, SOCKET, LONGEST_S) as client:
             client.sendall(json.dumps({"do": do, "host": host}).encode() + b"\n")
@@ -73,9 +73,9 @@ def ask(directory: Path, do: str, host: str) -> dict[str, Any]:
 
 
 def end(pid: int, *, disk: bool) -> dict[str, Any]:
-    """kill -9 PID 1 of a host, and with it, by the kernel, every process there; wait for that.
+    """Kill PID 1 of a host (kill -9) and wait for its end; the kernel kills all others there.
 
-    What was not fsynced is lost if the host has a ``disk`` of its own. Raises OSError.
+    If the host has its own ``disk``, data that was not fsynced is lost. Raises OSError.
     """
     began = time.monotonic()
     held = disk_image.hold(pid) if disk else -1
@@ -90,5 +90,5 @@ def end(pid: int, *, disk: bool) -> dict[str, Any]:
         os.close(handle)
         if disk:
             os.close(held)
-    means = "FS_IOC_SHUTDOWN" if disk else "the machine keeps what was written"
+    means = "FS_IOC_SHUTDOWN" if disk else "the machine keeps all written data"
     return {"disk": means, "gone_after_us": round((time.monotonic() - began) * 1e6)}

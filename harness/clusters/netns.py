@@ -1,9 +1,9 @@
-"""Hosts as network namespaces of this machine: the default provider.
+"""Hosts as network namespaces on this machine: the default provider.
 
-Each host has its own network, mounts, host name, IPC and process ids, a copy-on-write view
-of this machine's root, its own sshd and a bounded set of capabilities; see
-:mod:`harness.clusters.node_root`. Who owns them, and why nothing can stay behind, is told
-in :mod:`harness.clusters.supervisor`.
+Each host has its own network, mounts, host name, IPC, process ids and sshd. It has a copy-on-write
+view of this machine's root and a limited set of capabilities; see
+:mod:`harness.clusters.node_root`. In :mod:`harness.clusters.supervisor` is the process that owns
+the hosts, and the reason why nothing of them can stay behind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOOLS = {
     "/usr/bin/python3": "python3",
     "unshare": "util-linux",
 }
-"""What the provider calls, and the Debian package that has it."""
+"""The programs that the provider calls, and the Debian packages that contain them."""
 
 _UP_TIMEOUT_S = 90.0
 _DOWN_TIMEOUT_S = 30.0
@@ -43,9 +43,9 @@ _PROJECT = Path(__file__).resolve().parents[2]
 
 
 def probe() -> None:
-    """Raise :class:`ClusterUnavailable`, in one line, when this machine cannot do it."""
+    """Raise :class:`ClusterUnavailable`, one line, if this machine does not support namespaces."""
     if sys.platform != "linux":
-        raise ClusterUnavailable(f"namespace hosts need Linux, this is {sys.platform}")
+        raise ClusterUnavailable(f"namespace hosts need Linux; this is {sys.platform}")
     for tool, package in _TOOLS.items():
         if shutil.which(tool, path=rootless.search_path()) is None:
             raise ClusterUnavailable(f"{Path(tool).name} is missing: apt-get install {package}")
@@ -59,28 +59,26 @@ def probe() -> None:
     if attempt.returncode != 0:
         raise ClusterUnavailable(f"namespaces are refused here: {attempt.stderr.strip()}")
     if Path("/usr/bin").stat().st_dev != Path("/").stat().st_dev:
-        raise ClusterUnavailable("/usr is a file system of its own, hosts would not see it")
+        raise ClusterUnavailable("/usr is a separate file system, which hosts would not see")
 
 
 class NetnsCluster:
-    """``nodes`` hosts ``n1``, ``n2`` …; gone when this process ends, unless ``detached``.
+    """``nodes`` hosts ``n1``, ``n2`` …, which end with this process unless ``detached``.
 
-    With ``disks`` nodes keep their data on a disk of their own, whose power is cut when a host
-    crashes: what was not fsynced is lost. Where that cannot be, :attr:`no_disks` says why.
+    With ``disks`` nodes keep their data on a separate disk, which loses power when a host crashes:
+    data that was not fsynced is lost. If that is impossible, :attr:`no_disks` gives the reason.
     """
 
     name = "netns"
 
     def __init__(self, nodes: int = 5, *, detached: bool = False, disks: bool = False) -> None:
         if not 1 <= nodes <= MAX_NODES:
-            raise ClusterError(
-                f"{nodes} hosts: between 1 and {MAX_NODES} are possible", BAD_ARGUMENTS
-            )
+            raise ClusterError(f"{nodes} hosts requested; give 1 to {MAX_NODES}", BAD_ARGUMENTS)
         self.nodes = nodes
         self.detached = detached
         self.disks = disks
         self.no_disks = ""
-        """Why hosts have no disks of their own although they were to have some."""
+        """Why hosts have no separate disks although they were requested."""
         self.directory: Path | None = None
         self.control_ip = ""
         self.hosts: list[Host] = []
@@ -89,7 +87,7 @@ class NetnsCluster:
     def up(self) -> list[Host]:
         """Build the cluster and return its hosts.
 
-        Raises :class:`ClusterUnavailable` when this machine refuses, and then leaves nothing.
+        Raises :class:`ClusterUnavailable` if this machine refuses; then nothing stays behind.
         """
         if self.directory is not None:
             raise ClusterError("the cluster is up already")
@@ -146,20 +144,20 @@ class NetnsCluster:
                 zip(names, ready["ips"], pairs, strict=True), start=1
             )
         ]
-        # The supervisor wrote its processes before it reported; keep them.
+        # The supervisor wrote its process ids before it reported; keep them.
         state = State.read(self.directory) or state
         state.subnet, state.uplink = ready["subnet"], ready["uplink"]
         state.hosts = [host.as_json() for host in self.hosts]
         state.write(self.directory)
 
     def _spawn_and_wait(self, lock: int) -> dict[str, Any]:
-        """Start the supervisor and return what it says when the hosts are up."""
+        """Start the supervisor and return its message when the hosts are up."""
         assert self.directory is not None
         with (self.directory / "supervisor.log").open("wb") as log:
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-S", "-m", "harness.clusters.supervisor",
                  str(self.directory), str(lock)],
-                # The pipe's write end is the lifeline: it closes however this process dies.
+                # The pipe's write end is the lifeline: it closes when this process dies.
                 stdin=subprocess.DEVNULL if self.detached else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -188,14 +186,14 @@ class NetnsCluster:
             lines = (self.directory / "supervisor.log").read_text().strip().splitlines()
         except OSError:
             lines = []
-        return lines[-1] if lines else "its supervisor ended without a word"
+        return lines[-1] if lines else "its supervisor ended without a message"
 
     def crash(self, name: str) -> dict[str, Any]:
-        """Let a host lose its power: all of its processes and its network are gone."""
+        """Cut a host's power: all of its processes and its network end."""
         return self._ask("crash", name)
 
     def boot(self, name: str) -> dict[str, Any]:
-        """Let a host that crashed start again, with the files it had but for /run and /tmp."""
+        """Boot a crashed host; it keeps its files except for /run and /tmp."""
         return self._ask("boot", name)
 
     def _ask(self, do: str, name: str) -> dict[str, Any]:
@@ -207,11 +205,11 @@ class NetnsCluster:
             raise ClusterError(str(error)) from error
 
     def heal(self) -> dict[str, dict[str, object]]:
-        """Undo every drop and pause on the hosts."""
+        """Undo all drops and pauses on the hosts."""
         return heal_hosts(self.hosts)
 
     def down(self) -> None:
-        """End every process of the cluster and wait until all of it is gone."""
+        """End every process of the cluster and wait until everything is removed."""
         if self.directory is None:
             return
         directory, self.directory, self.hosts = self.directory, None, []

@@ -1,6 +1,6 @@
-"""What turns a fresh process into a host: its root file system, devices, network, sshd.
+"""Turn a new process into a host: its root file system, devices, network and sshd.
 
-Runs as PID 1 of a new PID namespace, forked by the supervisor, and ends in sshd.
+It runs as PID 1 of a new PID namespace, forked by the supervisor, and finally executes sshd.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ KEPT_CAPABILITIES = frozenset({
     "net_bind_service", "net_broadcast", "net_admin", "net_raw", "ipc_lock", "ipc_owner",
     "sys_chroot", "sys_ptrace", "sys_nice", "sys_resource", "lease", "audit_write", "setfcap",
 })  # fmt: skip
-"""What root on a host may do. Not sys_time: hosts share the machine's clock and would set
-it for everybody. Not sys_admin: /proc/sys could be remounted writable. Not mknod, rawio,
-module, boot: the machine's disks and kernel are not the host's."""
+"""The capabilities of root on a host. Not sys_time: hosts share the machine's clock, and would set
+it for all. Not sys_admin: it could remount /proc/sys writable. Not mknod, rawio, module or boot:
+hosts must not touch the machine's disks and kernel."""
 
 SSHD_CONFIG = """\
 Port 22
@@ -73,10 +73,11 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One host to be: ``host_key`` is its private key (OpenSSH text), ``hosts`` /etc/hosts.
+    """The description of one host; ``host_key`` is its private key (OpenSSH text), ``hosts`` its
+    /etc/hosts.
 
-    ``cgroups`` are its control groups, by controller; it sees them below :data:`CGROUPS`. ``disk``
-    is the image of the disk where nodes keep their data, None for a directory of the machine.
+    ``cgroups`` are its control groups by controller; it sees them below :data:`CGROUPS`. ``disk``
+    is the image of the disk for the nodes' data, None for a directory of the machine.
     """
 
     name: str
@@ -92,12 +93,12 @@ class NodeSpec:
 def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
     """Become the host and run sshd; never returns.
 
-    Writes a byte to the pipe ``unshared`` when its namespaces exist, and waits for a byte
-    on ``connected``, sent when eth0 is there. Raises :class:`OSError`.
+    Writes a byte to the pipe ``unshared`` when its namespaces exist, and waits for a byte on
+    ``connected``, which is sent when eth0 exists. Raises :class:`OSError`.
     """
     die_with_parent()
     os.setsid()
-    # What the supervisor ignores, the host's programs shall not ignore from birth.
+    # Signals that the supervisor ignores must not be ignored by the host's programs.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET)
@@ -106,7 +107,7 @@ def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
     socket.sethostname(spec.name)
     os.read(connected, 1)
     _bring_network_up(spec.ip)
-    # Last: everything under /proc/sys is read-only from here, but the host's own network.
+    # Last: from here on /proc/sys is read-only, except for the host's own network.
     for path in _READ_ONLY:
         if Path(path).exists():
             _bind(path, path, MS_RDONLY)
@@ -122,13 +123,13 @@ def become_host(spec: NodeSpec, unshared: int, connected: int) -> None:
 
 
 def _bind(source: str, target: str, flags: int) -> None:
-    """Bind-mount; flags only take hold in a second, remounting call (mount(2))."""
+    """Bind-mount; flags take effect only in a second, remounting call (mount(2))."""
     mount(source, target, "", MS_BIND)
     mount("none", target, "", MS_REMOUNT | MS_BIND | flags)
 
 
 def _build_root(spec: NodeSpec) -> None:
-    """Give the process a private copy-on-write view of the machine's root."""
+    """Give the process a private, copy-on-write view of the machine's root."""
     root = spec.directory / "root"
     upper, work = spec.directory / "upper", spec.directory / "work"
     for path in (root, upper):
@@ -164,7 +165,7 @@ def _build_devices(root: Path) -> None:
     for name in _DEVICES:
         (dev / name).touch()
         mount(f"/dev/{name}", str(dev / name), "", MS_BIND)
-    # By it a host delays its own packets; a tun device belongs to its network namespace.
+    # The host delays its packets with it; a tun device belongs to its network namespace.
     if Path("/dev/net/tun").exists():
         (dev / "net").mkdir()
         (dev / "net/tun").touch()
@@ -184,7 +185,7 @@ def _build_devices(root: Path) -> None:
 
 
 def _pty_options() -> str:
-    """Return how terminals belong to: by a group that a plain user has not got, else."""
+    """Return the mount options of devpts; only root can assign terminals to the tty group."""
     return "newinstance,ptmxmode=0666,mode=620" + ("" if rootless.needed() else ",gid=5")
 
 
@@ -198,14 +199,14 @@ def _write_identity(root: Path, spec: NodeSpec) -> None:
     (ssh / "sshd_config").write_text(SSHD_CONFIG.format(ip=spec.ip, path=_PATH))
     (ssh / "host_key").touch(mode=0o600)
     (ssh / "host_key").write_text(spec.host_key)
-    # sshd without PAM refuses an account whose password field starts with "!".
+    # Without PAM, sshd rejects an account whose password field starts with "!".
     shadow = root / "etc/shadow"
     if shadow.exists():
         shadow.write_text(re.sub(r"(?m)^root:!+[^:]*:", "root:*:", shadow.read_text()))
 
 
 def _bring_network_up(ip: str) -> None:
-    """Configure lo and eth0; IPv4 only, so that dropping by IPv4 source misses nothing."""
+    """Configure lo and eth0 for IPv4 only, so that drops by IPv4 source catch every packet."""
     disable = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
     if disable.exists():
         disable.write_text("1")

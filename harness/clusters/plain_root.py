@@ -1,8 +1,8 @@
-"""The root file system of a plain user's host: the machine's programs, everything else its own.
+"""The root file system of a plain user's host: programs of the machine, everything else private.
 
-An overlay over the machine's root is refused in a user namespace. So programs and libraries are
-the machine's own, seen read-only; ``/etc`` has a link for every entry of the machine's but those
-that make a host (names, accounts, keys); ``/var``, ``/opt`` and the like begin empty.
+The kernel refuses an overlay over the machine's root in a user namespace. So hosts see the
+machine's own programs and libraries, read-only. ``/etc`` has links to the machine's entries except
+those that identify a host (names, accounts, keys). ``/var``, ``/opt`` and the like start empty.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _DIRECTORIES = ("proc", "sys", "dev", "run", "tmp", "root", "home", "opt", "srv"
 _VAR = ("lib", "log", "cache", "spool", "tmp")
 _OWN = frozenset({"hostname", "hosts", "ssh", "passwd", "group", "shadow", "gshadow",
                   "nsswitch.conf", "kraftwreck"})  # fmt: skip
-"""What is a host's own in /etc."""
+"""The host's own entries in /etc."""
 _SEEN = ".machine-etc"
 """Where a host sees the machine's /etc."""
 
 
 def build(root: Path) -> None:
-    """Make ``root`` the beginning of a host's file system, and a mount. Raises OSError."""
+    """Make ``root`` the start of a host's file system, and a mount. Raises OSError."""
     mount(str(root), str(root), "", MS_BIND)
     if (root / "usr").exists():
-        # It was booted before: its files are there, what was mounted is not.
+        # It has been booted before: its files exist, its mounts do not.
         _show_programs(root)
         _see(Path("/etc"), root / _SEEN)
         return
@@ -63,9 +63,9 @@ def _show_programs(root: Path) -> None:
 
 
 def _see(source: Path, target: Path) -> None:
-    """Let ``target`` show what is at ``source``, read-only."""
+    """Mount ``source`` at ``target``, read-only."""
     mount(str(source), str(target), "", MS_BIND | MS_REC)
-    # A namespace of less privilege may not take these away again (mount_namespaces(7)).
+    # A namespace with fewer privileges must keep these flags (mount_namespaces(7)).
     locked = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
     mount("none", str(target), "", MS_REMOUNT | MS_BIND | MS_RDONLY | locked)
 
@@ -78,7 +78,7 @@ def _build_etc(root: Path) -> None:
     for entry in Path("/etc").iterdir():
         if entry.name in _OWN:
             continue
-        # Links are copied: relative ones lead to where they led.
+        # Links are copied, so that relative ones keep their targets.
         link = entry.readlink() if entry.is_symlink() else Path("/", _SEEN, entry.name)
         (etc / entry.name).symlink_to(link)
     user, group = os.geteuid(), os.getegid()

@@ -1,4 +1,4 @@
-"""From the words after ``-c`` to a cluster."""
+"""Choose a cluster from the value of ``-c``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DEFAULT_NODES = 5
 
 
 def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) -> Cluster:
-    """Return the cluster that ``spec`` names, not yet up; with ``disks`` namespace hosts have some
-    of their own.
+    """Return the cluster that ``spec`` names, not yet up; with ``disks`` namespace hosts get
+    separate disks.
 
     ``nodes`` None means five, or all hosts of an inventory. Raises ClusterError (exit code
     254) for an unknown word or a bad inventory. ``sim`` is not a cluster.
@@ -33,16 +33,16 @@ def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) 
 
         return VagrantCluster(nodes or DEFAULT_NODES)
     raise ClusterError(
-        f"cluster {spec!r} is unknown: use {', '.join(NAMES)}", exit_code=BAD_ARGUMENTS
+        f"cluster {spec!r} is unknown; use {', '.join(NAMES)}", exit_code=BAD_ARGUMENTS
     )
 
 
 def lacking(spec: str) -> dict[str, str]:
-    """Return the kinds of means that hosts of ``spec`` will not have, and why, in one line each.
+    """Return the fault drivers that hosts of ``spec`` lack, each with the reason in one line.
 
-    Of namespace hosts that is known before they are up; of others nothing is. ``drops``,
-    ``packets``, ``messages`` and ``names`` are those of
-    :func:`harness.on_host.network.network_means`, ``memory`` is a control group that limits memory.
+    This is only known in advance for namespace hosts. ``drops``, ``packets``, ``messages`` and
+    ``names`` are those of :func:`harness.on_host.network.network_means`; ``memory`` is a control
+    group that limits memory.
     """
     found: dict[str, str] = {}
     if spec != "netns":
@@ -54,5 +54,5 @@ def lacking(spec: str) -> dict[str, str]:
                 why = [f"{what}: {line}" for what, line in told["why"].items() if kind in what]
                 found[kind] = "; ".join(why)
     if not cgroups.can_be_made("memory"):
-        found["memory"] = "there is no control group for memory that could be given to them"
+        found["memory"] = "no control group for memory is available to them"
     return found

@@ -1,11 +1,11 @@
-"""Namespaces for a plain user: no root, no set-uid helper, nothing that has to be installed.
+"""Namespaces for a plain user, without root, set-uid helpers or anything to install.
 
-The owner of a cluster moves into a user namespace where the user keeps its own id and has every
-capability, over what is of that namespace only: its networks, mounts and processes. They pass to
-programs as ambient capabilities (capabilities(7)); no id but the user's is mapped, so that no
-process there can become anybody else. Sources: user_namespaces(7).
+The owner of a cluster moves into a user namespace. There the user keeps its id and has every
+capability, but only over things of that namespace: its networks, mounts and processes. Programs
+inherit them as ambient capabilities (capabilities(7)). Only the user's id is mapped, so no process
+can become another user. Source: user_namespaces(7).
 
-Run as ``python -m harness.clusters.rootless``, this file tells as one JSON line what is possible.
+``python -m harness.clusters.rootless`` prints one JSON line about what this machine supports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from harness.clusters import kernel
 
 USER = "kraftwreck"
-"""The name that the user has on hosts."""
+"""The user's name on hosts."""
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _PROBE_TIMEOUT_S = 30.0
 _FORBIDDING = {
@@ -30,28 +30,28 @@ _FORBIDDING = {
     "kernel/unprivileged_userns_clone": "0",
     "user/max_user_namespaces": "0",
 }
-"""Settings of the machine by which plain users can have no such namespaces."""
+"""Settings of the machine that deny such namespaces to plain users."""
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
 def needed() -> bool:
-    """Tell whether this process is a plain user's."""
+    """Return whether this process belongs to a plain user."""
     return os.geteuid() != 0
 
 
 def search_path() -> str:
-    """Return where programs are looked for: a plain user's PATH often lacks those of root."""
+    """Return the search path for programs; a plain user's PATH often lacks those of root."""
     return f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
 
 
 def enter(flags: int) -> None:
-    """Move into a new user namespace, and with ``flags`` into others that it owns.
+    """Move into a new user namespace, and with ``flags`` into others that belong to it.
 
     Raises OSError. The process must have one thread.
     """
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(kernel.CLONE_NEWUSER | flags)
-    # Without this a plain user may not map a group: it could shed one that forbids something.
+    # Required before mapping a group: the user could otherwise drop a restricting group.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
@@ -59,8 +59,8 @@ def enter(flags: int) -> None:
 
 
 def examine() -> dict[str, Any]:
-    """Return what a plain user's hosts can do here: ``refused`` is one line, "" when there can be
-    some; ``means`` and ``why`` are those of :func:`harness.on_host.network.network_means`."""
+    """Return what hosts of a plain user support here: ``refused`` is one line, "" if hosts are
+    possible; ``means`` and ``why`` are those of :func:`harness.on_host.network.network_means`."""
     return dict(_examine(os.geteuid()))
 
 
@@ -78,12 +78,12 @@ def _examine(user: int) -> dict[str, Any]:
         )
         told: dict[str, Any] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return {"refused": f"what is possible cannot be found out: {error}"}
+        return {"refused": f"the check failed: {error}"}
     return told
 
 
 def main() -> None:
-    """Try everything in namespaces of our own, which end with this process."""
+    """Try everything in new namespaces, which end with this process."""
     try:
         enter(kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWNET)
     except OSError as error:
@@ -115,7 +115,7 @@ def _try() -> dict[str, Any]:
 
 
 def _hint() -> str:
-    """Return which setting of the machine forbids it, if one is known to."""
+    """Return the machine's setting that forbids it, if there is one."""
     for setting, forbids in _FORBIDDING.items():
         try:
             if Path("/proc/sys", setting).read_text().strip() == forbids:

@@ -1,8 +1,8 @@
-"""The state directories of namespace clusters: who lives, who died, what is left of them.
+"""The state directories of namespace clusters: which live, which died, and their remains.
 
-``<root>/<id>/`` belongs to one cluster. Its file ``lock`` is held (flock) by every process
-of the cluster's supervisor, so "does it live" needs no process ids; ``state.json`` says
-which processes those were, by pid *and* start time, for ``down`` and for cleaning up.
+``<root>/<id>/`` belongs to one cluster. Every process of the cluster's supervisor holds its file
+``lock`` (flock), so checking whether it lives needs no process ids. ``state.json`` records the
+processes by pid *and* start time, for ``down`` and for cleaning up.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ STATE = "state.json"
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process that no later one can be mistaken for: ``start`` is in ticks since boot."""
+    """A process, distinguishable from any later one: ``start`` is in ticks since boot."""
 
     pid: int
     start: int
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
-        """Return the identity of a running process; raises OSError when there is none."""
+        """Return the identity of a running process; raise OSError if there is none."""
         stat = Path(f"/proc/{pid}/stat").read_text()
-        # The name, in parentheses, may hold anything; the start time is field 22.
+        # The name, in parentheses, may contain anything; the start time is field 22.
         return cls(pid, int(stat.rpartition(")")[2].split()[19]))
 
     def alive(self) -> bool:
-        """Tell whether this very process still runs."""
+        """Return whether this very process still runs."""
         try:
             return ProcessIdentity.of(self.pid) == self
         except (OSError, IndexError, ValueError):
             return False
 
     def kill(self, number: int = signal.SIGKILL) -> bool:
-        """Signal the process if it is still the one meant; tell whether it was."""
+        """Signal the process if it still runs; return whether it did."""
         try:
             handle = os.pidfd_open(self.pid)
         except OSError:
             return False
         try:
-            # Once the handle is open the pid cannot pass to another process unnoticed.
+            # Once the handle is open, reuse of the pid would be detected.
             if not self.alive():
                 return False
             signal.pidfd_send_signal(handle, number)
@@ -67,7 +67,7 @@ class ProcessIdentity:
 
 @dataclass(slots=True)
 class State:
-    """What is known of one cluster; ``hosts`` are :class:`Host` fields, None until it is up."""
+    """The state of one cluster; ``hosts`` are :class:`Host` fields, None until it is up."""
 
     id: str
     boot_id: str
@@ -79,14 +79,14 @@ class State:
     hosts: list[dict[str, Any]] | None = None
 
     def write(self, directory: Path) -> None:
-        """Replace ``state.json`` at once, never half."""
+        """Replace ``state.json`` atomically."""
         part = directory / (STATE + ".part")
         part.write_text(json.dumps(asdict(self), indent=1))
         part.replace(directory / STATE)
 
     @classmethod
     def read(cls, directory: Path) -> State | None:
-        """Return the state, None when it was never written or cannot be read."""
+        """Return the state, None if it was never written or is unreadable."""
         try:
             fields = json.loads((directory / STATE).read_text())
             fields["control"] = ProcessIdentity(**fields["control"])
@@ -105,26 +105,26 @@ def state_root() -> Path:
 
 
 def boot_id() -> str:
-    """Return the kernel's id of this boot: after another one, every process is another."""
+    """Return the kernel's id of this boot; it changes with every boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def control_boot_id() -> str:
-    """Return what tells this machine's kernel from all others, for hosts to compare with theirs.
+    """Return an id that distinguishes this machine's kernel from those of hosts.
 
-    Where there is no Linux, no host can have the same kernel.
+    A control node without Linux cannot share its kernel with a host.
     """
     try:
         return boot_id()
     except OSError:
         system = platform.system()
-        # On a Linux that does not tell, nobody can know, and no host sets its clock.
+        # On a Linux without a boot id this is unknown, and no host's clock is set.
         return "" if system == "Linux" else f"this is {system}"
 
 
 @contextlib.contextmanager
 def _root_locked() -> Iterator[Path]:
-    """Hold the root's lock, so that no directory is swept while it is being made."""
+    """Hold the root's lock, so that no directory is removed while it is being created."""
     root = state_root()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
@@ -135,7 +135,7 @@ def _root_locked() -> Iterator[Path]:
 
 
 def create(identifier: str) -> tuple[Path, int]:
-    """Make a state directory; return it and its held lock, to be inherited."""
+    """Create a state directory; return it and its held lock, to be inherited."""
     with _root_locked() as root:
         directory = root / identifier
         directory.mkdir(mode=0o700)
@@ -153,7 +153,7 @@ def directories() -> list[Path]:
 
 
 def lives(directory: Path) -> bool:
-    """Tell whether any process of the cluster's supervisor still runs."""
+    """Return whether any process of the cluster's supervisor still runs."""
     try:
         with (directory / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,7 +165,7 @@ def lives(directory: Path) -> bool:
 
 
 def sweep() -> list[Path]:
-    """Remove what dead clusters left behind; return the directories removed."""
+    """Remove the remains of dead clusters; return the directories removed."""
     removed = []
     with contextlib.suppress(FileNotFoundError), _root_locked():
         for directory in directories():
@@ -185,9 +185,9 @@ def _remove(directory: Path) -> None:
 
 
 def end(directory: Path, patience_s: float = 20.0) -> None:
-    """End a live cluster and wait until all of it is gone.
+    """End a live cluster and wait until everything is removed.
 
-    Asks its supervisor first, then kills. Raises TimeoutError when it will not die.
+    Asks its supervisor first, then kills it. Raises TimeoutError if it does not end.
     """
     state = State.read(directory)
     processes = state.supervisor if state else []

@@ -1,14 +1,14 @@
-"""The process that owns a namespace cluster; when it ends, all of the cluster ends.
+"""The process that owns a namespace cluster; when it ends, the whole cluster ends.
 
-Two processes. The *outer* one watches: the lifeline (a pipe whose other end only the
-control process holds), the control process itself, and signals. The *inner* one is PID 1
-of a PID namespace and parent of all hosts. If the outer one dies in any way, the kernel
-kills the inner one (PDEATHSIG), and with PID 1 every process of the namespace, and with
-the last process all mounts, interfaces and rules. Nothing has to be cleaned up by hand.
+There are two processes. The *outer* one watches the lifeline (a pipe whose other end only the
+control process holds), the control process itself, and signals. The *inner* one is PID 1 of a PID
+namespace and the parent of all hosts. If the outer one dies, the kernel kills the inner one
+(PDEATHSIG), with PID 1 every process of the namespace, and with the last process all mounts,
+interfaces and rules. Nothing needs to be cleaned up by hand.
 
 Run as ``python -m harness.clusters.supervisor DIRECTORY LOCK_FD``; ``DIRECTORY/spec.json``
-says what to build. Reports one JSON line on stdout: ``{"ready": {...}}`` or
-``{"error": "..."}``. Standard library only, so that it starts at once.
+describes the cluster. Prints one JSON line on stdout: ``{"ready": {...}}`` or
+``{"error": "..."}``. Standard library only, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from harness.clusters.switch import new_network_namespace as new_switch
 
 READY_TIMEOUT_S = 45.0
 LINKS_GONE_S = 3.0
-"""How long the kernel is left to take the uplink away by itself."""
+"""How long the kernel has to remove the uplink by itself."""
 _LISTENING = "Server listening on"
 
 
 def main(argv: list[str]) -> int:
-    """Watch over one cluster until its lifeline, its control process or a signal ends it."""
+    """Watch one cluster until its lifeline, its control process or a signal ends it."""
     directory, lock = Path(argv[1]), int(argv[2])
     os.set_inheritable(lock, False)
     try:
@@ -105,10 +105,10 @@ def _watch(process: ProcessIdentity) -> int:
 
 
 def _wait_for_links(directory: Path) -> None:
-    """Wait until the kernel has taken the uplink away: the bridge's namespace is gone.
+    """Wait until the uplink is removed, with the bridge's namespace.
 
-    The kernel does that when it finds the time, one namespace after the other; the uplink, which
-    all can see, goes by our own hand when that takes too long.
+    The kernel removes namespaces one after the other, when it has time. The uplink is visible to
+    all, so it is deleted explicitly if that takes too long.
     """
     mark = directory / "uplink"
     if not mark.exists():
@@ -123,7 +123,7 @@ def _wait_for_links(directory: Path) -> None:
 
 
 def _inner(directory: Path, spec: dict[str, Any], leash: int) -> None:
-    """Build the cluster, report, and stay until the leash is let go; never returns."""
+    """Build the cluster, report, and stay until the leash is released; never returns."""
     try:
         kernel.die_with_parent()
         if not os.read(leash, 1):
@@ -147,7 +147,7 @@ def _inner(directory: Path, spec: dict[str, Any], leash: int) -> None:
 
 
 def _report(message: dict[str, Any]) -> None:
-    """Say one line to the control process and let go of the pipe."""
+    """Send one line to the control process and close the pipe."""
     os.write(1, json.dumps(message).encode() + b"\n")
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
@@ -155,7 +155,7 @@ def _report(message: dict[str, Any]) -> None:
 
 
 def _build(directory: Path, spec: dict[str, Any]) -> _Cluster:
-    """Make the switch and all hosts. Raises OSError."""
+    """Create the switch and all hosts. Raises OSError."""
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("proc", "/proc", "proc")
@@ -183,7 +183,7 @@ def _build(directory: Path, spec: dict[str, Any]) -> _Cluster:
 
 
 class _Cluster:
-    """The hosts, whose power can be cut and who can be booted again."""
+    """The hosts; each can lose power and be booted again."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _Cluster:
                 raise OSError(f"{name} is off already")
             evidence = machines.end(pid, disk=self._nodes[name].disk is not None)
             self._pids[name] = None
-            # Programs that are run here must be waited for as usual meanwhile.
+            # Child programs that run here meanwhile must be waited for as usual.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             try:
                 disconnect(self._switch, list(self._nodes).index(name) + 1)
@@ -235,8 +235,8 @@ class _Cluster:
     def _boot(self, name: str) -> dict[str, Any]:
         began = time.monotonic()
         node = self._nodes[name]
-        _log(node).write_text("")  # What is waited for there stands in it from the last time.
-        # Programs that are run here must be waited for as usual meanwhile.
+        _log(node).write_text("")  # It still has the awaited line from the last boot.
+        # Child programs that run here meanwhile must be waited for as usual.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             if node.disk is not None:
@@ -255,12 +255,12 @@ class _Cluster:
 
 
 def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
-    """Use a tmpfs for the hosts' writes where the directory's file system will not do.
+    """Use a tmpfs for the hosts' writes if the directory's file system does not support them.
 
-    (An overlay cannot be the upper layer of another: so inside most containers.)
+    An overlay cannot be the upper layer of another one, as inside most containers.
     """
     if rootless.needed():
-        # No overlays there; memory of its own goes with the cluster, however that ends.
+        # No overlays there; a tmpfs ends with the cluster in any case.
         nodes = directory / "nodes"
         nodes.mkdir()
         kernel.mount("tmpfs", str(nodes), "tmpfs", 0, "mode=700")
@@ -277,7 +277,7 @@ def _put_uppers_where_overlayfs_takes_them(directory: Path) -> None:
 
 
 def _disk_template(directory: Path) -> tuple[Path | None, str]:
-    """Return an empty disk for hosts to have copies of; None and why where none can be had."""
+    """Return an empty disk for hosts to copy, or None and the reason why there is none."""
     image, probe = directory / "disk.img", directory / "disk"
     try:
         disk_image.make(image)
@@ -291,7 +291,7 @@ def _disk_template(directory: Path) -> tuple[Path | None, str]:
 
 
 def _fork_gateway(directory: Path) -> None:
-    """Let a process of its own, which ends with this one, hand out sockets of this network."""
+    """Fork a process, which ends with this one, that hands out sockets of this network."""
     listener = gateway.listen(directory)
     if os.fork() == 0:
         try:
@@ -329,7 +329,7 @@ def _node_spec(
 
 
 def _fork_host(node: NodeSpec, own_pid_namespace: int, go: int) -> int:
-    """Fork PID 1 of a new PID namespace into ``become_host``; return its pid here."""
+    """Fork PID 1 of a new PID namespace into ``become_host``; return its pid in this one."""
     node.directory.mkdir(parents=True, exist_ok=True)
     unshared_read, unshared_write = os.pipe()
     kernel.unshare(kernel.CLONE_NEWPID)

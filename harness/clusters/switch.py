@@ -1,7 +1,7 @@
-"""The network of a namespace cluster: a bridge in a namespace of its own, cables to hosts.
+"""The network of a namespace cluster: a bridge in its own namespace, and cables to the hosts.
 
-Nothing of it has a name on the machine but one end of the uplink (``kw<x>``), which goes
-away with the bridge's namespace; that name also claims the subnet 10.77.<x>.0/24.
+The machine only sees one end of the uplink (``kw<x>``), which disappears with the bridge's
+namespace. The name also claims the subnet 10.77.<x>.0/24.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PREFIX = "10.77"
 CONTROL_SUFFIX = 254
 MAX_NODES = 200
 GONE_S = 10.0
-"""How long a link of a host that has ended may stay."""
+"""How long a link of an ended host may stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """One claimed subnet, ``number`` being its third byte."""
+    """One claimed subnet; ``number`` is its third byte."""
 
     number: int
 
@@ -47,7 +47,7 @@ class Subnet:
         return f"{PREFIX}.{self.number}.{node_id}"
 
     def mac(self, node_id: int) -> str:
-        """Deterministic, so that nobody's neighbour table is stale after a restart."""
+        """A deterministic address, so that no neighbour table is outdated after a restart."""
         return f"02:00:0a:4d:{self.number:02x}:{node_id:02x}"
 
 
@@ -65,7 +65,7 @@ def ip_batch(commands: str, netns: int | None = None) -> None:
 
 
 def new_network_namespace() -> int:
-    """Return a handle to a fresh network namespace; it lives as long as the handle."""
+    """Return a handle to a new network namespace, which lives as long as the handle."""
     ready_read, ready_write = os.pipe()
     stop_read, stop_write = os.pipe()
     child = os.fork()
@@ -90,7 +90,7 @@ def new_network_namespace() -> int:
 
 
 def taken_networks() -> list[ipaddress.IPv4Network]:
-    """Return every IPv4 network this machine has a route to, but the default one."""
+    """Return every IPv4 network to which this machine has a route, except the default one."""
     result = subprocess.run(
         ["ip", "-json", "-4", "route", "show", "table", "all"],
         capture_output=True,
@@ -118,8 +118,8 @@ def free_subnets() -> list[Subnet]:
 def claim_subnet(switch: int) -> Subnet:
     """Take the first free subnet by creating its uplink into the namespace ``switch``.
 
-    Creating the interface is the claim: of two clusters starting at once the kernel gives
-    the name to one, the other goes on to the next.
+    Creating the interface is the claim. If two clusters start at once, the kernel gives the name
+    to one, and the other tries the next subnet.
     """
     for subnet in free_subnets():
         try:
@@ -132,11 +132,13 @@ def claim_subnet(switch: int) -> Subnet:
                 continue
             raise
         return subnet
-    raise OSError(f"no free subnet in {PREFIX}.0.0/16: are there 256 clusters already?")
+    raise OSError(
+        f"no free subnet in {PREFIX}.0.0/16: end some clusters with kraftwreck cluster down"
+    )
 
 
 def connect(subnet: Subnet, switch: int, pids: Sequence[int]) -> None:
-    """Join the control node and the hosts (``pids`` in node order) by the bridge."""
+    """Connect the control node and the hosts (``pids`` in node order) by the bridge."""
     outside = [
         f"addr add {subnet.control_ip}/24 dev {subnet.uplink}",
         f"link set {subnet.uplink} up",
@@ -150,7 +152,7 @@ def connect(subnet: Subnet, switch: int, pids: Sequence[int]) -> None:
         outside += [
             f"link add p{node_id} netns /proc/{os.getpid()}/fd/{switch}"
             f" type veth peer name eth0 address {subnet.mac(node_id)} netns {pid}",
-            # The control node never has to ask who has a host's address.
+            # The control node never needs to resolve a host's address.
             f"neigh replace {subnet.ip(node_id)} lladdr {subnet.mac(node_id)}"
             f" nud permanent dev {subnet.uplink}",
         ]
@@ -163,8 +165,8 @@ def connect(subnet: Subnet, switch: int, pids: Sequence[int]) -> None:
 
 
 def disconnect(switch: int, node_id: int) -> None:
-    """Take the wire away from a host that has crashed: the kernel removes its network namespace
-    later, and until then would go on refusing connections in its name."""
+    """Remove the wire of a crashed host. The kernel removes its network namespace later; until
+    then it would refuse connections in the host's name."""
     try:
         ip_batch(f"link del p{node_id}\n", netns=switch)
     except OSError as error:
@@ -173,7 +175,7 @@ def disconnect(switch: int, node_id: int) -> None:
 
 
 def reconnect(subnet: Subnet, switch: int, node_id: int, pid: int) -> None:
-    """Join a host that was booted again; its old link goes away with its old namespace, soon."""
+    """Connect a rebooted host; its old link disappears soon, with its old namespace."""
     script = (
         f"link add p{node_id} netns /proc/{os.getpid()}/fd/{switch}"
         f" type veth peer name eth0 address {subnet.mac(node_id)} netns {pid}\n"

@@ -1,10 +1,9 @@
-"""Hosts as Vagrant machines: the machines ``n1`` … of a Vagrantfile, driven by the tool.
+"""Hosts as Vagrant machines: the machines ``n1`` … of a Vagrantfile, controlled with vagrant.
 
-Host keys are pinned when a machine is first seen: they are read through ``vagrant ssh``,
-which logs in with the key that Vagrant put into the machine, and kept next to Vagrant's
-own machine id in ``.vagrant/kraftwreck/`` (below ``VAGRANT_DOTFILE_PATH``, where that is set).
-A machine with another id is another machine and is pinned anew; the same machine with another
-key is refused.
+Host keys are pinned when a machine is first seen. They are read through ``vagrant ssh``, which logs
+in with the key that Vagrant put into the machine. They are kept next to Vagrant's own machine id in
+``.vagrant/kraftwreck/`` (below ``VAGRANT_DOTFILE_PATH``, if that is set). A machine with another id
+is a new machine and is pinned again; the same machine with another key is rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from histories.exit_codes import BAD_ARGUMENTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 ADDRESS_FILE = "/etc/kraftwreck/address"
-"""Written by vagrant/provision.sh: the machine's address among the machines."""
+"""The file with the machine's address among the machines, written by vagrant/provision.sh."""
 HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key.pub"
 
 _QUERY_TIMEOUT_S = 180 * PATIENCE
@@ -39,8 +38,7 @@ _UP_TIMEOUT_S = 3600 * PATIENCE
 class VagrantCluster:
     """The first ``nodes`` machines of the Vagrantfile in ``directory``.
 
-    ``up`` starts those that do not run; ``down`` halts what ``up`` started and leaves
-    alone what ran before.
+    ``up`` starts the machines that are not running; ``down`` halts only those that ``up`` started.
     """
 
     name = "vagrant"
@@ -55,7 +53,7 @@ class VagrantCluster:
     def up(self) -> list[Host]:
         """Start the machines if needed and return them as hosts.
 
-        Raises :class:`ClusterUnavailable` when there is no vagrant, else ClusterError.
+        Raises :class:`ClusterUnavailable` if vagrant is missing, otherwise ClusterError.
         """
         states = self._checked or self.status()
         self._checked = {}
@@ -72,12 +70,12 @@ class VagrantCluster:
         return self._use(self.names)
 
     def attach(self) -> list[Host]:
-        """Return those machines as hosts that run already; nothing is started."""
+        """Return the machines that are running as hosts; start none."""
         running = [name for name, state in self.status().items() if state == "running"]
         return self._use([name for name in running if re.fullmatch("n[1-9][0-9]*", name)])
 
     def _use(self, names: Sequence[str]) -> list[Host]:
-        """Log in to machines that run and return them as hosts; raises ClusterError."""
+        """Log in to running machines and return them as hosts; raise ClusterError."""
         self.hosts = []
         if names:
             config = self._vagrant(["ssh-config", *names], _QUERY_TIMEOUT_S)
@@ -87,11 +85,11 @@ class VagrantCluster:
 
     @property
     def state(self) -> Path:
-        """Where Vagrant keeps what it knows of the machines, and we their host keys."""
+        """The directory of Vagrant's state and of the pinned host keys."""
         return self.directory / (os.environ.get("VAGRANT_DOTFILE_PATH") or ".vagrant")
 
     def check(self) -> None:
-        """Raise as :meth:`up` does where vagrant, its provider or the Vagrantfile is missing."""
+        """Raise like :meth:`up` if vagrant, its provider or the Vagrantfile is missing."""
         self._checked = self.status()
 
     def _check_tools(self) -> None:
@@ -105,7 +103,7 @@ class VagrantCluster:
     def status(self) -> dict[str, str]:
         """Return the state of every machine of the Vagrantfile (``running`` …).
 
-        Raises as :meth:`up` does.
+        Raises like :meth:`up`.
         """
         self._check_tools()
         output = self._vagrant(["status", "--machine-readable"], _QUERY_TIMEOUT_S)
@@ -129,7 +127,7 @@ class VagrantCluster:
         )
 
     def _pin(self, name: str) -> dict[str, str]:
-        """Return address and host key of a machine, asking it only when it is new."""
+        """Return address and host key of a machine; ask the machine only when it is new."""
         machine = self._machine_id(name)
         file = self.state / "kraftwreck" / f"{name}.json"
         try:
@@ -154,14 +152,14 @@ class VagrantCluster:
         return pin
 
     def _machine_id(self, name: str) -> str:
-        """Return Vagrant's id of the machine; it changes when the machine is made anew."""
+        """Return Vagrant's id of the machine; it changes when the machine is recreated."""
         ids = sorted((self.state / "machines" / name).glob("*/id"))
         if not ids:
             raise ClusterError(f"machine {name} has not been created: run `vagrant up {name}`")
         return f"{ids[0].parent.name}:{ids[0].read_text().strip()}"
 
     def heal(self) -> dict[str, dict[str, object]]:
-        """Undo every drop and pause on the machines."""
+        """Undo all drops and pauses on the machines."""
         return heal_hosts(self.hosts)
 
     def down(self) -> None:
@@ -171,14 +169,14 @@ class VagrantCluster:
             self._vagrant(["halt", *started], _UP_TIMEOUT_S, show=True)
 
     def halt(self) -> None:
-        """Halt every machine, whoever started it."""
+        """Halt every machine, also those that ``up`` did not start."""
         if shutil.which("vagrant") is None:
             raise ClusterUnavailable("vagrant is missing: apt-get install vagrant")
         self._started = []
         self._vagrant(["halt"], _UP_TIMEOUT_S, show=True)
 
     def _vagrant(self, arguments: Sequence[str], timeout_s: float, show: bool = False) -> str:
-        """Run vagrant; with ``show`` its progress goes to standard error as it comes."""
+        """Run vagrant; with ``show`` copy its progress to standard error."""
         command = ["vagrant", *arguments]
         try:
             done = subprocess.run(
@@ -211,7 +209,7 @@ class VagrantCluster:
 
 
 def _complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the first sentence of what vagrant said went wrong."""
+    """Return the first sentence of vagrant's error message."""
     for line in (done.stdout or "").splitlines():
         fields = line.split(",", 4)
         if len(fields) == 5 and fields[2] == "error-exit":
@@ -221,8 +219,8 @@ def _complaint(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def parse_ssh_config(text: str, name: str) -> dict[str, Any]:
-    """Return what ``vagrant ssh-config`` says of one machine; raises ClusterError."""
+    """Return the output of ``vagrant ssh-config`` on one machine; raise ClusterError."""
     settings: dict[str, Any] = dict(paramiko.SSHConfig.from_text(text).lookup(name))
     if not settings.get("identityfile") or settings.get("hostname", name) == name:
-        raise ClusterError(f"`vagrant ssh-config` says nothing of {name}: is it running?")
+        raise ClusterError(f"`vagrant ssh-config` does not list {name}: is it running?")
     return settings

@@ -1,1 +1,1 @@
-"""What runs on a host for the control node: sent over SSH, the standard library only."""
+"""Code that runs on hosts, sent over SSH; it uses only the standard library."""

@@ -1,13 +1,13 @@
-"""What runs on a host for the control node: one process, one question a line, no waiting.
+"""On a host: the agent, one process that carries out requests, one per line.
 
-The control node sends this source over SSH to ``python3`` and then talks JSON lines with
-it, so that a fault costs one round trip and no start of an interpreter. Standard library
-only, for any Python >= 3.9. A request is ``{"do": name, ...}``; the answer is the
-evidence, or ``{"error": "one line"}``.
+The control node sends this source over SSH to ``python3`` and then exchanges JSON lines with it, so
+that a fault costs one round trip and no start of an interpreter. Standard library only, for any
+Python >= 3.9. A request is ``{"do": name, ...}``; the response is the evidence, or
+``{"error": "one line"}``.
 
-A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``, perhaps with
-``"env"``, ``"clock"``, ``"disk"`` and ``"squeezable"``. A signal goes only to the process that its
-pid file means (:mod:`harness.on_host.process`).
+A service is described by ``{"pid_file", "argv", "log", "data", "trace", "images"}``, optionally
+with ``"env"``, ``"clock"``, ``"disk"`` and ``"squeezable"``. Signals go only to the process that
+the pid file identifies (:mod:`harness.on_host.process`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 
 
 def send(service: Request, number: int) -> tuple[int, str]:
-    """Signal the service and nobody else; return its pid and its state before."""
+    """Signal the service and no other process; return its pid and its state before."""
     pid = service_pid(service)
     if pid is None:
         raise RefusedError("the service does not run")
@@ -58,7 +58,7 @@ def send(service: Request, number: int) -> tuple[int, str]:
     except OSError as error:
         raise RefusedError("the service has just ended") from error
     try:
-        # The handle is of this process for good; its pid could pass to another one.
+        # The handle always refers to this process; its pid could be reused.
         if service_pid(service) != pid:
             raise RefusedError("the service has just ended")
         before = process_state(pid)[0]
@@ -71,7 +71,7 @@ def send(service: Request, number: int) -> tuple[int, str]:
 
 
 def wait_for_state(pid: int, wanted: str, timeout_s: float) -> str:
-    """Wait until the process is in one of the states ``wanted``; return the last seen."""
+    """Wait until the process is in one of the states ``wanted``; return the last state seen."""
     deadline = time.monotonic() + timeout_s
     while True:
         state, _ = process_state(pid)
@@ -94,7 +94,7 @@ def gone(pid: int, timeout_s: float) -> bool:
 
 
 def status(request: Request) -> Evidence:
-    """Tell whether the service runs, its pid and state letter."""
+    """Return whether the service runs, its pid and state letter."""
     pid = service_pid(request["service"])
     if pid is None:
         return {"running": False}
@@ -102,7 +102,7 @@ def status(request: Request) -> Evidence:
 
 
 def start(request: Request) -> Evidence:
-    """Start the service as a daemon, unless it runs, and wait until ``port`` of ``ip`` is open."""
+    """Start the service as a daemon unless it runs; wait until ``port`` of ``ip`` is open."""
     service, ip, port = request["service"], request["ip"], request["port"]
     pid = service_pid(service)
     started = pid is None
@@ -117,7 +117,7 @@ def start(request: Request) -> Evidence:
         if service_pid(service) is None:
             if started:
                 raise RefusedError(f"the service ended at once: {last_line(service['log'])}")
-            # It was on its way out when we came, of a disk that failed until now.
+            # It was already ending, because of a disk that failed until now.
             pid, started = spawn(service), True
         if time.monotonic() > deadline:
             raise RefusedError(f"port {ip}:{port} is not open after {request['wait_s']:g} s")
@@ -129,13 +129,13 @@ def start(request: Request) -> Evidence:
 
 
 def launch(request: Request) -> Evidence:
-    """Start the service and do not wait for it."""
+    """Start the service without waiting for it."""
     pid = service_pid(request["service"])
     return {"pid": pid or spawn(request["service"]), "launched": pid is None}
 
 
 def spawn(service: Request) -> int:
-    """Start ``argv`` in a session of its own, child of PID 1; write the pid file."""
+    """Start ``argv`` in its own session, as a child of PID 1; write the pid file."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -166,7 +166,7 @@ def spawn(service: Request) -> int:
     os.close(read)
     if not pid:
         raise RefusedError("the service could not be started")
-    # Between fork and exec the command line is still this agent's.
+    # Between fork and exec the command line is still that of this agent.
     deadline = time.monotonic() + 2
     while service_pid(service) is None and process_state(pid)[0] not in ("gone", "Z"):
         if time.monotonic() > deadline:
@@ -192,43 +192,43 @@ def last_line(path: str) -> str:
 
 
 def kill(request: Request) -> Evidence:
-    """kill -9 the service, prove that it is gone, and keep an image of its data."""
+    """kill -9 the service, prove that it has ended, and keep an image of its data."""
     service = request["service"]
     began = time.monotonic()
     pid, before = send(service, signal.SIGKILL)
     if not gone(pid, 5.0):
-        raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
+        raise RefusedError(f"process {pid} still exists 5 s after SIGKILL")
     took = round((time.monotonic() - began) * 1e6)
     image = save_image(service, request["label"])
     return {"pid": pid, "before": before, "after": "ESRCH", "gone_after_us": took, **image}
 
 
 def cut_power(request: Request) -> Evidence:
-    """Kill a service that holds back what it has not fsynced; tell what its disk lacks.
+    """Kill a service that buffers unsynced writes; return how much its disk lost.
 
-    ``log_end_told`` is the log end the process wrote into its trace last, ``log_end`` that
-    of the log as the disk has it; -1 where there is none.
+    ``log_end_told`` is the log end in the last line of the trace, ``log_end`` that of the log on
+    disk; -1 if there is none.
     """
     return {**kill(request), **log_ends(request)}
 
 
 def log_ends(request: Request) -> Evidence:
-    """Tell what of its log a service that is down had told of, and what its disk has."""
+    """Return the log end that a stopped service last reported, and the one on its disk."""
     told, end = told_log_end(request["service"]), disk_log_end(request["service"])
     return {"log_end_told": told, "log_end": end, "records_lost": max(0, told - end)}
 
 
 def directory(request: Request) -> Evidence:
-    """Tell the directory id of the service's data directory."""
+    """Return the directory id of the service's data directory."""
     path = Path(request["service"]["data"]) / "meta.properties"
     found = re.search(r"^directory\.id=(.+)$", path.read_text(), re.MULTILINE)
     if found is None:
-        raise RefusedError(f"{path} has no directory.id")
+        raise RefusedError(f"{path} directory.id is missing")
     return {"directory": found[1]}
 
 
 def format_disk(request: Request) -> Evidence:
-    """Format the data directory of a service by its own command, ``format``."""
+    """Format the data directory of a service with its own command, ``format``."""
     try:
         run_program(request["format"])
     except RefusedError as refusal:
@@ -237,10 +237,10 @@ def format_disk(request: Request) -> Evidence:
 
 
 def replace_disk(request: Request) -> Evidence:
-    """Remove the data of a service that is down, and ``format`` its directory anew."""
+    """Remove the data of a stopped service, and format the directory again."""
     service = request["service"]
     if service_pid(service) is not None:
-        raise RefusedError("the service runs; a disk is replaced when it is down")
+        raise RefusedError("the service is running; stop it before its disk is replaced")
     data, before = Path(service["data"]), directory(request)["directory"]
     removed = sum(path.is_file() for path in data.rglob("*"))
     shutil.rmtree(data)
@@ -251,7 +251,7 @@ def replace_disk(request: Request) -> Evidence:
 
 
 def stop(request: Request) -> Evidence:
-    """Ask the service to end (SIGTERM), kill it after ``wait_s``; harmless when down."""
+    """End the service (SIGTERM, after ``wait_s`` SIGKILL); harmless when it is down."""
     service = request["service"]
     pid = service_pid(service)
     if pid is None:
@@ -266,17 +266,17 @@ def stop(request: Request) -> Evidence:
         if gone(pid, wait_s):
             squeeze.leave()
             return {"pid": pid, "signal": name, "after": "ESRCH"}
-    raise RefusedError(f"process {pid} is still there 5 s after SIGKILL")
+    raise RefusedError(f"process {pid} still exists 5 s after SIGKILL")
 
 
 def pause(request: Request) -> Evidence:
-    """SIGSTOP the service and prove it stopped (state T)."""
-    squeeze.end_duty(request["service"])  # It would let the service go on.
+    """SIGSTOP the service and prove that it stopped (state T)."""
+    squeeze.end_duty(request["service"])  # It would resume the service.
     return switch_state(request, signal.SIGSTOP, "T")
 
 
 def resume(request: Request) -> Evidence:
-    """SIGCONT the service and prove it goes on (any state but T)."""
+    """SIGCONT the service and prove that it runs (any state but T)."""
     return switch_state(request, signal.SIGCONT, "SRDI")
 
 
@@ -317,7 +317,7 @@ def nft(arguments: list[str], script: str = "") -> str:
 
 
 def ruleset() -> str:
-    """Return our table as the kernel has it now, "" when there is none."""
+    """Return the agent's table as the kernel lists it, "" if there is none."""
     try:
         return nft(["list", "table", "inet", TABLE])
     except RefusedError as refusal:
@@ -335,8 +335,8 @@ def counters(rules: str) -> dict[str, int]:
 def drop(request: Request) -> Evidence:
     """Drop every packet that arrives from ``sources``, instead of those dropped so far.
 
-    One nft transaction: there is no moment without rules, or with half of them. The
-    evidence is the ruleset the kernel lists afterwards, and what the old one had dropped.
+    This is one nft transaction, so the rules are never missing or incomplete. The evidence is the
+    ruleset that the kernel lists afterwards, and the packets that the old one dropped.
     """
     sources = request["sources"]
     before = counters(ruleset())
@@ -353,12 +353,12 @@ def drop(request: Request) -> Evidence:
     nft(["-f", "-"], replacement)
     rules = ruleset()
     if sorted(counters(rules)) != sorted(sources):
-        raise RefusedError(f"asked to drop {sources}, in force are {sorted(counters(rules))}")
+        raise RefusedError(f"requested to drop {sources}, in force: {sorted(counters(rules))}")
     return {"sources": sources, "ruleset": rules, "dropped_before": before}
 
 
 def heal(request: Request) -> Evidence:
-    """Stop dropping; tell how many packets were dropped, by source."""
+    """Stop dropping; return how many packets were dropped, by source."""
     rules = ruleset()
     if rules:
         nft(["delete", "table", "inet", TABLE])
@@ -368,7 +368,7 @@ def heal(request: Request) -> Evidence:
 
 
 def dropped(request: Request) -> Evidence:
-    """Tell what is dropped now, and how many packets were."""
+    """Return the current drops, and how many packets were dropped."""
     rules = ruleset()
     packets = counters(rules)
     return {"dropped": packets, "packets": sum(packets.values()), "ruleset": rules}
@@ -383,14 +383,14 @@ def clock(request: Request) -> Evidence:
 
 
 def privileged() -> bool:
-    """Whether this may do to the host what root may: by its id, or in a network of its own."""
+    """Return whether this process may change the host like root, by id or capability."""
     status = Path("/proc/self/status").read_text()
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return os.geteuid() == 0 or bool(found and int(found[1], 16) >> CAP_NET_ADMIN & 1)
 
 
 def hello(request: Request) -> Evidence:
-    """Tell what the host is and has."""
+    """Return the properties of the host."""
     return {
         "hostname": socket.gethostname(),
         "pid": os.getpid(),
@@ -421,7 +421,7 @@ ACTIONS = {
 
 
 def answer(line: bytes) -> Evidence:
-    """Carry out one request; a failure becomes an answer."""
+    """Carry out one request; a failure becomes a response."""
     try:
         request = json.loads(line)
         return ACTIONS[request["do"]](request)
@@ -429,13 +429,13 @@ def answer(line: bytes) -> Evidence:
         return {"error": str(refusal)}
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return {"error": f"the disk of the host is full: {error}" if full else str(error)}
+        return {"error": f"the host's disk is full: {error}" if full else str(error)}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def main() -> None:
-    """Answer requests until the control node goes away."""
+    """Answer requests until the control node disconnects."""
     for line in sys.stdin.buffer:
         sys.stdout.write(json.dumps(answer(line)) + "\n")
         sys.stdout.flush()

@@ -1,12 +1,16 @@
-"""On a host: the file by which a node's preloaded library (``clockwork.c``) sets its clocks.
+"""On a host: the file with which a node's preloaded library (``clockwork.c``) sets its clocks.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-The file is changed in place, for it is mapped by whoever goes by it: 8 bytes that count the
-changes, then two pairs of settings, of which the last bit of that count chooses one. A pair is
-the setting before and the setting now; a setting is five 64-bit integers: since when (ns of the
-machine's monotonic clock), what the own monotonic clock reads then (ns), its rate (ppm faster),
-ns the wall clock is ahead, ns of a strobe's period.
+The file is changed in place, since processes map it. It has an 8-byte counter of the changes, and
+two pairs of settings; the last bit of the counter selects one. A pair is the previous setting and
+the current one. A setting is five 64-bit integers:
+
+- its start (ns of the machine's monotonic clock)
+- the node's monotonic clock at that time (ns)
+- the rate (ppm faster)
+- how far the wall clock is ahead (ns)
+- the period of a strobe (ns)
 """
 
 from __future__ import annotations
@@ -24,13 +28,13 @@ COUNT = struct.Struct("<Q")
 SETTING = struct.Struct("<5q")
 PAIR = 2 * SETTING.size
 LEAD_NS = 5_000_000
-"""How far ahead a change is set, so that it is written before it comes into force."""
+"""How far ahead a change is scheduled, so that it is written before it takes effect."""
 MILLION = 1_000_000
 TAIL = 1 << 16
 
 
 class Setting(NamedTuple):
-    """How the clocks run from ``since`` on; all zero: as those of the machine."""
+    """How the clocks run from ``since`` on; all zero: like those of the machine."""
 
     since: int = 0
     mono: int = 0
@@ -39,31 +43,31 @@ class Setting(NamedTuple):
     strobe: int = 0
 
     def reading(self, mono: int) -> int:
-        """Return what the own monotonic clock reads (ns) when the machine's reads ``mono``."""
+        """Return the node's monotonic clock (ns) when the machine's reads ``mono``."""
         passed = mono - self.since
-        # As C does: towards zero.
+        # Round towards zero, like C.
         gained = abs(passed * self.rate_ppm) // MILLION
         return self.mono + passed + (gained if passed * self.rate_ppm >= 0 else -gained)
 
 
 def create(path: str) -> None:
-    """Write a file by which clocks are those of the machine, for every process to read."""
+    """Write a file that leaves clocks undisturbed, readable for every process."""
     content = COUNT.pack(0) + 4 * SETTING.pack(*Setting())
     Path(path).write_bytes(content)
     Path(path).chmod(0o644)
 
 
 def read(path: str) -> Setting:
-    """Return the setting in force now, or a moment ahead."""
+    """Return the current setting, or the one about to take effect."""
     content = Path(path).read_bytes()
     (changes,) = COUNT.unpack_from(content)
     return Setting(*SETTING.unpack_from(content, COUNT.size + (changes & 1) * PAIR + SETTING.size))
 
 
 def change(path: str, wall: int, strobe: int, rate_ppm: int) -> tuple[Setting, bool]:
-    """Put a new setting in force and return it once it is; True if that came late.
+    """Apply a new setting and return it once it is in force, and whether it was late.
 
-    Late means that for some microseconds readers may have seen time by the setting before.
+    Late means that readers may have used the previous setting for some microseconds.
     """
     with Path(path).open("r+b", buffering=0) as file:
         (changes,) = COUNT.unpack(os.pread(file.fileno(), COUNT.size, 0))
@@ -82,7 +86,7 @@ def change(path: str, wall: int, strobe: int, rate_ppm: int) -> tuple[Setting, b
 
 
 def last_traced(trace: str) -> tuple[dict[str, Any], int]:
-    """Return the last whole line of a trace and when (ns) the file was written last.
+    """Return the last complete line of a trace, and when (ns) the file was last written.
 
     Raises OSError, ValueError, LookupError.
     """
@@ -94,10 +98,10 @@ def last_traced(trace: str) -> tuple[dict[str, Any], int]:
 
 
 def measured(trace: str) -> dict[str, Any]:
-    """Tell how far ahead of the machine's clocks (µs) the node was when it wrote its trace last.
+    """Return how far (µs) the node's clocks were ahead of the machine's at its last trace line.
 
-    What the node says there is held against the time at which the kernel says that the file
-    was written, which no library in the node can change.
+    The clock readings in that line are compared with the file's modification time, which the
+    kernel sets and no library in the node can change.
     """
     try:
         last, written_ns = last_traced(trace)
@@ -115,18 +119,18 @@ def measured(trace: str) -> dict[str, Any]:
 
 
 def set_clock(request: dict[str, Any]) -> dict[str, Any]:
-    """Set the clocks of a service as asked; its trace tells how they were until now."""
+    """Set the clocks of a service; the evidence measures them before the change."""
     service = request["service"]
     before = measured(service["trace"])
     wall = request["wall_us"] * 1000
     evidence: dict[str, Any] = {}
     if request.get("means") == "date":
-        # What goes to and fro, and rates, are the library's; so is what is not asked of date.
+        # Strobes and rates need the library; the rest is set with date.
         by_date = 0 if request["strobe_us"] else wall
         if by_date or date.base() is not None:
             told = date.put_ahead(by_date, request["control"])
             if "wall_ahead_us" in before:
-                # The kernel says by the same clock when the trace was written.
+                # The kernel's modification time comes from the same changed clock.
                 before["wall_ahead_us"] += told["ahead_before_us"]
             evidence["machine"] = told
             wall -= by_date
@@ -142,13 +146,13 @@ def set_clock(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def create_clock(request: dict[str, Any]) -> dict[str, Any]:
-    """Let a service that is down begin with the clocks of the machine."""
+    """Let a stopped service start with undisturbed clocks."""
     create(request["service"]["clock"])
     return {}
 
 
 def right_clock(request: dict[str, Any]) -> dict[str, Any]:
-    """Undo what a clock file asks for, if there is one; tell whether it asked for anything."""
+    """Undo the setting in a clock file, if there is one; return whether it was disturbed."""
     path = request["path"]
     if not Path(path).exists():
         return {"wrong": False}
@@ -160,7 +164,7 @@ def right_clock(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_clock(request: dict[str, Any]) -> dict[str, Any]:
-    """Tell what the service's monotonic clock and the machine's read at one moment (µs)."""
+    """Return simultaneous readings (µs) of the service's and the machine's monotonic clocks."""
     mono = time.monotonic_ns()
     setting = read(request["service"]["clock"])
     return {"since_us": mono // 1000, "mono_us": setting.reading(mono) // 1000}

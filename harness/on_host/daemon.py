@@ -1,10 +1,10 @@
-"""On a host: processes of our own that outlive the agent, and how they are spoken to and ended.
+"""On a host: helper processes that outlive the agent, and how to talk to them and end them.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-Such a process listens on a Unix socket under a known name. Whether it lives, and which process
-it is, the kernel tells by that socket (SO_PEERCRED of the one who listens): there is no file
-with a process id that could be stale. A request is one line of JSON, and so is its answer.
+Such a process listens on a Unix socket at a known path. The kernel reports through that socket
+whether it lives and its pid (SO_PEERCRED), so no pid file can be outdated. A request is one line of
+JSON, and so is its response.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _LINE = 1 << 16
 
 
 class DaemonError(Exception):
-    """It could not be started, or refused what it was asked; the text is for the user."""
+    """A process could not be started, or rejected its request; the text is for the user."""
 
 
 def connect(path: str) -> socket.socket | None:
-    """Return a connection to whoever listens on ``path``, None when nobody does."""
+    """Return a connection to the process listening on ``path``, None if there is none."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(ANSWER_TIMEOUT_S)
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
@@ -45,7 +45,7 @@ def connect(path: str) -> socket.socket | None:
             client.connect(path)
             return client
         except BlockingIOError:
-            # As many wait already as may; it is busy.
+            # Its queue is full; it is busy.
             if time.monotonic() > deadline:
                 client.close()
                 raise
@@ -56,7 +56,7 @@ def connect(path: str) -> socket.socket | None:
 
 
 def pid_of(path: str) -> int | None:
-    """Return the process that listens on ``path``, None when there is none."""
+    """Return the pid of the process listening on ``path``, None if there is none."""
     client = connect(path)
     if client is None:
         return None
@@ -66,9 +66,9 @@ def pid_of(path: str) -> int | None:
 
 
 def ask(path: str, request: Answer) -> Answer | None:
-    """Return the answer to ``request``, None when nobody listens or it ends meanwhile.
+    """Return the response to ``request``, None if no process listens or it ends meanwhile.
 
-    Raises :class:`DaemonError` when the request is refused.
+    Raises :class:`DaemonError` if the request is rejected.
     """
     client = connect(path)
     if client is None:
@@ -86,7 +86,7 @@ def ask(path: str, request: Answer) -> Answer | None:
 
 
 def read_line(client: socket.socket) -> bytes:
-    """Return what comes until the end of a line, or of the connection."""
+    """Return all bytes until the end of a line or of the connection."""
     line = b""
     while not line.endswith(b"\n"):
         chunk = client.recv(_LINE)
@@ -97,12 +97,12 @@ def read_line(client: socket.socket) -> bytes:
 
 
 def serve(client: socket.socket, handle: Callable[[Answer], Answer]) -> None:
-    """Answer the one request of a connection that was accepted; never raises OSError."""
+    """Answer the single request of an accepted connection; never raise OSError."""
     with client, contextlib.suppress(OSError):
         client.settimeout(ANSWER_TIMEOUT_S)
         line = read_line(client)
         if not line:
-            return  # It only wanted to know whether we are there.
+            return  # A check whether this process lives.
         try:
             answer = handle(json.loads(line))
         except (DaemonError, OSError, ValueError, KeyError) as error:
@@ -111,10 +111,10 @@ def serve(client: socket.socket, handle: Callable[[Answer], Answer]) -> None:
 
 
 def spawn(path: str, name: str, make: Callable[[], Callable[[socket.socket], None]]) -> int:
-    """Start a process that listens on ``path`` and return its pid, once it is ready.
+    """Start a process that listens on ``path``; return its pid once it is ready.
 
-    ``make`` runs in it and prepares; what it returns then runs with the listening socket. What
-    ``make`` raises is raised here as :class:`DaemonError`, and nothing is left.
+    ``make`` runs in it and prepares; the function it returns then runs with the listening socket.
+    Exceptions of ``make`` are raised here as :class:`DaemonError`, and the process ends.
     """
     read, write = os.pipe()
     child = os.fork()
@@ -147,12 +147,12 @@ def spawn(path: str, name: str, make: Callable[[], Callable[[socket.socket], Non
         line = told.readline().decode().strip()
     if not line or line.startswith("!"):
         Path(path).unlink(missing_ok=True)
-        raise DaemonError(line[1:] or f"{name} ended at once")
+        raise DaemonError(line[1:] or f"{name} ended immediately")
     return int(line)
 
 
 def _become(name: str, keep: int) -> None:
-    """Let go of everything the agent has, and be known to ps as ``name``."""
+    """Close the files of the agent, and appear in ps as ``name``."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDWR)
@@ -168,24 +168,24 @@ def _become(name: str, keep: int) -> None:
 
 
 def end(path: str) -> Answer:
-    """End the process that listens on ``path`` and remove its socket; tell what it told last.
+    """End the process that listens on ``path`` and remove its socket; return its last response.
 
-    Asked first (``{"do": "end"}``), killed when it does not answer; gone at the return, or
-    :class:`DaemonError`. Harmless when there is none: the answer is empty then.
+    It gets an ``{"do": "end"}`` request first, and is killed if it does not respond. On return it
+    has ended, otherwise :class:`DaemonError` is raised. Without a process the response is empty.
     """
     last: Answer = {}
     pid = pid_of(path)
     handle = _handle(pid) if pid is not None else None
     if handle is not None:
         try:
-            if pid_of(path) == pid:  # The handle is of this process for good.
+            if pid_of(path) == pid:  # The handle always refers to this process.
                 with contextlib.suppress(DaemonError, OSError, ValueError):
                     last = ask(path, {"do": "end"}) or {}
                 if not _gone(handle, 1.0):
                     with contextlib.suppress(ProcessLookupError):
                         signal.pidfd_send_signal(handle, signal.SIGKILL)
                     if not _gone(handle, 5.0):
-                        raise DaemonError(f"process {pid} is still there 5 s after SIGKILL")
+                        raise DaemonError(f"process {pid} still exists 5 s after SIGKILL")
         finally:
             os.close(handle)
     for left in (path, f"{path}.log"):
@@ -201,5 +201,5 @@ def _handle(pid: int) -> int | None:
 
 
 def _gone(handle: int, timeout_s: float) -> bool:
-    """Wait until the process has ended: it has let go of everything then."""
+    """Wait until the process has ended and so released everything."""
     return bool(select.select([handle], [], [], timeout_s)[0])

@@ -1,10 +1,10 @@
-"""On a host: disks in trouble, by a node's preloaded library (``diskwork.c``), and damaged files.
+"""On a host: disk faults in a node's preloaded library (``diskwork.c``), and damaged files.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-The file by which the library goes is changed in place, for it is mapped by whoever goes by it:
-the kind of trouble, its parameters, and counters of what it did, all 64-bit integers. What was
-damaged stands in a file beside it until it is put right, so that somebody else can do that.
+The library's control file is changed in place, since processes map it. It has the kind of fault,
+its parameters, and counters of its effects, all 64-bit integers. A file beside it records damage
+until it is repaired, so that any process can repair it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = ("well", "slow", "full", "error", "readonly")
 OPERATIONS = ("write", "fsync", "read")
 MILLISECOND = 1_000_000
 LEAST_NS = 1 * MILLISECOND
-"""What an fsync takes at least by itself: on a host without a disk it is nothing."""
+"""The least duration of an fsync; on a host without a disk it takes no time."""
 MOST_NS = 1000 * MILLISECOND
 
 
@@ -43,7 +43,7 @@ class DiskRefusedError(OSError):
 
 
 def create_disk(request: Request) -> Evidence:
-    """Let the disk of a service be well."""
+    """End all faults of a service's disk."""
     path = Path(request["service"]["disk"])
     path.write_bytes(bytes(TROUBLE.size))
     path.chmod(0o600)
@@ -56,7 +56,7 @@ def read_trouble(path: str) -> dict[str, int]:
 
 
 def write_trouble(path: str, **fields: int) -> None:
-    """Begin a trouble, or end one; its kind comes into force last, and goes first."""
+    """Begin or end a fault; its kind is written last, and cleared first."""
     values = [fields.get(name, 0) for name in FIELDS]
     with Path(path).open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), bytes(8), 0)
@@ -65,9 +65,9 @@ def write_trouble(path: str, **fields: int) -> None:
 
 
 def trouble_disk(request: Request) -> Evidence:
-    """Let the disk of a service be in a ``trouble``: slow, full, error or readonly.
+    """Give the disk of a service a fault, ``trouble``: slow, full, error or readonly.
 
-    ``factor`` for a slow one, ``space`` for a full one, ``failing`` and ``after`` for errors.
+    ``factor`` is for slow disks, ``space`` for full ones, ``failing`` and ``after`` for errors.
     """
     service, trouble = request["service"], request["trouble"]
     write_trouble(
@@ -84,7 +84,7 @@ def trouble_disk(request: Request) -> Evidence:
 
 
 def told(path: str, failing: str = "") -> Evidence:
-    """Return what the trouble in force has done so far; times in microseconds."""
+    """Return the effects of the current fault so far; times in microseconds."""
     known = read_trouble(path)
     kind = KINDS[known["kind"]]
     evidence: Evidence = {"trouble": kind}
@@ -103,7 +103,7 @@ def told(path: str, failing: str = "") -> Evidence:
 
 
 def end_trouble(path: str) -> Evidence:
-    """End the trouble of a disk and tell what it did; nothing where there was none."""
+    """End the fault of a disk and return its effects; empty if there was none."""
     if not Path(path).exists():
         return {}
     evidence = told(path)
@@ -112,7 +112,7 @@ def end_trouble(path: str) -> Evidence:
 
 
 def mend_disk(request: Request) -> Evidence:
-    """End the trouble of the disk of a service, and put right what is still damaged."""
+    """End the fault of a service's disk, and repair remaining damage."""
     service = request["service"]
     evidence = end_trouble(service["disk"]) if "disk" in service else {}
     return evidence | put_right(service)
@@ -122,15 +122,14 @@ def mend_disk(request: Request) -> Evidence:
 
 
 def damage_disk(request: Request) -> Evidence:
-    """Change one bit in a file of a service that is down, or tear the end of its log.
+    """Change one bit in a file of a stopped service, or tear the end of its log.
 
-    ``places`` are numbers in [0, 1) that choose file, byte and bit, three for each attempt;
-    the first by which the damage is one that a node must notice counts. See the fault model in
-    docs/faults.md.
+    ``places`` are numbers in [0, 1) that choose file, byte and bit, three per attempt. The first
+    attempt whose damage a node must detect is used. See the fault model in docs/faults.md.
     """
     service = request["service"]
     if damaged({"service": service})["damaged"]:
-        raise DiskRefusedError("its disk is damaged already")
+        raise DiskRefusedError("its disk is already damaged")
     if request["damage"] == "torn":
         return tear(service, request["places"][0])
     for which, where, bit in request["places"]:
@@ -152,10 +151,10 @@ def damage_disk(request: Request) -> Evidence:
 
 
 def flippable(data: Path) -> list[tuple[str, Path]]:
-    """Return the files of which a bit may change, by kind; segments twice, since they matter most.
+    """Return the files in which a bit may change, by kind; segments twice, as they matter most.
 
-    Where the last write was torn they are left out: of two faults at once in the end of a log one
-    can hide the other.
+    Segments that end in a torn write are left out: of two faults at the end of a log, one can hide
+    the other.
     """
     folder = data / "__cluster_metadata-0"
     segments = sorted(folder.glob("*.log"))
@@ -178,7 +177,7 @@ def flippable(data: Path) -> list[tuple[str, Path]]:
 
 
 def whole(segment: Path) -> int:
-    """Return where the last whole batch of a segment ends."""
+    """Return where the last complete batch of a segment ends."""
     content, end = segment.read_bytes(), 0
     while end + BATCH.size <= len(content):
         length = 12 + BATCH.unpack_from(content, end)[1]
@@ -205,8 +204,8 @@ def unit(kind: str, content: bytes, place: int) -> tuple[int, int]:
 
 
 def reads_as_another(before: bytes, after: bytes) -> bool:
-    """Whether a changed quorum-state without a checksum (Kafka's, or an older release's) is
-    well-formed and has the same fields: no node could notice."""
+    """Return whether a changed quorum-state without a checksum (Kafka's, or an older release's) is
+    well-formed with the same fields: a node could not detect that."""
     if b"crc32c" in before:
         return False
     try:
@@ -217,9 +216,9 @@ def reads_as_another(before: bytes, after: bytes) -> bool:
 
 
 def tear(service: Request, places: list[float]) -> Evidence:
-    """Add the beginning of a batch to the end of the log, as a write does that power cut short.
+    """Append the beginning of a batch to the log, like a write cut short by a loss of power.
 
-    The bytes are those of the last batch there, under the offset that comes next.
+    The bytes are those of the last batch, with the next offset.
     """
     segments = sorted(Path(service["data"]).glob("__cluster_metadata-0/*.log"))
     path = segments[-1] if segments else None
@@ -241,7 +240,7 @@ def tear(service: Request, places: list[float]) -> Evidence:
 
 
 def damaged(request: Request) -> Evidence:
-    """Tell whether a damage is still there: no process has repaired or replaced the file."""
+    """Return whether damage remains: no process has repaired or replaced the file."""
     found = remembered(request["service"])
     return {"damaged": found is not None and is_there(found)}
 
@@ -269,7 +268,7 @@ def is_there(damage: dict[str, Any]) -> bool:
 
 
 def put_right(service: Request) -> Evidence:
-    """Undo a damage that is still there; nothing where there is none."""
+    """Undo damage that remains; do nothing without any."""
     damage = remembered(service)
     if damage is None:
         return {}
@@ -285,7 +284,7 @@ def put_right(service: Request) -> Evidence:
 
 
 def forget_damage(service: Request) -> None:
-    """A new disk has none of the old one's damage, and no trouble of files that are gone."""
+    """Forget the damage of a replaced disk, and faults of its files."""
     with suppress(FileNotFoundError):
         Path(record(service)).unlink()
 
@@ -306,8 +305,8 @@ def record(service: Request) -> str:
 def remember(
     service: Request, path: Path, place: int, before: bytes, after: bytes, start: int, end: int
 ) -> None:
-    """Record a damage before it is done: the bytes ``before`` at ``place``, and of the content
-    ``after`` it what is between ``start`` and ``end``."""
+    """Record damage before it is done: the bytes ``before`` at ``place``, and those of the content
+    ``after`` it between ``start`` and ``end``."""
     Path(record(service)).write_text(
         json.dumps(
             {
@@ -331,7 +330,7 @@ def remembered(service: Request) -> dict[str, Any] | None:
 
 
 def heal_disk(request: Request) -> Evidence:
-    """End trouble and damage of a disk, whoever caused it; tell what there was."""
+    """End faults and damage of a disk, from any run; return what there was."""
     evidence = end_trouble(request["disk"])
     return {"healed": evidence | put_right(request["service"])}
 

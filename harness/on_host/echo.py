@@ -1,7 +1,7 @@
-"""On a host: how long echoes from peers take (ICMP), asked for twice a second.
+"""On a host: round-trip times of ICMP echoes to peers, twice a second.
 
-Standard library only, for any Python >= 3.9; it is sent to the host with the agent. Echoes go
-the way of all packets, so they show what a fault does to a link as anybody on it sees it.
+Standard library only, for any Python >= 3.9; it is sent to the host with the agent. Echoes take the
+path of all packets, so they show the effect of a fault on a link.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def checksum(data: bytes) -> int:
 
 
 class Echoes:
-    """Asks ``peers`` for echoes and notes their round trips."""
+    """Sends echoes to ``peers`` and records their round trips."""
 
     def __init__(self, peers: set[str]) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
@@ -43,11 +43,11 @@ class Echoes:
         self.set(peers)
 
     def set(self, peers: set[str]) -> None:
-        """Ask these from now on."""
+        """Send echoes to these peers from now on."""
         self._peers = peers
 
     def due(self) -> float:
-        """Ask if it is time; return in how many seconds it is next."""
+        """Send echoes if they are due; return the seconds until the next time."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + INTERVAL_S
@@ -64,7 +64,7 @@ class Echoes:
         self._sent[peer] = self._sent.get(peer, 0) + 1
 
     def receive(self) -> None:
-        """Note the echoes that have come."""
+        """Record the echoes that have arrived."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 packet, (peer, _) = self.socket.recvfrom(2048)
@@ -78,8 +78,8 @@ class Echoes:
                     self._trips.setdefault(peer, []).append(trip)
 
     def take(self) -> dict[str, dict[str, Any]]:
-        """Return, by peer, how many were asked for and came since this was last asked, and
-        their round trips in µs: least, median, most."""
+        """Return, by peer, how many echoes were sent and received since the last call, and their
+        round trips in µs: minimum, median, maximum."""
         told: dict[str, dict[str, Any]] = {}
         for peer, sent in sorted(self._sent.items()):
             trips = sorted(self._trips.get(peer, ()))

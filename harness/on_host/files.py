@@ -1,4 +1,4 @@
-"""On a host: what a node's files say of it.
+"""On a host: facts from a node's files.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 """
@@ -13,12 +13,12 @@ from typing import Any
 from harness.on_host.clock import last_traced
 
 BATCH = struct.Struct(">qi11xi")
-"""Of a record batch: base offset, length of what follows it, last offset minus the first."""
+"""The start of a record batch: base offset, length of the rest, last offset minus the first."""
 Request = dict[str, Any]
 
 
 def told_log_end(service: Request) -> int:
-    """Return ``leo`` of the last whole line of the trace."""
+    """Return ``leo`` in the last complete line of the trace."""
     try:
         return int(last_traced(service["trace"])[0]["leo"])
     except (OSError, ValueError, LookupError):
@@ -26,7 +26,7 @@ def told_log_end(service: Request) -> int:
 
 
 def disk_log_end(service: Request) -> int:
-    """Return the end offset of the metadata log, by the headers of its last segment."""
+    """Return the end offset of the metadata log, from the headers of its last segment."""
     segments = sorted(Path(service["data"]).glob("__cluster_metadata-0/*.log"))
     if not segments:
         return -1
@@ -41,10 +41,10 @@ def disk_log_end(service: Request) -> int:
 
 
 def exchange(request: Request) -> dict[str, Any]:
-    """Exchange two files; tell the SHA-256 of the first one before and afterwards."""
+    """Exchange two files; return the SHA-256 of the first one before and afterwards."""
     first, second = map(Path, request["paths"])
     if not second.exists():
-        raise FileNotFoundError(f"{second}: there is no other version here")
+        raise FileNotFoundError(f"{second}: there is no other version on this host")
     before, between = digest_of(first), first.with_name(first.name + ".exchanged")
     first.replace(between)
     second.replace(first)
@@ -57,7 +57,7 @@ def digest_of(path: Path) -> str:
 
 
 def sums(request: Request) -> dict[str, Any]:
-    """Tell size and SHA-256 of files, by name; those that are not there are left out."""
+    """Return size and SHA-256 of files, by name; missing ones are left out."""
     told = {}
     for text in request["paths"]:
         path = Path(text)

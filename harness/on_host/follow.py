@@ -1,9 +1,9 @@
-"""On a host: passes on the lines of a node's trace as they are written.
+"""On a host: print the lines of a node's trace as they are written.
 
-Standard library only, for any Python >= 3.9; it is sent to the host by
-:mod:`harness.remote.follow`, which reads what it prints: first a line for what was there, then
-blocks of whole trace lines, each block after a line ``{"lines": count, "mono_us": ..}``, the
-machine's monotonic clock when they were read. It ends when its standard input does.
+Standard library only, for any Python >= 3.9. :mod:`harness.remote.follow` sends it to the host and
+reads its output: first a line for the existing contents, then blocks of complete trace lines. Each
+block follows a line ``{"lines": count, "mono_us": ..}`` with the machine's monotonic clock at the
+time of reading. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import time
 
 IN_MODIFY = 2
 LOOK_MS = 50
-"""How often it looks although nothing was announced: where inotify does not work at all."""
+"""How often it looks without a notification, in case inotify does not work."""
 CHUNK = 1 << 20
 
 
 def announcements(path: str) -> int:
-    """Return a descriptor that becomes readable when the file is written to, -1 if none can."""
+    """Return a descriptor that becomes readable when the file is written to, or -1."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         descriptor = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -35,7 +35,7 @@ def announcements(path: str) -> int:
 
 
 def opened(path: str) -> int | None:
-    """Return a descriptor of the file, None while there is no such file."""
+    """Return a descriptor of the file, None while it does not exist."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def opened(path: str) -> int | None:
 
 
 def follow(path: str) -> None:
-    """Pass on every whole line written to ``path`` from now on, until standard input ends."""
+    """Print every complete line written to ``path`` from now on, until standard input ends."""
     file = None
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
@@ -53,7 +53,7 @@ def follow(path: str) -> None:
         if file is None:
             file = opened(path)
             if file is not None:
-                # What a file that is already there holds happened before anybody asked.
+                # The existing contents of a file are from before this call.
                 if not said:
                     os.lseek(file, 0, os.SEEK_END)
                 changed = announcements(path)
@@ -78,7 +78,7 @@ def follow(path: str) -> None:
 
 
 def put(block: bytes) -> None:
-    """Print at once."""
+    """Print without buffering."""
     sys.stdout.buffer.write(block + b"\n")
     sys.stdout.buffer.flush()
 

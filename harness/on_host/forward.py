@@ -1,15 +1,15 @@
-"""On a host: forwards packets to peers in user space, late, not at all, twice, or changed.
+"""On a host: forward packets to peers in user space: delayed, dropped, duplicated or changed.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-For kernels without netem. A tun device takes what the routes of some peers send there, and a
-raw socket bound to the real interface sends it on: the routes of the tun do not count for it.
-When this process ends, however it does, the kernel removes the device and with it the routes:
-the network is as it was. Packets are held in this process only.
+For kernels without netem. Routes send the packets to some peers into a tun device, and a raw
+socket bound to the real interface sends them on, bypassing these routes. When this process ends,
+the kernel removes the device and its routes, and the network is as before. Only this process holds
+packets.
 
-A link is ``{"peer": ip, "port": number, ...effects}``; the first one that fits a packet counts.
+A link is ``{"peer": ip, "port": number, ...effects}``; the first one that matches a packet is used.
 Port 0 means any. Effects: ``delay``, ``jitter``, ``window`` in microseconds; ``loss``, ``reset``,
-``corrupt``, ``twice`` in percent (floats); ``rate`` in bytes a second.
+``corrupt``, ``twice`` in percent (floats); ``rate`` in bytes per second.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _SO_BINDTODEVICE = 25
 _TCP, _SYN, _RST, _ACK = 6, 0x02, 0x04, 0x10
 _LIMIT = 20_000
-"""How many packets are held at most; what comes then is lost, as in a full queue."""
+"""How many packets are held at most; later ones are lost, as in a full queue."""
 _BATCH = 64
 
 Link = dict[str, Any]
 
 
 def resets(packet: bytes) -> tuple[bytes, bytes] | None:
-    """Return the packets that end a packet's TCP connection there and here, None for others.
+    """Return the packets that reset a packet's TCP connection at both ends, None for others.
 
-    One takes the packet's own place in the sequence, the other the place it says it has seen,
-    so neither end has a reason to doubt them.
+    One uses the packet's sequence number, the other its acknowledged number, so both ends accept
+    them.
     """
     header = (packet[0] & 15) * 4
     if packet[9] != _TCP or len(packet) < header + 20 or packet[header + 13] & (_RST | _SYN):
@@ -73,7 +73,7 @@ def _reset(source: bytes, destination: bytes, ports: bytes, sequence: bytes, see
 
 
 def with_bit_flipped(packet: bytes, number: int) -> bytes:
-    """Return the packet with one bit behind its IP header changed; ports stay as they are."""
+    """Return the packet with one bit after its IP header changed; ports stay the same."""
     first = (packet[0] & 15) * 4 + 4
     if len(packet) <= first:
         return packet
@@ -93,7 +93,7 @@ def ports_of(packet: bytes) -> tuple[int, int]:
 
 
 class Peer:
-    """What has been done to packets to one peer, and what orders them."""
+    """Counters of packets to one peer, and the state that orders them."""
 
     def __init__(self) -> None:
         self.packets = 0
@@ -107,8 +107,8 @@ class Peer:
 
 
 class Forwarder:
-    """Decides what becomes of packets, and holds them until then; ``send`` lets one go,
-    ``arrive`` hands one to this host itself."""
+    """Decides on packets, and holds them until they are due; ``send`` sends one to its peer,
+    ``arrive`` delivers one to this host."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Forwarder:
         self.peers: dict[str, Peer] = {}
 
     def set(self, links: list[Link]) -> dict[str, dict[str, int]]:
-        """Go by ``links`` from now on; return what was done since this was last asked."""
+        """Use ``links`` from now on; return the counts since the last call."""
         told = {}
         for ip, peer in self.peers.items():
             if peer.packets:
@@ -139,7 +139,7 @@ class Forwarder:
         return told
 
     def take(self, packet: bytes, now: float) -> None:
-        """Decide about a packet that is on its way out."""
+        """Decide on an outgoing packet."""
         if len(packet) < 20 or packet[0] >> 4 != 4:
             return
         ip = socket.inet_ntoa(packet[16:20])
@@ -164,7 +164,7 @@ class Forwarder:
         if link["delay"] or link["jitter"]:
             peer.count("delayed")
         if link["rate"]:
-            # A link of its own speed: packets follow each other through it.
+            # A rate limit: packets follow each other.
             free = max(peer.free_at.get(link["port"], 0.0), at) + len(packet) / link["rate"]
             peer.free_at[link["port"]] = at = free
         at = max(at, peer.last_out)
@@ -188,7 +188,7 @@ class Forwarder:
         return None
 
     def _dice(self, ip: str, number: int) -> Any:
-        """Yield numbers in [0, 1), the same ones for the same packet of the same peer."""
+        """Yield numbers in [0, 1), the same for the same packet of the same peer."""
         turn = 0
         while True:
             text = f"{self._seed}\x1f{ip}\x1f{number}\x1f{turn}".encode()
@@ -202,7 +202,7 @@ class Forwarder:
         heapq.heappush(self._held, (at, self._number, now, ip, packet))
 
     def due(self, now: float) -> float | None:
-        """Let go what is due; return in how many seconds something is, None for never."""
+        """Send packets that are due; return the seconds until the next one, None for never."""
         while self._held and self._held[0][0] <= now:
             _, _, since, ip, packet = heapq.heappop(self._held)
             peer = self.peers[ip]
@@ -212,12 +212,12 @@ class Forwarder:
         return max(0.0, self._held[0][0] - now) if self._held else None
 
     def flush(self) -> None:
-        """Let everything go at once, in order."""
+        """Send all held packets at once, in order."""
         self.due(float("inf"))
 
 
 class Tun:
-    """The device, the routes to it, and the way out."""
+    """The tun device, the routes to it, and the sockets that send packets on."""
 
     def __init__(self, routes: dict[str, dict[str, str]]) -> None:
         self.fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -235,7 +235,7 @@ class Tun:
         self.add(routes)
 
     def add(self, routes: dict[str, dict[str, str]]) -> None:
-        """Let packets to more peers come here; ``routes`` tells how they went until now."""
+        """Route packets to more peers into the device; ``routes`` are their original routes."""
         lines = []
         for peer, way in routes.items():
             if peer in self.routed:
@@ -246,7 +246,7 @@ class Tun:
         self.routed |= routes.keys()
 
     def remove(self, peers: set[str]) -> None:
-        """Let packets to ``peers`` go straight again."""
+        """Restore the direct routes to ``peers``."""
         _ip("".join(f"route del {peer}/32 dev {DEVICE}\n" for peer in sorted(peers)))
         self.routed -= peers
 
@@ -268,7 +268,7 @@ class Tun:
                 raise
 
     def arrive(self, packet: bytes) -> None:
-        """Let this host receive a packet."""
+        """Deliver a packet to this host."""
         with contextlib.suppress(OSError):
             os.write(self.fd, packet)
 
@@ -311,7 +311,7 @@ class ForwardingProcess:
             links = request["links"]
             self._tun.add(request["routes"])
         else:
-            raise DaemonError(f"{request['do']!r} is unknown here")
+            raise DaemonError(f"{request['do']!r} is not a known request")
         told = {"links": self._forwarder.set(links), "echoes": self._echoes.take()}
         peers = {link["peer"] for link in links}
         self._echoes.set(peers)

@@ -1,4 +1,4 @@
-"""On a host: packets to peers that suffer, by whichever means works there.
+"""On a host: disturb packets to peers, with netem or else in user space.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 """
@@ -24,13 +24,13 @@ NETEM, TUN = "netem", "tun"
 
 @cache
 def refusals() -> dict[str, str]:
-    """Return, for each means, why it does not work here, "" when it does."""
+    """Return, for each driver, why it does not work here, "" if it does."""
     return {NETEM: netem.refusal(), TUN: _tun_refusal()}
 
 
 def _tun_refusal() -> str:
     try:
-        # By which what comes from the device is sent on.
+        # Sends on the packets that come from the device.
         socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW).close()
     except OSError as error:
         return f"a raw socket: {error.strerror}"
@@ -45,25 +45,25 @@ def _tun_refusal() -> str:
     finally:
         os.close(descriptor)
     for path in Path("/proc/sys/net/ipv4/conf").glob("*/rp_filter"):
-        # "default" is for devices to come.
+        # "default" is for future devices.
         if path.parent.name != "default" and path.read_text().strip() == "1":
-            # Replies would come by another device than packets seem to leave by.
+            # Responses would arrive on another device than packets seem to leave by.
             return f"{path} is 1 (strict): set it to 2"
     return ""
 
 
 def means(request: dict[str, Any]) -> str:
-    """Return the means to use: the one asked for, else the kernel's, else ours."""
+    """Return the driver to use: the requested one, otherwise netem, otherwise user space."""
     wanted = request.get("means")
     for each in (wanted,) if wanted else (NETEM, TUN):
         if not refusals()[each]:
             return str(each)
     why = "; ".join(f"{name}: {line}" for name, line in refusals().items())
-    raise DaemonError(f"packets cannot be disturbed there: {why}")
+    raise DaemonError(f"packets cannot be disturbed on this host: {why}")
 
 
 def routes(peers: set[str]) -> dict[str, dict[str, str]]:
-    """Return device and source address of packets to ``peers`` that go straight now."""
+    """Return device and source address of packets to ``peers`` that are not diverted now."""
     found = {}
     for peer in sorted(peers):
         [way] = json.loads(netem.run(["ip", "-json", "route", "get", peer]))
@@ -75,10 +75,10 @@ def routes(peers: set[str]) -> dict[str, dict[str, str]]:
 
 
 def set_links(request: dict[str, Any]) -> dict[str, Any]:
-    """Let ``links`` (see :mod:`harness.on_host.forward`) be in force, and nothing else.
+    """Apply exactly the ``links`` (see :mod:`harness.on_host.forward`).
 
-    The evidence: the means, and ``before``: what was done to packets since this was last asked,
-    by peer, and what echoes showed meanwhile.
+    The evidence is the driver, and ``before``: counts of packets, by peer, and echoes since the
+    last call.
     """
     links = request["links"]
     if not links:
@@ -94,11 +94,11 @@ def set_links(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def heal_links(request: dict[str, Any]) -> dict[str, Any]:
-    """Let packets go as they would; tell what was done to them. Harmless when nothing is."""
+    """Undo all links; return the counts. Harmless when there are none."""
     there = pid_of(SOCKET) is not None
     before = end(SOCKET)
-    # A process that was killed has left the kernel's queues as they were.
+    # A killed process has left the kernel's queues in place.
     there = netem.remove() or there
     if Path(f"/sys/class/net/{DEVICE}").exists():
-        raise DaemonError(f"the device {DEVICE} is still there")
+        raise DaemonError(f"the device {DEVICE} still exists")
     return {"healed": there, "links": [], "before": before}

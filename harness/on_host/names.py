@@ -1,7 +1,7 @@
-"""On a host: questions for names (DNS) that get no answer, or are refused.
+"""On a host: DNS queries that time out, or are refused.
 
-Standard library only, for any Python >= 3.9; it is sent to the host with the agent. What a
-host knows by itself (/etc/hosts) it goes on knowing.
+Standard library only, for any Python >= 3.9; it is sent to the host with the agent. Names in
+/etc/hosts still resolve.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.on_host.netem import run
 
 TABLE = "kraftwreck_names"
 _WAYS = {
-    # Whoever asks must not notice: a question that is dropped here is an error at once.
+    # Drop the responses: a query dropped on its way out would fail immediately.
     "silent": ("input", "sport", "counter drop"),
     "refused": ("output", "dport", "counter reject"),
 }
@@ -31,11 +31,11 @@ def _packets(rules: str) -> int:
 
 
 def set_names(request: dict[str, Any]) -> dict[str, Any]:
-    """Let names be ``silent``, ``refused`` or, with "", found again; ``before``: how many
-    packets with questions, or answers to them, were stopped."""
+    """Make DNS ``silent``, ``refused`` or, with "", normal; ``before`` counts the packets with
+    queries or responses that were dropped."""
     how = request["names"]
     if how and how not in _WAYS:
-        raise DaemonError(f"{how!r} is no way in which names fail")
+        raise DaemonError(f"{how!r} is not a way in which DNS can fail")
     rules = _listed()
     if how or rules:
         script = f"table inet {TABLE}\ndelete table inet {TABLE}\n"

@@ -1,11 +1,11 @@
-"""On a host: disturbs packets to peers by the kernel's own means, tc-netem(8) below HTB.
+"""On a host: disturb packets to peers in the kernel, with tc-netem(8) below HTB.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-Each link has a class of its own; everything else passes through a first class, of no limit. All
-our queues hang below one whose handle nobody else uses, so that whatever is ours is found
-without any file. Links are those of :mod:`harness.on_host.forward`; netem orders nothing after a
-jitter, and resets are made by nftables, for netem has none.
+Each link has its own class; all other packets go through a first class without a limit. All
+queues are below one with a reserved handle, so that they can be found without any file. Links are
+those of :mod:`harness.on_host.forward`. Netem does not restore the order after a jitter, and
+nftables makes resets, since netem cannot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Link = dict[str, Any]
 
 
 def run(arguments: list[str], commands: str = "") -> str:
-    """Run a program and return what it prints; raises :class:`DaemonError` with its line."""
+    """Run a program and return its output; raise :class:`DaemonError` with its error line."""
     try:
         done = subprocess.run(
             arguments, input=commands, capture_output=True, text=True, check=False
@@ -48,7 +48,7 @@ def run(arguments: list[str], commands: str = "") -> str:
 
 
 def refusal() -> str:
-    """Return why the kernel cannot do it, "" when it can; tried on a device of our own."""
+    """Return why the kernel cannot do it, "" if it can; tested on a temporary device."""
     kinds = ["dummy", "ifb", "bridge"]
     while kinds:
         try:
@@ -68,7 +68,7 @@ def refusal() -> str:
 
 
 def effects(link: Link) -> str:
-    """Return the words by which netem does what a link suffers."""
+    """Return the netem parameters for a link's effects."""
     words = ["limit 20000"]
     delay = link["delay"] + (link["jitter"] + link["window"]) // 2
     spread = (link["jitter"] + link["window"]) // 2
@@ -85,7 +85,7 @@ def effects(link: Link) -> str:
 
 
 def commands(device: str, links: list[Link]) -> str:
-    """Return what tc has to do for ``links``, of which all leave by ``device``."""
+    """Return the tc commands for ``links``, all of which leave by ``device``."""
     lines = [
         f"qdisc add dev {device} root handle {HANDLE} htb default 1",
         f"class add dev {device} parent {HANDLE} classid {HANDLE}1 htb rate {_EVERYTHING}"
@@ -110,7 +110,7 @@ def commands(device: str, links: list[Link]) -> str:
 
 
 def resets(links: list[Link]) -> str:
-    """Return the nftables table that resets connections, "" when none are to be."""
+    """Return the nftables table that resets connections, "" if none is needed."""
     rules = []
     for link in links:
         chance = round(link["loss"] * link["reset"] * 100)
@@ -118,7 +118,7 @@ def resets(links: list[Link]) -> str:
             continue
         ports = [f"tcp {end} {link['port']}" for end in ("dport", "sport")]
         for port in ports if link["port"] else ["meta l4proto tcp"]:
-            # nft takes no number that could never come.
+            # nft rejects a condition that is always true.
             some = f" numgen random mod 1000000 < {chance}" if chance < 1_000_000 else ""
             rules.append(f"  ip daddr {link['peer']} {port}{some} counter reject with tcp reset")
     if not rules:
@@ -130,7 +130,7 @@ def resets(links: list[Link]) -> str:
 
 
 def roots() -> list[str]:
-    """Return the devices that have our queues, none where there is no tc to make them."""
+    """Return the devices with queues of this module; empty if tc is missing."""
     if shutil.which("tc") is None:
         return []
     found = json.loads(run(["tc", "-json", "qdisc", "show"]) or "[]")
@@ -138,7 +138,7 @@ def roots() -> list[str]:
 
 
 def apply(links: list[Link], routes: dict[str, dict[str, str]]) -> None:
-    """Let ``links`` be in force, and nothing else of ours; ``routes`` tells their devices."""
+    """Apply exactly ``links``; ``routes`` has their devices."""
     devices: dict[str, list[Link]] = {}
     for link in links:
         devices.setdefault(routes[link["peer"]]["dev"], []).append(link)
@@ -155,14 +155,14 @@ def apply(links: list[Link], routes: dict[str, dict[str, str]]) -> None:
 
 
 def _check_free(device: str) -> None:
-    """Refuse a device whose queue somebody has configured: it would be lost."""
+    """Reject a device with a configured queue, which would be lost."""
     for each in json.loads(run(["tc", "-json", "qdisc", "show", "dev", device])):
         if each.get("root") and each["handle"] != "0:":
-            raise DaemonError(f"{device} has a {each['kind']} queue of its own: it is not replaced")
+            raise DaemonError(f"{device} already has a {each['kind']} queue, which would be lost")
 
 
 def remove() -> bool:
-    """Remove whatever is ours; tell whether there was anything."""
+    """Remove all queues and tables of this module; return whether there were any."""
     ours = roots()
     for device in ours:
         run(["tc", "qdisc", "del", "dev", device, "root"])
@@ -173,14 +173,14 @@ def remove() -> bool:
 
 
 def _table() -> str:
-    """Return our table as the kernel has it, "" when there is none."""
+    """Return this module's table as the kernel lists it, "" if there is none."""
     if f"inet {TABLE}\n" not in run(["nft", "list", "tables"]) + "\n":
         return ""
     return run(["nft", "list", "table", "inet", TABLE])
 
 
 def counts(links: list[Link]) -> dict[str, dict[str, int]]:
-    """Return what the kernel has counted for ``links``, by peer."""
+    """Return the kernel's counters for ``links``, by peer."""
     told: dict[str, dict[str, int]] = {}
     numbers = {f"{number:x}:": link for number, link in enumerate(links, start=_FIRST)}
     for device in roots():
@@ -199,7 +199,7 @@ def counts(links: list[Link]) -> dict[str, dict[str, int]]:
 
 
 class EchoingProcess:
-    """Asks for echoes while the kernel disturbs links (``set``, ``end`` as of a forwarder)."""
+    """Sends echoes while the kernel disturbs links (requests ``set``, ``end`` as a forwarder)."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._links: list[Link] = request["links"]

@@ -1,4 +1,4 @@
-"""On a host: what can be done to its network, and undoing all of it.
+"""On a host: find out which network faults are possible, and undo all of them.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 """
@@ -28,9 +28,9 @@ _PROBES = {
 
 
 def network_means(request: dict[str, Any]) -> dict[str, Any]:
-    """Tell the means for each kind of fault there, None and ``why`` where there is none.
+    """Return the driver for each kind of fault, or None and ``why`` there is none.
 
-    Rules are only checked (``nft -c``), devices are made and removed.
+    Rules are only checked (``nft -c``), devices are created and removed.
     """
     means: dict[str, str | None] = {}
     why: dict[str, str] = {}
@@ -47,10 +47,10 @@ def network_means(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def settled(request: dict[str, Any]) -> dict[str, Any]:
-    """Wait, ``wait_s`` at most, until no other agent is at work; tell whether that is so.
+    """Wait at most ``wait_s`` until no other agent works; return whether that is so.
 
-    An agent ends when its control node does, but not before it has carried out what it was
-    asked for last: whoever heals must come after that.
+    An agent ends with its control node, but only after it has carried out its last request.
+    Healing must come after that.
     """
     deadline = time.monotonic() + request["wait_s"]
     own = Path("/proc/self/cmdline").read_bytes().split(b"\0")
@@ -62,7 +62,7 @@ def settled(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_agent(entry: Path, command: list[bytes]) -> bool:
-    """Whether a directory of /proc is another agent's; ours outlive agents and are not meant."""
+    """Return whether a directory of /proc is another agent's, and not a helper's."""
     if not entry.name.isdigit() or int(entry.name) == os.getpid():
         return False
     try:
@@ -75,9 +75,9 @@ def _is_agent(entry: Path, command: list[bytes]) -> bool:
 
 
 def heal_network(request: dict[str, Any]) -> dict[str, Any]:
-    """Undo everything but drops; ``healed`` names what was in force.
+    """Undo everything except drops; ``healed`` names what was in force.
 
-    Each kind is tried, also when another one fails.
+    Each kind is tried even if another one fails.
     """
     healed, errors = [], []
     for kind, heal in (("links", heal_links), ("relay", heal_relay), ("names", _heal_names)):

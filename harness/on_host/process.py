@@ -1,8 +1,8 @@
-"""On a host: the process of a service, by its pid file, and signals that hit nobody else.
+"""On a host: the process of a service, by its pid file; signals reach no other process.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent. The pid file
-holds pid and start time, and a process is the service's only if it has both *and* its command
-line is the service's ``argv``.
+contains pid and start time. A process is the service's only if both match *and* its command line
+is the service's ``argv``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class RefusedError(Exception):
 
 
 def process_state(pid: int) -> tuple[str, int]:
-    """Return the state letter and the start time (ticks) of a process, ("gone", 0) if none."""
+    """Return state letter and start time (ticks) of a process, ("gone", 0) if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -27,7 +27,7 @@ def process_state(pid: int) -> tuple[str, int]:
 
 
 def service_pid(service: Request) -> int | None:
-    """Return the pid of the running service, None when it does not run."""
+    """Return the pid of the running service, None when it is not running."""
     try:
         pid, start = map(int, Path(service["pid_file"]).read_text().split())
         state, now_start = process_state(pid)

@@ -1,4 +1,4 @@
-"""On a host: a Python program run in a fork of the agent, which spares it an interpreter's start.
+"""On a host: run a Python program in a fork of the agent, without starting an interpreter.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 """
@@ -14,9 +14,9 @@ from harness.on_host.process import RefusedError
 
 
 def run_program(argv: list[str]) -> None:
-    """Run ``argv``, an interpreter's path and a program with its arguments, to its end.
+    """Run ``argv``, an interpreter's path and a program with arguments, until it ends.
 
-    Raises :class:`RefusedError`, with the last line it printed, unless its exit status is 0.
+    Raises :class:`RefusedError`, with the last line of its output, unless its exit status is 0.
     """
     read, write = os.pipe()
     child = os.fork()

@@ -1,14 +1,14 @@
-"""On a host: a relay for requests of peers that lets some kinds of them, or of answers, suffer.
+"""On a host: a relay that disturbs some kinds of requests from peers, or their responses.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-nftables sends connections of some peers here instead of to the node's ports; connections they
-have already are reset, once. The relay reads Kafka's frames (length, api key, version,
-correlation id), so one kind of RPC can be swallowed, slow or sent twice while its connection
-and everything else on it go on. It adds about a millisecond to what it passes on.
+nftables redirects connections of some peers to the relay instead of the node's ports; existing
+connections are reset once. The relay parses Kafka's frames (length, api key, version, correlation
+id). So it can drop, delay or duplicate one kind of RPC while its connection and all other messages
+continue. It adds about a millisecond of latency.
 
-A rule is ``{"peer": ip, "part": "request"|"response", "apis": [keys], ...effects}``; no apis
-means all. Times are microseconds, chances percents. Rules that fit a message add up.
+A rule is ``{"peer": ip, "part": "request"|"response", "apis": [keys], ...effects}``; no apis means
+all. Times are microseconds, probabilities percents. The effects of all matching rules add up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Rule = dict[str, Any]
 
 
 class Relay:
-    """Rules, what was done by them, and the connections they are for."""
+    """The rules, their counters, and their connections."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.rules: list[Rule] = request["rules"]
@@ -66,12 +66,12 @@ class Relay:
             turn += 1
 
     def count(self, peer: str, api: int, what: str) -> None:
-        """Note what has happened to a message."""
+        """Count an effect on a message."""
         kinds = self.counts.setdefault(peer, {}).setdefault(str(api), {})
         kinds[what] = kinds.get(what, 0) + 1
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out what the agent asks: ``set``, ``end``."""
+        """Carry out a request of the agent: ``set`` or ``end``."""
         counts, self.counts = self.counts, {}
         if request["do"] == "set":
             self.rules, self.again = request["rules"], frozenset(request["again"])
@@ -109,7 +109,7 @@ class Relay:
 
 
 class Connection:
-    """One connection of a peer, and the one to the node that stands for it."""
+    """One connection of a peer, and the corresponding one to the node."""
 
     def __init__(
         self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -118,19 +118,19 @@ class Connection:
         self._reader, self._writer = reader, writer
         self._peer: str = writer.get_extra_info("peername")[0]
         self._asked: dict[int, int] = {}
-        """Kind of the request by its correlation id, of those not answered yet."""
+        """Kind of each unanswered request, by its correlation id."""
         self._last = {"request": 0.0, "response": 0.0}
         self._node: asyncio.StreamWriter | None = None
         self._address = ("", 0)
 
     async def relay(self) -> None:
-        """Pass on what comes from either side until one of them ends it."""
+        """Pass messages in both directions until one side closes."""
         told = self._writer.get_extra_info("socket").getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16)
         port, address = struct.unpack_from(">2xH4s", told)
         self._address = (socket.inet_ntoa(address), port)
         try:
             if port == self._relay.port:
-                return  # Nobody was redirected here.
+                return  # The connection was not redirected.
             node_reader, node = await asyncio.wait_for(
                 asyncio.open_connection(*self._address, local_addr=(self._address[0], 0)),
                 _CONNECT_S,
@@ -145,12 +145,12 @@ class Connection:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
         except OSError:
-            pass  # The node is down, as the peer now learns.
+            pass  # The node is down; the peer's connection closes, too.
         finally:
             self._reset()
 
     def _reset(self) -> None:
-        """End both connections at once, so that whoever waits for an answer knows."""
+        """Reset both connections, so that a peer that waits for a response notices."""
         for writer in (self._writer, self._node):
             if writer is not None and not writer.transport.is_closing():
                 with contextlib.suppress(OSError):
@@ -175,13 +175,13 @@ class Connection:
                 await writer.drain()
 
     async def _pass_bytes(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on what has no frames (TLS, say) as it comes."""
+        """Pass bytes without frames (such as TLS) unchanged."""
         while chunk := await reader.read(1 << 16):
             writer.write(chunk)
             await writer.drain()
 
     def _decide(self, frame: bytes, writer: asyncio.StreamWriter, part: str) -> None:
-        """Let one message suffer what the rules say."""
+        """Apply the rules to one message."""
         relay = self._relay
         if part == "request":
             api, _, correlation = struct.unpack_from(">hhi", frame, 4)
@@ -221,7 +221,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         at = loop.time() + late / 1e6
         if ordered and self._last[part] >= at:
-            # A little later each: the loop keeps no order among equal times.
+            # Each a little later: the loop does not keep the order of equal times.
             at = self._last[part] + 1e-6
         if ordered:
             self._last[part] = at
@@ -243,7 +243,7 @@ class Connection:
         task.add_done_callback(self._relay._tasks.discard)
 
     async def _once_more(self, frame: bytes) -> None:
-        """Let a request arrive again, by a connection whose peer has gone."""
+        """Deliver a request again, on a connection whose peer has closed."""
         with contextlib.suppress(OSError, EOFError):
             reader, writer = await asyncio.wait_for(
                 asyncio.open_connection(*self._address, local_addr=(self._address[0], 0)),
@@ -258,7 +258,7 @@ class Connection:
 
 
 def redirect(request: dict[str, Any], port: int) -> None:
-    """Send connections of the peers to the relay, and reset those that go straight; atomic."""
+    """Redirect connections of the peers to the relay and reset direct ones, atomically."""
     peers = ", ".join(sorted(set(request["peers"])))
     ports = ", ".join(str(each) for each in sorted(set(request["ports"])))
     run(["nft", "-f", "-"], f"table ip {TABLE}\ndelete table ip {TABLE}\n"
@@ -271,10 +271,10 @@ def redirect(request: dict[str, Any], port: int) -> None:
 
 
 def set_relay(request: dict[str, Any]) -> dict[str, Any]:
-    """Let ``rules`` be in force for ``peers`` on ``ports``, and nothing else of the kind.
+    """Apply exactly the ``rules`` for ``peers`` on ``ports``.
 
-    ``before`` in the evidence: what happened to messages since this was last asked, by peer and
-    kind of request.
+    ``before`` in the evidence counts the effects on messages since the last call, by peer and kind
+    of request.
     """
     if not request["rules"]:
         return heal_relay(request)
@@ -285,13 +285,13 @@ def set_relay(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _process(request: dict[str, Any]) -> Relay:
-    # It takes longer to load than all the rest of the agent, which seldom needs it.
+    # It takes longer to load than the rest of the agent, and is rarely needed.
     globals()["asyncio"] = importlib.import_module("asyncio")
     return Relay(request)
 
 
 def heal_relay(request: dict[str, Any]) -> dict[str, Any]:
-    """Let connections go straight again; harmless when they do."""
+    """Stop redirecting connections; harmless when none are redirected."""
     there = pid_of(SOCKET) is not None
     if f"ip {TABLE}\n" in run(["nft", "list", "tables"]) + "\n":
         run(["nft", "delete", "table", "ip", TABLE])

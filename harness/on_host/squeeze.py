@@ -1,11 +1,11 @@
-"""On a host: a service that gets little CPU, memory, or no more files.
+"""On a host: limit the CPU, memory or open files of a service.
 
 Standard library only, for any Python >= 3.9; it is sent to the host with the agent.
 
-CPU and memory are limited by a control group where the host has one to give, and the service is
-in it from its birth on (``service["squeezable"]``). Without one, CPU is taken by stopping the
-process most of the time (SIGSTOP and SIGCONT by a child of this agent, which lets it go on when
-the agent ends in whatever way); and memory by nothing but the kill an overrun would bring.
+A control group limits CPU and memory if the host has one, and the service joins it at its start
+(``service["squeezable"]``). Otherwise CPU is limited by stopping the process most of the time: a
+child of this agent sends SIGSTOP and SIGCONT, and resumes the service when the agent ends. Without
+a group, memory cannot be limited, only ``oom`` can be imitated by a kill.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Request = dict[str, Any]
 Evidence = dict[str, Any]
 
 OURS = Path("/run/kraftwreck-cgroups")
-"""Where a host that is a namespace finds its groups."""
+"""Where a namespace host finds its groups."""
 SYSTEM = Path("/sys/fs/cgroup")
 NAME = "kraftwreck"
 PERIOD_US = 50_000
@@ -37,17 +37,17 @@ PAGE = 4096
 CHUNK = 4 << 20
 
 _files: dict[str, int] = {}
-"""By pid file: the limit of open files that was there before."""
+"""The previous limit of open files, by pid file."""
 _duties: dict[str, tuple[int, int]] = {}
-"""By pid file: the child that stops the service most of the time, and the pipe that holds it."""
+"""The child that stops the service most of the time, and the pipe that controls it, by pid file."""
 
 
 # --- control groups ---------------------------------------------------------------------
 
 
 def group(controller: str, *, make: bool = True) -> tuple[Path, int] | None:
-    """Return a control group that is ours and its version, None where none can be had, or, unless
-    one is to be made, is there."""
+    """Return a control group for the service and its version. Return None if there is none, which
+    without ``make`` includes groups not created yet."""
     if (OURS / controller / "cgroup.procs").exists():
         return OURS / controller, 1
     if (SYSTEM / controller / "cgroup.procs").exists():
@@ -67,27 +67,27 @@ def group(controller: str, *, make: bool = True) -> tuple[Path, int] | None:
 
 
 def leave() -> None:
-    """Remove the groups we made on a machine of its own, unless somebody is in there."""
+    """Remove the groups created on a real machine, unless they contain processes."""
     for path in (SYSTEM / "cpu" / NAME, SYSTEM / "memory" / NAME, SYSTEM / NAME):
         with suppress(OSError):
             path.rmdir()
 
 
 def squeeze_means(request: Request) -> Evidence:
-    """Tell by what means a node's CPU and memory are limited here, and why not at all."""
+    """Return how a node's CPU and memory can be limited here, or why they cannot."""
     found = {controller: group(controller) for controller in ("cpu", "memory")}
     leave()
     means = {name: f"cgroup v{told[1]}" if told else None for name, told in found.items()}
-    why = {} if means["memory"] else {"memory": "there is no control group to be had for it"}
+    why = {} if means["memory"] else {"memory": "no control group is available"}
     return {"means": means | {"cpu": means["cpu"] or "SIGSTOP"}, "why": why}
 
 
 def join(service: Request) -> None:
-    """Put this process, which becomes the service, into the groups there are."""
+    """Move this process, which becomes the service, into the existing groups."""
     for controller in ("cpu", "memory") if service.get("squeezable") else ():
         found = group(controller)
         if found is not None:
-            with suppress(OSError):  # Then the squeeze finds it is not in there.
+            with suppress(OSError):  # The squeeze will detect that it is missing.
                 (found[0] / "cgroup.procs").write_text(str(os.getpid()))
 
 
@@ -112,7 +112,7 @@ def counts(path: Path) -> dict[str, int]:
 
 
 def limit_cpu(service: Request, percent: int) -> Evidence:
-    """Let the service have ``percent`` of one CPU."""
+    """Limit the service to ``percent`` of one CPU."""
     pid = service_pid(service)
     found = member("cpu", pid) if pid is not None else group("cpu")
     if found is None:
@@ -129,7 +129,7 @@ def limit_cpu(service: Request, percent: int) -> Evidence:
 
 
 def free_cpu(service: Request) -> Evidence:
-    """End what :func:`limit_cpu` began; tell how often and how long it held the service."""
+    """Undo :func:`limit_cpu`; return how often and how long it held the service."""
     evidence = end_duty(service)
     found = group("cpu", make=False)
     if found is None:
@@ -149,7 +149,7 @@ def throttled(path: Path) -> Evidence:
 
 
 def begin_duty(service: Request, percent: int) -> Evidence:
-    """Stop the service for most of every 50 ms, by a child; whoever it is by then."""
+    """Start a child that stops the service for most of every 50 ms, across its restarts."""
     end_duty(service)
     read, write = os.pipe()
     child = os.fork()
@@ -165,7 +165,7 @@ def begin_duty(service: Request, percent: int) -> Evidence:
 
 
 def duty(service: Request, percent: int, leash: int) -> None:
-    """Go on until the other end of ``leash`` is closed or lets go; then let the service run."""
+    """Run until the other end of ``leash`` is closed; then resume the service."""
     run_s = PERIOD_US * percent / 100 / 1e6
     stop_s = PERIOD_US / 1e6 - run_s
     while True:
@@ -195,14 +195,14 @@ def end_duty(service: Request) -> Evidence:
 
 
 def limit_memory(service: Request, headroom: int) -> Evidence:
-    """Let the service grow by ``headroom`` bytes and no more: the kernel kills what does.
+    """Let the service grow by at most ``headroom`` bytes; beyond, the kernel kills it.
 
-    Files that it has in the page cache count, and go first.
+    Its files in the page cache count, and are evicted first.
     """
     pid = service_pid(service)
     found = member("memory", pid) if pid is not None else None
     if found is None:
-        raise RefusedError("there is no control group for memory on this host")
+        raise RefusedError("this host has no control group for memory")
     path, version = found
     usage = path / ("memory.usage_in_bytes" if version == 1 else "memory.current")
     used = int(usage.read_text())
@@ -212,7 +212,7 @@ def limit_memory(service: Request, headroom: int) -> Evidence:
 
 
 def free_memory(service: Request) -> Evidence:
-    """End the limit; tell how often it was met, and how often somebody was killed for it."""
+    """Remove the limit; return how often it was reached, and how often a process was killed."""
     found = group("memory", make=False)
     if found is None:
         return {}
@@ -238,10 +238,10 @@ def memory_events(path: Path, version: int) -> Evidence:
 
 
 def out_of_memory(service: Request) -> Evidence:
-    """Let the kernel kill the service for want of memory: a neighbour takes all there is.
+    """Let the kernel kill the service because a neighbour uses all memory.
 
-    The neighbour is a child of ours in the same group, and the service is the one to be chosen
-    first. Where there is no group it is killed by SIGKILL, which is what it would see of it.
+    The neighbour is a child of the agent in the same group, and the service is the preferred
+    victim. Without a group it is killed with SIGKILL, which looks the same to it.
     """
     pid = service_pid(service)
     if pid is None:
@@ -266,15 +266,15 @@ def out_of_memory(service: Request) -> Evidence:
         os.waitpid(hog, 0)
     events = free_memory(service)
     if service_pid(service) == pid:
-        raise RefusedError("the service lives although its memory is used up")
+        raise RefusedError("the service still runs although its memory is exhausted")
     kills = events.get("oom_kills", 0) - before
     return {"pid": pid, **told, "oom_kills": kills, "gone_after_us": gone_after}
 
 
 def take_memory(path: Path) -> None:
-    """Use more and more memory, as a member of the group, until killed; never returns."""
+    """Allocate memory, as a member of the group, until killed; never returns."""
     try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # With the agent it ends, too.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # It ends with the agent.
         (path / "cgroup.procs").write_text(str(os.getpid()))
         taken = []
         while True:
@@ -290,7 +290,7 @@ def take_memory(path: Path) -> None:
 
 
 def limit_files(service: Request, headroom: int) -> Evidence:
-    """Let the service open ``headroom`` more files or connections, and no more."""
+    """Let the service open at most ``headroom`` more files or connections."""
     pid = service_pid(service)
     if pid is None:
         raise RefusedError("the service does not run")
@@ -303,7 +303,7 @@ def limit_files(service: Request, headroom: int) -> Evidence:
 
 
 def free_files(service: Request) -> Evidence:
-    """End the limit, if the process still lives that has it."""
+    """Remove the limit if its process still runs."""
     before = _files.pop(service["pid_file"], None)
     pid = service_pid(service)
     if pid is None:
@@ -321,9 +321,9 @@ def free_files(service: Request) -> Evidence:
 
 
 def squeeze(request: Request) -> Evidence:
-    """Take ``what`` from a service; ``amount`` is what it keeps.
+    """Limit the resource ``what`` of a service to ``amount``.
 
-    ``cpu``, ``memory``, ``files``, ``oom``; and ``duty``: CPU, as where there are no groups.
+    ``what`` is ``cpu``, ``memory``, ``files``, ``oom``, or ``duty``: CPU, without a group.
     """
     service, what = request["service"], request["what"]
     if what == "cpu":
@@ -338,7 +338,7 @@ def squeeze(request: Request) -> Evidence:
 
 
 def release(request: Request) -> Evidence:
-    """Give back all that was taken from a service; tell what that did."""
+    """Remove all limits of a service; return their effects."""
     service = request["service"]
     return free_cpu(service) | free_memory(service) | free_files(service)
 

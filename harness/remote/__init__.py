@@ -1,1 +1,1 @@
-"""What reaches hosts over SSH: sessions, nodes and their files, faults, what is seen of them."""
+"""Access to hosts over SSH: sessions, nodes and their files, faults, and observation."""

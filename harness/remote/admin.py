@@ -13,10 +13,10 @@ from harness.workload import Answer, Call
 
 
 class RemoteAdmin:
-    """Takes voter changes and does not give up on one before it is there or refused.
+    """Accepts voter changes, and retries each until it is done or refused.
 
-    ``send`` carries out one request; it is called from the operator's thread only, which
-    runs from the first change asked for until :meth:`close`. Safe to share by threads.
+    ``send`` carries out one request. It is called only from the operator's thread, which runs from
+    the first change until :meth:`close`. Safe to share by threads.
     """
 
     def __init__(self, members: Members, send: Callable[[Call], Answer]) -> None:
@@ -32,14 +32,14 @@ class RemoteAdmin:
 
     @property
     def open(self) -> int:
-        """How many changes are not there yet."""
+        """The number of changes that are not done yet."""
         with self._lock:
             return len(self._queue) + self._busy
 
     def ask(self, changes: Sequence[VoterChange]) -> None:
-        """Take ``changes`` on, after those asked for before.
+        """Queue ``changes`` after earlier ones.
 
-        Raises :class:`RemoteError` when the operator could not go on earlier.
+        Raises :class:`RemoteError` if the operator failed earlier.
         """
         with self._lock:
             self._check()
@@ -50,14 +50,14 @@ class RemoteAdmin:
                 self._thread.start()
 
     def take_ended(self) -> list[dict[str, Any]]:
-        """Return what became of changes since the last time this was asked; raises like ask."""
+        """Return the results of changes since the last call; raise like :meth:`ask`."""
         with self._lock:
             self._check()
             ended, self._ended = self._ended, []
             return ended
 
     def close(self, wait_s: float = 10.0) -> None:
-        """Stop, with whatever is open left undone; returns after at most ``wait_s`` seconds."""
+        """Stop, and abandon open changes; returns after at most ``wait_s`` seconds."""
         self._closing.set()
         with self._lock:
             self._lock.notify()
@@ -82,12 +82,12 @@ class RemoteAdmin:
                     self._busy = False
                     self._ended.append(result)
         except Exception as error:
-            # A change that can never end must not look like one that takes long.
+            # A failed change must not look like one that takes long.
             with self._lock:
                 self._failure = error
 
     def _next(self) -> VoterChange | None:
-        """Wait for a change; None when closing."""
+        """Wait for a change; return None when closing."""
         with self._lock:
             self._lock.wait_for(lambda: self._queue or self._closing.is_set())
             if self._closing.is_set():
@@ -100,7 +100,7 @@ class RemoteAdmin:
             return self._queue[0] if self._queue else None
 
     def _carry_out(self, change: VoterChange) -> dict[str, Any] | None:
-        """Return how ``change`` ended, None when closing came first."""
+        """Return how ``change`` ended, None if the operator closed first."""
         steps = carry_out(change, self._members, self._following)
         answer: Answer | None = None
         while not self._closing.is_set():

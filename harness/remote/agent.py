@@ -1,4 +1,4 @@
-"""The control node's end of the conversation with :mod:`harness.on_host.agent`."""
+"""The control node's side of the connection to :mod:`harness.on_host.agent`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ for name, source, code in marshal.loads(sent):
     exec(marshal.loads(code) if same else compile(source, name, "exec"), module.__dict__)
 module.main()
 """
-"""Runs modules that are sent to it. It reads no further than they go: what follows is theirs.
+"""Runs modules that are sent to it. It reads exactly these; the rest of its input is theirs.
 
-They are sent compiled, which spares the host half of an agent's start, and as sources for other
-versions of Python. Standard library only: ``-S`` spares it the search for packages.
+They are sent compiled, which saves half of an agent's start, and as sources for other versions of
+Python. Standard library only: ``-S`` skips the search for packages.
 """
 PYTHON = ("/usr/bin/python3", "-I", "-S", "-c")
 ANSWER_TIMEOUT_S = 30.0 * PATIENCE
@@ -40,24 +40,23 @@ NETWORK = (
     *("daemon", "echo", "forward", "netem", "links", "names"),
     *("relay", "network"),
 )
-"""The modules of an agent by which it disturbs its host's network, those that others import
-first."""
+"""The modules with which an agent disturbs its host's network, in import order."""
 AGENT = (
     *("process", "program", "date", "clock", "files", "disk", "squeeze"),
     *NETWORK,
     "agent",
 )
-"""The modules an agent is made of, those that others import first."""
+"""The modules of an agent, in import order."""
 
 
 def sources(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the full names of modules of :mod:`harness.on_host`, and their text."""
+    """Return the full names of modules of :mod:`harness.on_host`, and their sources."""
     here = Path(on_host.__file__).parent
     return [(f"{on_host.__name__}.{name}", (here / f"{name}.py").read_text()) for name in names]
 
 
 def modules(names: Sequence[str]) -> bytes:
-    """Return modules of :mod:`harness.on_host` as :data:`BOOT` reads them."""
+    """Return modules of :mod:`harness.on_host` in the format that :data:`BOOT` reads."""
     return _packed(((on_host.__name__, ""), *sources(names)))
 
 
@@ -72,10 +71,10 @@ def _packed(texts: tuple[tuple[str, str], ...]) -> bytes:
 
 
 def open_module(remote: Remote, *names: str) -> paramiko.Channel:
-    """Run modules of :mod:`harness.on_host` in one process on the host: ``main`` of the last.
+    """Run modules of :mod:`harness.on_host` in one process on the host, ``main`` of the last one.
 
-    They may import each other, earlier ones first, and otherwise the standard library only.
-    Raises :class:`RemoteError`.
+    They may import each other, earlier ones first, and the standard library. Raises
+    :class:`RemoteError`.
     """
     sent = modules(names)
     boot = BOOT.format(size=len(sent), magic=importlib.util.MAGIC_NUMBER)
@@ -89,7 +88,7 @@ def open_module(remote: Remote, *names: str) -> paramiko.Channel:
 
 
 class Agent:
-    """One agent process on one host, started when first asked. Safe to share by threads."""
+    """One agent process on one host, started on first use. Safe to share by threads."""
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
@@ -98,10 +97,10 @@ class Agent:
         self._lock = threading.Lock()
 
     def ask(self, do: str, timeout_s: float = ANSWER_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
-        """Have ``do`` carried out on the host and return the evidence.
+        """Carry out ``do`` on the host and return the evidence.
 
-        Raises :class:`RemoteError` when the host refuses, does not answer in ``timeout_s``
-        seconds, or goes away. A request is never sent twice.
+        Raises :class:`RemoteError` if the host refuses, does not respond in ``timeout_s`` seconds,
+        or disconnects. A request is never sent twice.
         """
         line = json.dumps({"do": do, **fields}).encode() + b"\n"
         with self._lock:
@@ -156,8 +155,8 @@ class Agent:
     def clock_offset(self, exchanges: int = 7) -> int:
         """Return the host's CLOCK_MONOTONIC minus this machine's, in microseconds.
 
-        Midpoint of the fastest of several exchanges (Cristian's algorithm); the error is at
-        most half of that exchange's round trip.
+        Uses the midpoint of the fastest of several exchanges (Cristian's algorithm); the error is
+        at most half of that exchange's round trip.
         """
         best: tuple[int, int] | None = None
         for _ in range(exchanges):
@@ -171,13 +170,13 @@ class Agent:
         return best[1]
 
     def check_network(self, kinds: Collection[str]) -> None:
-        """Raise :class:`RemoteError`, with the reasons, unless the host has means to disturb
-        all of ``kinds``."""
+        """Raise :class:`RemoteError`, with the reasons, unless the host has drivers for all of
+        ``kinds``."""
         told = self.ask("network_means")
         missing = [kind for kind in told["means"] if kind in kinds and told["means"][kind] is None]
         if missing:
             why = "; ".join(f"{what}: {line}" for what, line in told["why"].items())
-            what = f"{' and '.join(missing)} cannot be disturbed there: {why}"
+            what = f"{' and '.join(missing)} cannot be disturbed on this host: {why}"
             raise RemoteError(self.remote.host.name, what)
 
     def close(self) -> None:
@@ -187,7 +186,7 @@ class Agent:
 
 
 def clock_offset(remote: Remote) -> int:
-    """Return :meth:`Agent.clock_offset` of a host, by an agent of its own."""
+    """Return :meth:`Agent.clock_offset` of a host, with a temporary agent."""
     agent = Agent(remote)
     try:
         return agent.clock_offset()

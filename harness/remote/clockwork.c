@@ -1,17 +1,16 @@
 /*
- * Clocks of one process that run as a file says, beside those of the machine.
+ * Gives one process its own clocks, controlled by a file; those of the machine do not change.
  *
- * Preloaded into a dynamically linked program (glibc), this library answers the program's
- * questions for the time, and stretches what it waits for, by a setting in the file that
- * KRAFTWRECK_CLOCK names. The machine's clocks are only ever read. Without the variable or the
- * file everything is as without this library.
+ * Preloaded into a dynamically linked program (glibc), this library intercepts the program's calls
+ * that read the time or wait, and applies the setting in the file that KRAFTWRECK_CLOCK names. It
+ * only reads the machine's clocks. Without the variable or the file it changes nothing.
  *
- * Monotonic clocks run at another rate and never jump; real-time clocks run at that rate while
- * a setting is in force and are put ahead besides, all the time or in every other period.
- * The writer (harness/on_host/agent.py) changes the file in place: it writes the pair that is not in
- * force and then counts `changes` up, so one that is killed half-way has changed nothing. A
- * setting begins at a moment that lies ahead; until then the one before it, which stands beside
- * it, is in force. So the change is exact, and the same for all readers.
+ * Monotonic clocks run at another rate and never jump. Real-time clocks run at that rate while a
+ * setting is in force, and are also ahead, all the time or in every other period. The writer
+ * (harness/on_host/agent.py) changes the file in place: it writes the pair that is not in force and
+ * then increments `changes`. So a writer that is killed half-way has changed nothing. A setting
+ * begins at a moment in the future; until then the previous one, which is in the same pair, is in
+ * force. So the change is exact, and the same for all readers.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,26 +34,26 @@
 
 #define SECOND INT64_C(1000000000)
 #define MILLION INT64_C(1000000)
-#define SLICE (50 * MILLION) /* ns: how soon a wait notices that the rate has changed */
-#define WALL_BEGINS 1000000000 /* s: no machine is up that long, no wall clock is so early */
+#define SLICE (50 * MILLION) /* ns: how soon a wait notices a change of the rate */
+#define WALL_BEGINS 1000000000 /* s: no machine is up that long, and no wall clock is that early */
 
 struct setting {
     int64_t since;  /* ns of the machine's monotonic clock */
-    int64_t mono;   /* ns: what the monotonic clock reads then */
-    int64_t rate;   /* parts per million it runs faster */
-    int64_t wall;   /* ns the real-time clock is put ahead */
+    int64_t mono;   /* ns: the monotonic clock at that moment */
+    int64_t rate;   /* parts per million faster */
+    int64_t wall;   /* ns the real-time clock is ahead */
     int64_t strobe; /* ns of a period; 0: all the time */
 };
 
 struct control {
-    _Atomic uint64_t changes; /* the last bit says which of the pairs is in force */
+    _Atomic uint64_t changes; /* the last bit selects the pair in force */
     struct {
         struct setting before, now;
     } pairs[2];
 };
 
 static const volatile struct control *control;
-static _Atomic int64_t latest; /* the greatest monotonic time given out */
+static _Atomic int64_t latest; /* the greatest monotonic time returned so far */
 
 static int (*real_clock_gettime)(clockid_t, struct timespec *);
 static int (*real_epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
@@ -154,7 +153,7 @@ static int64_t own_mono(int64_t mono)
     struct setting s = in_force(mono);
     int64_t value = s.mono + (mono - s.since) + gained(&s, mono);
     int64_t known = atomic_load(&latest);
-    /* A writer that came late must not make it go back. */
+    /* A late writer must not make the clock go back. */
     while (known < value && !atomic_compare_exchange_weak(&latest, &known, value))
         ;
     return known > value ? known : value;
@@ -173,7 +172,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
     if (status != 0 || control == NULL)
         return status;
     if (is_mono(id)) {
-        /* Clocks of one kind are told apart by what they differ by on the machine. */
+        /* Clocks of one kind keep their difference on the machine. */
         int64_t mono = machine_ns(CLOCK_MONOTONIC);
         int64_t other = id == CLOCK_MONOTONIC ? 0 : ns(t) - mono;
         *t = timespec_of(own_mono(mono) + other);
@@ -203,9 +202,9 @@ time_t time(time_t *t)
     return now.tv_sec;
 }
 
-/* --- waiting: time-outs are in the process' own time ------------------------------------ */
+/* --- waiting: timeouts are in the time of the process ------------------------------------ */
 
-/* How long (ns of the machine) until the own monotonic clock reads `deadline`, a slice at most. */
+/* Machine time (ns) until the process's monotonic clock reads `deadline`, at most a slice. */
 static int64_t slice(int64_t deadline)
 {
     int64_t mono = machine_ns(CLOCK_MONOTONIC);
@@ -350,8 +349,8 @@ int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict lim
 }
 
 /*
- * A wait for a condition is translated once and not cut into slices: between two slices a signal
- * could be lost. It is the interpreter's lock that waits so, for milliseconds.
+ * A wait for a condition is translated once and not cut into slices: a signal between two slices
+ * could be lost. The interpreter's lock waits in this way, for milliseconds.
  */
 static struct timespec translated(clockid_t id, const struct timespec *limit)
 {
@@ -368,7 +367,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
 {
     if (control == NULL)
         return real_cond_timedwait(condition, mutex, limit);
-    /* Which clock a condition goes by cannot be asked; what it is given shows it. */
+    /* The clock of a condition cannot be queried; the given time shows which it is. */
     clockid_t id = limit->tv_sec < WALL_BEGINS ? CLOCK_MONOTONIC : CLOCK_REALTIME;
     struct timespec until = translated(id, limit);
     return real_cond_timedwait(condition, mutex, &until);

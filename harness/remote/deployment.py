@@ -1,10 +1,10 @@
-"""Nodes on hosts: put them there, start them, signal them, bring back what they wrote.
+"""Nodes on hosts: install them, start them, signal them, collect their files.
 
 Controllers come first in the order of hosts, brokers follow them.
 
-On every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
+Paths on every host: ``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration),
 ``/var/lib/kraftwreck/data`` (data directory), ``/var/log/kraftwreck`` (``trace.jsonl``,
-``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``: what a run folder keeps).
+``inputs.log``, ``stdout.log``, ``incarnation``, ``images/<label>/``, which go to the run folder).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from harness.remote.settings import Settings, first_voters, properties, roles
 
 RECORDED = ("inputs.log", "trace.jsonl")
 SUMS = "sums.json"
-"""In the run folder: size and SHA-256 of what the node recorded, as its host had it."""
+"""In the run folder: size and SHA-256 of the node's recordings, as they were on its host."""
 
 START_TIMEOUT_S = 40.0 * PATIENCE
 STOP_TIMEOUT_S = 5.0 * PATIENCE
 SETTLE_S = 3.0
-"""How long deploying waits for what a killed run still does to a host."""
+"""How long deploying waits for pending operations of a killed run on a host."""
 _PROVISION_TIMEOUT_S = 60 * PATIENCE
 _IMAGE_TIMEOUT_S = 60.0 * PATIENCE
 
@@ -55,7 +55,7 @@ class Deployment:
         self.remotes = {name: Remote(host) for name, host in self.hosts.items()}
         self.agents = {name: Agent(remote) for name, remote in self.remotes.items()}
         self._starters = {name: Agent(remote) for name, remote in self.remotes.items()}
-        """For what takes seconds: no fault has to wait for it."""
+        """Agents for operations that take seconds, so that no fault waits for them."""
         own = {"own_clocks": settings.own_clocks, "own_disks": settings.own_disks}
         self.service = service(**own, squeezable=settings.squeezable)
         self._libraries = libraries(**own)
@@ -64,11 +64,11 @@ class Deployment:
             self._code[OTHER_CODE] = with_bytecode(build_archive(settings.other_tree))
         self.first_voters = first_voters(hosts, settings) if settings.dynamic else {}
         self.clock_means: dict[str, str] = {}
-        """By what means wall clocks are put wrong: ``date`` where a host has a kernel of its own,
-        and its clock to itself, else ``library``."""
+        """How wall clocks are changed: ``date`` if a host has its own kernel and clock, otherwise
+        ``library``."""
         self._control = control_boot_id()
         self.directories: dict[str, str] = {}
-        """The directory id of each controller's present disk, in a dynamic quorum."""
+        """The directory id of each controller's current disk, in a dynamic quorum."""
 
     @property
     def nodes(self) -> list[str]:
@@ -82,60 +82,59 @@ class Deployment:
 
     @property
     def brokers(self) -> list[str]:
-        """The names of the nodes that are brokers and nothing else."""
+        """The names of the nodes that are only brokers."""
         return [name for name, role in self.roles.items() if role == BROKER]
 
     def address(self, name: str) -> tuple[str, int]:
-        """Return where clients reach the node: its controller, if it has one."""
+        """Return the address of the node's controller, or of its broker if it has none."""
         if self.roles[name] == BROKER:
             return self.broker_address(name)
         return self.hosts[name].ip, self.settings.port
 
     def broker_address(self, name: str) -> tuple[str, int]:
-        """Return where clients reach the node's broker."""
+        """Return the address of the node's broker."""
         return self.hosts[name].ip, self.settings.broker_port
 
     def client(self, name: str, client_id: str, *, broker: bool = False) -> KafkaClient:
-        """Return a client of the node: of its controller, if it has one, unless of its
-        ``broker``."""
+        """Return a client of the node's controller, or of its broker if ``broker`` is set."""
         ip, port = self.broker_address(name) if broker else self.address(name)
         return KafkaClient(ip, port, client_id, self.hosts[name].gateway)
 
     def check_hosts(self) -> int:
-        """Make sure that every host has what is needed; raises with what is missing.
+        """Check that every host has all it needs; raise an error with what is missing.
 
-        Returns how many hosts to install at once. Where hosts share the processors of this
-        machine, few at once let the first nodes start earlier and the last ones no later.
+        Returns how many hosts to install at once. If hosts share the processors of this machine, a
+        small number lets the first nodes start earlier and the last ones no later.
         """
         kernels = on_all(self.nodes, self._check_host).values()
         shared = set(kernels) == {self._control}
         return 1 + (os.cpu_count() or 1) if shared else len(self.nodes)
 
     def _check_host(self, name: str) -> str:
-        """Raise with what is missing there; return the boot id of the host's kernel."""
+        """Raise an error with what is missing; return the boot id of the host's kernel."""
         found = self.agents[name].ask("hello")
         if tuple(found["python"]) < (3, 11):
             version = ".".join(map(str, found["python"]))
-            raise RemoteError(name, f"{PYTHON} is {version}, 3.11 or newer is needed")
+            raise RemoteError(name, f"{PYTHON} is {version}; 3.11 or newer is required")
         if not found["privileged"]:
             raise RemoteError(name, "commands do not run as root: log in as root or set become")
         for tool, there in found["tools"].items():
             if not there:
                 package = {"nft": "nftables"}.get(tool, tool)
-                raise RemoteError(name, f"{tool} is missing there: apt-get install {package}")
+                raise RemoteError(name, f"{tool} is missing: apt-get install {package}")
         if self.settings.means:
             self.agents[name].check_network(self.settings.means)
         return str(found["boot_id"])
 
     def install(self) -> None:
-        """Put code and configuration on every host, with empty data and log directories.
+        """Install code and configuration on every host, with empty data and log directories.
 
-        A node left running by an earlier run is ended first.
+        A node still running from an earlier run is ended first.
         """
         self._install_all(self._install)
 
     def install_and_start(self) -> None:
-        """Install, and start every node as soon as its own host is done.
+        """Install, and start every node as soon as its own host is installed.
 
         An election begins a second or more after a node's start, so early starts save time.
         """
@@ -143,7 +142,7 @@ class Deployment:
 
     def _install_and_start(self, name: str) -> None:
         self._install(name)
-        # No fault is there yet that would have to wait for this agent.
+        # There is no fault yet that would wait for this agent.
         self._start(self.agents[name], name)
 
     def _install_all(self, install: Callable[[str], None]) -> None:
@@ -164,14 +163,14 @@ class Deployment:
             self.clock_means[name] = each["means"] if alone else "library"
 
     def right_clock(self, name: str) -> Evidence:
-        """Set the host's own clock right if it was put wrong."""
+        """Correct the host's own clock if it was changed."""
         return self.agents[name].ask("right_date", control=self._control)
 
     def _directory(self, name: str) -> str:
         return str(self.agents[name].ask("directory", service=self.service)["directory"])
 
     def _format(self, name: str, *, anew: bool = False) -> list[str]:
-        """Return the command that formats the node's disk, its first one unless ``anew``."""
+        """Return the command that formats the node's disk; ``anew`` if it is a replacement."""
         command = [PYTHON, CODE, "format", "--config", CONFIG]
         if not self.settings.dynamic or self.roles[name] == BROKER:
             return command
@@ -185,7 +184,7 @@ class Deployment:
 
     def _install(self, name: str) -> None:
         agent, remote = self.agents[name], self.remotes[name]
-        # An earlier run may have been killed while its host carried something out.
+        # An earlier run may have been killed during an operation on its host.
         agent.ask("settled", wait_s=SETTLE_S)
         agent.ask("stop", service=self.service, wait_s=0.0)
         agent.ask("heal")
@@ -216,7 +215,7 @@ class Deployment:
             self._check_libraries(name)
 
     def _check_libraries(self, name: str) -> None:
-        """Let clocks be the host's and disks well, and make sure that the libraries work there."""
+        """Reset clocks and disks, and check that the preloaded libraries work on the host."""
         if self.settings.own_clocks:
             self.agents[name].ask("create_clock", service=self.service)
         if self.settings.own_disks:
@@ -226,10 +225,10 @@ class Deployment:
         done = self.remotes[name].run(["env", *env, PYTHON, "-c", program])
         if done.stderr:
             said = done.stderr.decode(errors="replace").strip().splitlines()[-1]
-            raise RemoteError(name, f"a preloaded library does not load: {said}")
+            raise RemoteError(name, f"a preloaded library cannot be loaded: {said}")
 
     def start(self, name: str) -> Evidence:
-        """Start the node and wait for its port; a no-op when it runs."""
+        """Start the node and wait for its port; do nothing if it runs."""
         return self._start(self._starters[name], name)
 
     def _start(self, agent: Agent, name: str) -> Evidence:
@@ -252,7 +251,7 @@ class Deployment:
         return self.agents[name].ask("stop", service=self.service, wait_s=wait_s)
 
     def stop_all(self, wait_s: float = STOP_TIMEOUT_S) -> dict[str, Evidence]:
-        """End every node, the brokers first: they take leave of a controller."""
+        """End every node, brokers first, since their shutdown needs a controller."""
         evidence: dict[str, Evidence] = {}
         try:
             evidence |= on_all(self.brokers, self.stop)
@@ -261,18 +260,18 @@ class Deployment:
         return evidence
 
     def disconnect(self, name: str) -> None:
-        """End the sessions with a host that is gone; the next use reconnects."""
+        """Close the sessions with a host that has crashed; the next use reconnects."""
         self.remotes[name].close()
         for agent in (self.agents[name], self._starters[name]):
             agent.close()
 
     def stop_alone(self, name: str) -> Evidence:
-        """End the node (SIGTERM), by a session that no other fault waits for."""
+        """End the node (SIGTERM) over a separate session, so that no other fault waits for it."""
         wait_s = STOP_TIMEOUT_S + 5
         return self._starters[name].ask("stop", service=self.service, wait_s=wait_s)
 
     def upgrade(self, name: str) -> Evidence:
-        """Let the node, which is down, start with the other code; evidence: what it is."""
+        """Switch the node, which is down, to the other code; the evidence has its digest."""
         return self._starters[name].ask(
             "exchange", service=self.service, paths=[CODE, OTHER_CODE], timeout_s=_IMAGE_TIMEOUT_S
         )
@@ -282,13 +281,15 @@ class Deployment:
         return self.agents[name].ask("kill", service=self.service, label=label)
 
     def cut_power(self, name: str, label: str) -> Evidence:
-        """kill -9 the node, keep image ``label``, tell how much of its log was lost."""
+        """kill -9 the node, keep image ``label``, and return how much of its log was lost."""
         return self.agents[name].ask("cut_power", service=self.service, label=label)
 
     def replace_disk(self, name: str) -> Evidence:
         """Give the node, which is down, an empty disk with a new directory id."""
         if not self.settings.dynamic:
-            raise RemoteError(name, "in a static quorum a new disk breaks promises of the old one")
+            raise RemoteError(
+                name, "a new disk would lose votes in a static quorum; add --quorum dynamic"
+            )
         argv = self._format(name, anew=True)
         evidence = self.agents[name].ask("replace_disk", service=self.service, format=argv)
         self.directories[name] = evidence["directory"]
@@ -303,7 +304,7 @@ class Deployment:
         return self.agents[name].ask("resume", service=self.service)
 
     def set_clock(self, name: str, setting: ClockSetting) -> Evidence:
-        """Let the node's clocks run as ``setting`` says."""
+        """Set the node's clocks to ``setting``."""
         return self.agents[name].ask(
             "set_clock",
             service=self.service,
@@ -315,12 +316,12 @@ class Deployment:
         )
 
     def read_clock(self, name: str) -> tuple[int, int]:
-        """Return what the host's monotonic clock and the node's read at one moment, in µs."""
+        """Return simultaneous readings of the host's and the node's monotonic clocks, in µs."""
         read = self.agents[name].ask("read_clock", service=self.service)
         return int(read["since_us"]), int(read["mono_us"])
 
     def ask_disk(self, name: str, do: str, **fields: Any) -> Evidence:
-        """Have something done to the node's disk: an action of :mod:`harness.on_host.disk`."""
+        """Carry out an action of :mod:`harness.on_host.disk` on the node's disk."""
         return self.agents[name].ask(do, service=self.service, **fields)
 
     def launch(self, name: str) -> Evidence:
@@ -328,15 +329,15 @@ class Deployment:
         return self.agents[name].ask("launch", service=self.service)
 
     def squeeze(self, name: str, what: str, amount: int) -> Evidence:
-        """Let the node's process have little of a resource (:mod:`harness.on_host.squeeze`)."""
+        """Limit a resource of the node's process (:mod:`harness.on_host.squeeze`)."""
         return self.agents[name].ask("squeeze", service=self.service, what=what, amount=amount)
 
     def release(self, name: str) -> Evidence:
-        """Give back what was taken from the node's process."""
+        """Remove the limits of the node's process."""
         return self.agents[name].ask("release", service=self.service)
 
     def log_ends(self, name: str) -> Evidence:
-        """Tell what of its log a node that is down had told of, and what its disk has."""
+        """Return the log end that a stopped node last reported, and the one on its disk."""
         return self.agents[name].ask("log_ends", service=self.service)
 
     def image(self, name: str, label: str) -> Evidence:
@@ -344,7 +345,7 @@ class Deployment:
         return self.agents[name].ask("image", service=self.service, label=label)
 
     def status(self, name: str) -> Evidence:
-        """Tell whether the node runs, its pid and state."""
+        """Return whether the node runs, its pid and state."""
         return self.agents[name].ask("status", service=self.service)
 
     def clock_offsets(self) -> dict[str, int]:
@@ -352,9 +353,9 @@ class Deployment:
         return dict(on_all(self.nodes, lambda name: self.agents[name].clock_offset()))
 
     def collect(self, run: Path) -> dict[str, int]:
-        """Bring what every node wrote into ``run/nodes/<name>/``; return numbers of files.
+        """Copy each node's recordings to ``run/nodes/<name>/``; return numbers of files.
 
-        The data directory as it is now becomes ``images/final``: stop the nodes first.
+        The current data directory becomes ``images/final``: stop the nodes first.
         """
 
         def collect_one(name: str) -> int:

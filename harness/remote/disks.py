@@ -1,4 +1,4 @@
-"""Disks of nodes on hosts that fail: what is drawn is what a simulated disk would suffer."""
+"""Failing disks of nodes on hosts; the draws have the same effects as in the simulator."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from harness.remote.session import RemoteError
 from nodes.draw import draw_below, draw_unit
 
 MOST_SPACE = 3_000
-"""Bytes that a disk has left at most when it is about to be full."""
+"""The most bytes left on a disk that is about to be full."""
 ATTEMPTS = 16
 
 
 class RemoteDisks:
     """The disks of a deployment. All methods raise RemoteError.
 
-    ``bad`` are the nodes whose disk is in trouble or damaged: a process may end of that, or
-    refuse to start.
+    ``bad`` are the nodes whose disk has a fault or damage: their processes may end, or refuse to
+    start.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -26,7 +26,7 @@ class RemoteDisks:
         self.bad: set[str] = set()
 
     def trouble(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
-        """Let the disk be in trouble from now on; the evidence says what was drawn."""
+        """Give the disk a fault; the evidence has the drawn parameters."""
         self._check(node)
         fields: dict[str, Any] = {}
         if trouble == "slow":
@@ -40,7 +40,7 @@ class RemoteDisks:
         return self._deployment.ask_disk(node, "trouble_disk", trouble=trouble, **fields)
 
     def flip(self, node: str, draw: int) -> Evidence:
-        """Change one bit of a file of a node that is down; the evidence says which."""
+        """Change one bit of a file of a stopped node; the evidence names it."""
         places = [
             [draw_unit(draw, what, attempt) for what in ("file", "byte", "bit")]
             for attempt in range(ATTEMPTS)
@@ -48,15 +48,15 @@ class RemoteDisks:
         return self._damage(node, "flip", places)
 
     def tear(self, node: str, draw: int) -> Evidence:
-        """Add the beginning of a batch to the log of a node that is down."""
+        """Append the beginning of a batch to the log of a stopped node."""
         return self._damage(node, "torn", [[0.0, draw_unit(draw, "part")]])
 
     def damaged(self, node: str) -> bool:
-        """Whether a damage is still there."""
+        """Return whether damage remains."""
         return bool(self._deployment.ask_disk(node, "damaged")["damaged"])
 
     def mend(self, node: str) -> Evidence:
-        """End trouble and damage; the evidence says what there was."""
+        """End fault and damage; the evidence describes them."""
         evidence = self._deployment.ask_disk(node, "mend_disk")
         self.bad.discard(node)
         return evidence
@@ -64,10 +64,10 @@ class RemoteDisks:
     def _damage(self, node: str, damage: str, places: list[list[float]]) -> Evidence:
         self._check(node)
         if self._deployment.status(node)["running"]:
-            raise RemoteError(node, "the service runs; a disk is damaged when it is down")
+            raise RemoteError(node, "the service is running; stop it before its disk is damaged")
         self.bad.add(node)
         return self._deployment.ask_disk(node, "damage_disk", damage=damage, places=places)
 
     def _check(self, node: str) -> None:
         if not self._deployment.settings.own_disks:
-            raise RemoteError(node, "the node was deployed without a disk of its own: -n disk")
+            raise RemoteError(node, "the node was deployed without a disk of its own; add -n disk")

@@ -1,13 +1,13 @@
 /*
- * A disk of one process that is slow, full, broken or read-only, beside the machine's own.
+ * Gives one process a slow, full, failing or read-only disk, without affecting the machine's.
  *
- * Preloaded into a dynamically linked program (glibc), this library stands between the program
- * and the files below the directory that KRAFTWRECK_DISK_FILES names, and lets them suffer what
- * the file that KRAFTWRECK_DISK names asks for. No other file and no other process sees anything
- * of it. Without the variables or the file everything is as without this library.
+ * Preloaded into a dynamically linked program (glibc), this library intercepts operations on files
+ * below the directory that KRAFTWRECK_DISK_FILES names, and applies the fault in the file that
+ * KRAFTWRECK_DISK names. No other file and no other process is affected. Without the variables or
+ * the file it changes nothing.
  *
- * The writer (harness/on_host/disk.py) changes the file in place, `kind` last; what was done is
- * counted up there, for it to read. A trouble outlives the process: the next one has it, too.
+ * The writer (harness/on_host/disk.py) changes the file in place, `kind` last, and reads the
+ * counters of effects there. A fault outlives the process: it also affects the next one.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,11 +35,11 @@ enum operation { WRITE, FSYNC, READ };
 struct trouble {
     _Atomic int64_t kind;
     _Atomic int64_t factor;    /* slow: how many times longer an fsync takes */
-    _Atomic int64_t least;     /* slow: ns that one takes at least by itself */
-    _Atomic int64_t most;      /* slow: ns that one takes at most */
-    _Atomic int64_t space;     /* full: bytes that can be written yet */
-    _Atomic int64_t operation; /* failing: which one fails */
-    _Atomic int64_t after;     /* failing: how many of them succeed before */
+    _Atomic int64_t least;     /* slow: least ns that one takes by itself */
+    _Atomic int64_t most;      /* slow: most ns that one takes */
+    _Atomic int64_t space;     /* full: bytes that can still be written */
+    _Atomic int64_t operation; /* failing: the operation that fails */
+    _Atomic int64_t after;     /* failing: how many of them succeed first */
     _Atomic int64_t refused_calls, refused_bytes, fsyncs, slowest;
 };
 
@@ -76,7 +76,7 @@ __attribute__((constructor)) static void begin(void)
     syscall(SYS_close, file);
 }
 
-/* --- what is hit, and by what --------------------------------------------------------------- */
+/* --- which operations are affected, and how --------------------------------------------------------------- */
 
 static int is_ours(const char *path)
 {
@@ -135,7 +135,7 @@ static int cannot_read(int file)
     return kind_for(file) == FAILING && fails(READ) ? refuse(EIO, 0) : 0;
 }
 
-/* Whether a name may not be made, changed or removed, or a file not be cut. */
+/* Whether names must not be created, changed or removed, and files not truncated. */
 static int cannot_change(const char *path)
 {
     return is_ours(path) && trouble->kind == READ_ONLY ? refuse(EROFS, 0) : 0;
@@ -149,7 +149,7 @@ static int cannot_change_file(int file)
 static int64_t now(void)
 {
     struct timespec t = {0, 0};
-    /* The system call: the library that gives the process clocks of its own has no say. */
+    /* The system call, to bypass the library for clocks. */
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
     return t.tv_sec * SECOND + t.tv_nsec;
 }
@@ -258,7 +258,7 @@ ssize_t writev(int file, const struct iovec *parts, int count)
 {
     if (kind_for(file) == WELL || kind_for(file) == SLOW)
         return REAL(writev)(file, parts, count);
-    /* One part at a time, which a caller must expect of a writev. */
+    /* One part at a time: callers of writev must expect that. */
     return count > 0 ? write(file, parts[0].iov_base, parts[0].iov_len) : 0;
 }
 

@@ -29,14 +29,14 @@ LEFT: dict[Resource, tuple[int, ...]] = {
     "files": (0, 0, 1, 3),
     "oom": (0,),
 }
-"""What a squeezed process keeps or can have more: percent, bytes, open files."""
+"""The amount that a squeezed process keeps or may add: percent, bytes, open files."""
 
 
 class RemoteEnvironment:
     """The :class:`~harness.environment.Environment` of a deployment over SSH.
 
-    Errors are :class:`RemoteError`. The control node's own packets are never dropped,
-    because only addresses of nodes can be held a grudge against.
+    Errors are :class:`RemoteError`. Packets of the control node are never dropped, because grudges
+    only name addresses of nodes.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -47,7 +47,7 @@ class RemoteEnvironment:
         self._watch = RemoteWatch(deployment)
         self._squeezed: set[str] = set()
         self.machines: Machines | None = None
-        """What crashes and boots hosts, where they can be."""
+        """Crashes and boots hosts; None if the cluster cannot."""
         self._off = self._links.off
         self._kills = dict.fromkeys(self.nodes, 0)
         self._admin_clients = {
@@ -82,17 +82,17 @@ class RemoteEnvironment:
 
     @property
     def open_changes(self) -> int:
-        """How many voter changes that were asked for are not there yet."""
+        """The number of requested voter changes that are not done yet."""
         return self._admin.open
 
     def leader(self) -> str | None:
         return self._watch.leader()
 
     def drop(self, grudge: Grudge) -> Evidence:
-        """Make every node drop what arrives from those it holds a grudge against.
+        """Make every node drop packets from the nodes in its grudge.
 
-        A node without a grudge drops nothing afterwards. Evidence per node: ``sources``,
-        the ``ruleset`` read back, and the packets an earlier grudge had dropped.
+        A node without a grudge drops nothing afterwards. Evidence per node: ``sources``, the
+        ``ruleset`` read back, and the packets that an earlier grudge dropped.
         """
         unknown = set(grudge).union(*grudge.values()) - set(self.nodes)
         if unknown:
@@ -106,9 +106,9 @@ class RemoteEnvironment:
         return self._on_all(drop_on)
 
     def heal(self) -> Evidence:
-        """Remove every drop; evidence per node: packets ``dropped`` by peer, and in all.
+        """Remove every drop; evidence per node: packets ``dropped`` by peer, and in total.
 
-        Every node is tried, also when another one fails.
+        Every node is tried even if another one fails.
         """
         names = {host.ip: name for name, host in self.deployment.hosts.items()}
 
@@ -125,12 +125,12 @@ class RemoteEnvironment:
         return dict(on_all([name for name in self.nodes if name not in self._off], function))
 
     def crash_host(self, node: str) -> Evidence:
-        """Let the node's host lose its power; refused (RemoteError) where hosts cannot be crashed.
+        """Cut the power of the node's host; raise RemoteError if hosts cannot be crashed.
 
-        Evidence: how long it took until every process there was gone.
+        Evidence: the time until every process there had ended.
         """
         if self.machines is None:
-            raise RemoteError(node, "hosts of this cluster cannot be crashed: use -c netns")
+            raise RemoteError(node, "hosts of this cluster cannot be crashed; use -c netns")
         try:
             evidence = self.machines.crash(node)
         except ClusterError as error:
@@ -140,7 +140,7 @@ class RemoteEnvironment:
         return {node: {"host": "crashed", **evidence}}
 
     def boot_host(self, node: str) -> Evidence:
-        """Boot the node's host; the data directory as it was left becomes image ``kill-<k>``."""
+        """Boot the node's host; its data directory becomes image ``kill-<k>``."""
         assert self.machines is not None
         try:
             evidence = self.machines.boot(node)
@@ -153,16 +153,16 @@ class RemoteEnvironment:
         return {node: {"host": "booted", **evidence, **image, **ends}}
 
     def kill(self, node: str) -> Evidence:
-        """kill -9; the data directory as it was left becomes image ``kill-<k>``.
+        """kill -9; the data directory becomes image ``kill-<k>``.
 
-        Nothing happens to a process that has ended of its disk.
+        Does nothing if the process has ended because of its disk.
         """
         if self._has_ended(node):
             return {node: {"killed": False, "ended": "by itself"}}
         return {node: self.deployment.kill(node, self._label(node))}
 
     def _has_ended(self, node: str) -> bool:
-        """Whether the process has ended, as it should, of a disk that fails or of some want."""
+        """Return whether the process ended, as expected, because of its disk or a squeeze."""
         frail = node in self.disks.bad or node in self._squeezed
         return frail and not self.deployment.status(node)["running"]
 
@@ -173,7 +173,7 @@ class RemoteEnvironment:
     def start(self, node: str) -> Evidence:
         """Start the node again and wait until its port is open.
 
-        One whose disk is bad may refuse to start; then the evidence says why.
+        A node with a bad disk may refuse to start; then the evidence has the reason.
         """
         try:
             return {node: self.deployment.start(node)}
@@ -195,14 +195,14 @@ class RemoteEnvironment:
         return {node: self.deployment.resume(node)}
 
     def cut_power(self, node: str) -> Evidence:
-        """kill -9 a node that keeps to itself what it has not fsynced; image ``kill-<k>``.
+        """kill -9 a node that buffers unsynced writes; image ``kill-<k>``.
 
-        The evidence adds the log end the node told last, and the one its disk has. Refused
-        (RemoteError) where the nodes were deployed without write loss: the kernel would
-        keep what they wrote.
+        The evidence adds the last log end in its trace, and the one on its disk. Raises
+        RemoteError if the nodes were deployed without write loss: the kernel would keep their
+        writes.
         """
         if not self.deployment.settings.write_loss:
-            raise RemoteError(node, "the nodes were deployed without write loss: add -n power")
+            raise RemoteError(node, "the nodes were deployed without write loss; add -n power")
         if self._has_ended(node):
             return {node: {"killed": False, "ended": "by itself"}}
         return {node: self.deployment.cut_power(node, self._label(node))}
@@ -216,10 +216,10 @@ class RemoteEnvironment:
     def upgrade(self, node: str) -> Evidence:
         """Exchange the node's code for the other version; evidence: digests of both.
 
-        Refused (RemoteError) where the nodes were deployed with one version only.
+        Raises RemoteError if the nodes were deployed with only one version.
         """
         if self.deployment.settings.other_tree is None:
-            raise RemoteError(node, "there is no other version: add -n restart")
+            raise RemoteError(node, "there is no other version of the code; add -n restart")
         return {node: self.deployment.upgrade(node)}
 
     def busiest_broker(self) -> str | None:
@@ -232,19 +232,19 @@ class RemoteEnvironment:
         return {node: evidence}
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
-        """Let packets and messages suffer; evidence as of :meth:`RemoteLinks.disturb`."""
+        """Disturb packets and messages; evidence as of :meth:`RemoteLinks.disturb`."""
         return self._links.disturb(wanted)
 
     def set_clock(self, node: str, setting: ClockSetting) -> Evidence:
-        """Let the node's own clocks run as ``setting`` says; the host's are not touched, unless it
-        is a machine of its own, whose wall clock nobody else goes by.
+        """Set the node's clocks to ``setting``.
 
-        The evidence tells how far ahead of the host's they were before: what the node wrote
-        into its trace, held against when the kernel says that it was written. Refused
-        (RemoteError) where the nodes were deployed without clocks of their own.
+        The host's clocks are not touched, except the wall clock of a machine that no other host
+        shares. The evidence has how far ahead of the host's clocks they were before: readings in
+        the node's trace, compared with its modification time. Raises RemoteError if the nodes were
+        deployed without clocks of their own.
         """
         if not self.deployment.settings.own_clocks:
-            raise RemoteError(node, "the node was deployed without clocks of its own: -n clock")
+            raise RemoteError(node, "the node was deployed without clocks of its own; add -n clock")
         if node in self._off:
             return {node: {"host": "off"}}
         evidence = self.deployment.set_clock(node, setting)
@@ -252,15 +252,15 @@ class RemoteEnvironment:
         return {node: evidence}
 
     def clock_samples(self) -> dict[str, list[tuple[int, int]]]:
-        """Return how the clocks of nodes ran that were set; as of :class:`RemoteWatch`."""
+        """Return samples of the clocks that were set; as of :class:`RemoteWatch`."""
         return self._watch.clock_samples()
 
     def measure_clocks(self) -> dict[str, int]:
-        """Return every host's monotonic clock minus ours in µs; traces are dated by it."""
+        """Return every host's monotonic clock minus the control node's, in µs, to date traces."""
         return self._watch.measure_clocks()
 
     def follow(self, seen: Seen) -> None:
-        """Call ``seen`` for what is traced from now on; :meth:`leader` goes by it too."""
+        """Call ``seen`` for every new trace event, which :meth:`leader` then uses, too."""
         self._watch.follow(seen)
 
     def unfollow(self) -> None:
@@ -268,16 +268,16 @@ class RemoteEnvironment:
         self._watch.unfollow()
 
     def trouble_disk(self, node: str, trouble: DiskTrouble, draw: int) -> Evidence:
-        """Let the node's files suffer what is drawn, and nobody else's.
+        """Give the files of this node a drawn fault.
 
-        Refused (RemoteError) where the nodes were deployed without disks of their own.
+        Raises RemoteError if the nodes were deployed without disks of their own.
         """
         if node in self._off:
             return {node: {"host": "off"}}
         return {node: self.disks.trouble(node, trouble, draw)}
 
     def damage_disk(self, node: str, draw: int) -> Evidence:
-        """Change a bit that is drawn in a file of the node."""
+        """Change a drawn bit in a file of the node."""
         return {node: self.disks.flip(node, draw)}
 
     def tear_log(self, node: str, draw: int) -> Evidence:
@@ -292,12 +292,12 @@ class RemoteEnvironment:
         return {node: self.disks.mend(node)}
 
     def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
-        """Let the node's process have little of a resource; an ``oom`` keeps image ``kill-<k>``.
+        """Limit a resource of the node's process; an ``oom`` keeps image ``kill-<k>``.
 
-        Refused (RemoteError) where the nodes were deployed without: -n squeeze.
+        Raises RemoteError if the nodes were deployed without -n squeeze.
         """
         if not self.deployment.settings.squeezable:
-            raise RemoteError(node, "the node was deployed to have all it wants: -n squeeze")
+            raise RemoteError(node, "the node was deployed without resource limits; add -n squeeze")
         amounts = LEFT[resource]
         amount = amounts[draw_below(len(amounts), draw, resource)]
         self._squeezed.add(node)
@@ -317,9 +317,9 @@ class RemoteEnvironment:
         return {node: self.deployment.launch(node)}
 
     def change_voters(self, changes: Sequence[VoterChange]) -> Evidence:
-        """Hand ``changes`` to the operator; RemoteError for a static quorum."""
+        """Pass ``changes`` to the operator; raise RemoteError for a static quorum."""
         if not self.dynamic_quorum:
-            raise RemoteError("the quorum", "its voters are fixed: add --quorum dynamic")
+            raise RemoteError("the quorum", "its voters are fixed; add --quorum dynamic")
         self._admin.ask(changes)
         return {change.node: {"asked": change.action} for change in changes}
 
@@ -327,9 +327,9 @@ class RemoteEnvironment:
         return {"ended": self._admin.take_ended(), "open": self._admin.open}
 
     def restore(self) -> list[Trouble]:
-        """Heal, resume and start everything, whatever state it is in; return what failed.
+        """Heal, resume and start everything, whatever its state; return the failures.
 
-        For the end of a run: it never raises, and one broken node hides no other.
+        For the end of a run: it never raises, and one broken node does not hide others.
         """
         problems: list[Trouble] = []
 
@@ -349,7 +349,7 @@ class RemoteEnvironment:
                     step()
                 except UnreachableError as error:
                     problems.append(Trouble.of(error, str(error)))
-                    return  # Nor can the rest be done there.
+                    return  # The other steps would fail, too.
                 except RemoteError as error:
                     problems.append(Trouble.of(error, str(error)))
 
@@ -361,7 +361,7 @@ class RemoteEnvironment:
             self.deployment.resume(name)
 
     def close(self) -> None:
-        """End the operator, with what is open left undone; close the connections to the nodes."""
+        """Stop the operator, abandon open changes, and close the connections to the nodes."""
         self._watch.close()
         self._admin.close()
         for client in self._admin_clients.values():

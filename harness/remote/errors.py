@@ -1,4 +1,4 @@
-"""Why a host could not do what it was asked: errors that know which host they are about."""
+"""Errors of hosts, which record the hosts they are about."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from histories.exit_codes import CommandError
 
 
 class RemoteError(CommandError):
-    """A host could not be asked, or answered with a failure; one line says which and what.
+    """A host could not be reached or returned a failure; one line with the host and the reason.
 
-    ``said`` is the line without the host. ``parts`` are the errors of single hosts, where several
-    were asked at once.
+    ``said`` is the line without the host. ``parts`` are the errors of single hosts, if several
+    requests were made at once.
     """
 
     def __init__(self, host: str, message: str, parts: Sequence[RemoteError] = ()) -> None:
@@ -27,4 +27,4 @@ class RemoteError(CommandError):
 
 
 class UnreachableError(RemoteError):
-    """There is no session with the host, and none could be had: nothing was done there."""
+    """No session with the host could be opened: no command was executed there."""

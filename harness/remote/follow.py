@@ -1,8 +1,8 @@
 """Follows the traces of nodes on hosts while they are written.
 
-One process on each host (:mod:`harness.on_host.follow`) passes trace lines on over the SSH
-session; a thread here hands them out. A host that goes away is asked again until it is back;
-what its node wrote meanwhile is not seen.
+One process on each host (:mod:`harness.on_host.follow`) passes trace lines on over the SSH session;
+a thread here delivers them. If a host disconnects, reconnecting is retried; events in between are
+missed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from harness.remote.session import Remote, RemoteError
 from histories.trace import TraceEvent
 
 AGAIN_S = 0.5
-"""How long to wait before a host that went away is asked again."""
+"""Seconds before reconnecting to a host that disconnected."""
 START_TIMEOUT_S = 10.0 * PATIENCE
 
 See = Callable[[TraceEvent, int], None]
-"""Is told of a trace event, and what the host's monotonic clock read (µs) when it was passed on."""
+"""Called with a trace event and the host's monotonic clock (µs) when it was passed on."""
 
 
 class TraceFollowers:
-    """Hands every event that is traced on one of the hosts to ``see``, until closed.
+    """Passes every trace event of the hosts to ``see``, until closed.
 
     ``see`` is called from a thread of each host, for one event at a time.
     """
@@ -47,10 +47,10 @@ class TraceFollowers:
             for each in remotes.items()
         ]
         self.again = 0
-        """How often a host had gone away and was asked again."""
+        """How often a host disconnected and was retried."""
 
     def start(self) -> None:
-        """Begin; returns when all hosts are followed, at least after some seconds."""
+        """Start; returns when all hosts are followed, or after some seconds."""
         for thread in self._threads:
             thread.start()
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -58,7 +58,7 @@ class TraceFollowers:
             ready.wait(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Stop following; nothing is handed out afterwards."""
+        """Stop following; no event is delivered afterwards."""
         with self._one_at_a_time:
             self._stop.set()
         for channel in list(self._channels.values()):
@@ -100,7 +100,7 @@ class TraceFollowers:
         self, decoder: msgspec.json.Decoder[TraceEvent], line: bytes, mono_us: int
     ) -> None:
         if not line.strip():
-            return  # A line that a crash tore was ended by the next start.
+            return  # The next start completes a line torn by a crash.
         try:
             event = decoder.decode(line)
         except msgspec.MsgspecError:

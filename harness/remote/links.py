@@ -1,9 +1,9 @@
 """Disturbances on real hosts: which host does what to which packets and messages.
 
-What can be told by address and port suffers as packets, on the host that sends them; netem or
-a forwarder of ours does it (:mod:`harness.on_host.links`). What needs whole requests or answers
-(one kind of RPC, a request that arrives twice) suffers in a relay before the node that is asked
-(:mod:`harness.on_host.relay`), for requests and answers alike.
+Disturbances by address and port apply to packets, on the host that sends them; netem or a
+forwarder in user space carries them out (:mod:`harness.on_host.links`). Those that need complete
+requests or responses (one kind of RPC, a request that arrives twice) apply in a relay in front of
+the receiving node (:mod:`harness.on_host.relay`), to requests and responses alike.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NOTHING = {"delay": 0, "jitter": 0, "window": 0, "rate": 0}
 def links(
     wanted: Sequence[Disturbance], sender: str, ips: Mapping[str, str], ports: Mapping[str, int]
 ) -> list[Spec]:
-    """Return what packets from ``sender`` suffer, a link per receiver and port.
+    """Return the disturbances of packets from ``sender``, a link per receiver and port.
 
-    The link of a port has also what all packets to its receiver suffer, and comes first.
+    The link of a port includes the effects on all packets to its receiver, and comes first.
     """
     mine = [each for each in wanted if sender in each.senders and _is_link(each)]
     found = []
@@ -55,7 +55,7 @@ def _is_link(each: Disturbance) -> bool:
 
 
 def _sum(together: Iterable[Disturbance]) -> Spec:
-    """Return what a packet suffers of all: chances are independent, delays add up."""
+    """Return the combined effects: probabilities are independent, delays add up."""
     spec: Spec = dict(_NOTHING)
     survives = {"loss": 1.0, "corrupt": 1.0, "twice": 1.0}
     resets = chances = 0.0
@@ -66,7 +66,7 @@ def _sum(together: Iterable[Disturbance]) -> Spec:
             spec["rate"] = min(spec["rate"] or each.rate, each.rate)
         for name in ("loss", "corrupt", "twice"):
             survives[name] *= 1 - getattr(each, name) / 100
-        # Without whole messages, what is swallowed is lost.
+        # Packets have no messages: a dropped message is a lost packet.
         survives["loss"] *= 1 - each.drop / 100
         chances += each.loss + each.drop
         resets += each.loss * each.reset
@@ -77,9 +77,9 @@ def _sum(together: Iterable[Disturbance]) -> Spec:
 
 
 def rules(wanted: Sequence[Disturbance], host: str, ips: Mapping[str, str]) -> list[Spec]:
-    """Return the rules of the relay before the node on ``host``.
+    """Return the rules of the relay in front of the node on ``host``.
 
-    It sees what others ask this node, and what the node answers them.
+    It sees the requests to this node, and the node's responses.
     """
     found = []
     for each in wanted:
@@ -104,7 +104,7 @@ def rules(wanted: Sequence[Disturbance], host: str, ips: Mapping[str, str]) -> l
 
 
 def names(wanted: Sequence[Disturbance], host: str) -> Names:
-    """Return how names fail on ``host``: silence is worse than a refusal."""
+    """Return how DNS fails on ``host``: silence is worse than a refusal."""
     ways = {each.names for each in wanted if host in each.senders}
     return "silent" if "silent" in ways else "refused" if "refused" in ways else ""
 
@@ -123,23 +123,23 @@ class RemoteLinks:
         self._known: dict[str, dict[str, Any]] = {
             name: {"links": [], "rules": [], "names": ""} for name in deployment.nodes
         }
-        """What was last asked of each host; None in it where that may not have succeeded."""
+        """The last request to each host; None for parts that may have failed."""
         self.off: set[str] = set()
-        """Hosts that have crashed: nothing is asked of them."""
+        """Crashed hosts, which get no requests."""
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
-        """Let ``wanted`` be in force, and nothing else.
+        """Apply exactly the disturbances in ``wanted``.
 
-        The evidence, of hosts that have to do anything: the means, what packets and messages
-        suffer there now, and ``before``: what was counted since this was last asked for.
-        Raises :class:`RemoteError`, after every host was tried.
+        The evidence, of affected hosts only: the driver, the current effects on packets and
+        messages, and ``before``: the counts since the last call. Raises :class:`RemoteError`,
+        after every host was tried.
         """
         on = [name for name in self._deployment.nodes if name not in self.off]
         evidence = on_all(on, lambda name: self._on(name, wanted))
         return {name: told for name, told in evidence.items() if told}
 
     def booted(self, name: str) -> None:
-        """Take note that a host has just been booted: nothing is disturbed there."""
+        """Record that a host has just been booted: nothing is disturbed there."""
         self.off.discard(name)
         self._known[name] = {"links": [], "rules": [], "names": ""}
 
@@ -155,7 +155,7 @@ class RemoteLinks:
             known = self._known[name]
             if known[kind] == now[kind]:
                 continue
-            known[kind] = None  # Until it is known to have succeeded.
+            known[kind] = None  # Unknown until it succeeds.
             try:
                 told = ask(name, now[kind])
             except RemoteError as error:
@@ -206,7 +206,7 @@ class RemoteLinks:
         return {"now": wanted, "before": told["before"]}
 
     def _readable(self, specs: Sequence[Spec]) -> list[Spec]:
-        """Return links or rules by what they do, with the names of all peers they do it to."""
+        """Return links or rules grouped by effects, with the names of the affected peers."""
         groups: list[tuple[Spec, list[str]]] = []
         for spec in specs:
             does = {key: value for key, value in spec.items() if value and key != "peer"}

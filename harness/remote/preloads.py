@@ -1,8 +1,7 @@
-"""The libraries that give a node clocks and disks of its own, made from C sources by gcc.
+"""The libraries that give a node its own clocks and disks, compiled from C sources by gcc.
 
-``clockwork.c`` is that of the fault ``clock``, ``diskwork.c`` that of ``disk``.
-``python -m harness.remote.preloads`` makes them, which the set-up does; one is made again when its
-source has changed.
+``clockwork.c`` is for the fault ``clock``, ``diskwork.c`` for ``disk``. The set-up compiles them
+with ``python -m harness.remote.preloads``; each is compiled again when its source has changed.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from histories.exit_codes import BadInputError
 SOURCES = Path(__file__).parent
 BUILD = SOURCES.parents[1] / "build"
 FAULTS = {"clockwork": "clock", "diskwork": "disk"}
-"""The libraries, and what each is for."""
+"""The libraries, and the fault that needs each."""
 COMPILER = "gcc"
 _FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC")
 _TIMEOUT_S = 60
 
 
 class ClockworkError(BadInputError):
-    """The library cannot be made; one line says why and what to do."""
+    """The library cannot be compiled; one line with the reason and what to do."""
 
 
 def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
-    """Return the shared library ``name``, made in ``build`` if it is not there yet.
+    """Return the shared library ``name``, compiling it in ``build`` if necessary.
 
     Raises :class:`ClockworkError`.
     """
@@ -46,7 +45,7 @@ def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise ClockworkError(
-            f"the fault {FAULTS[name]!r} needs {COMPILER}, which is not there: "
+            f"the fault {FAULTS[name]!r} needs {COMPILER}, which is missing: "
             "apt-get install gcc libc6-dev"
         )
     with tempfile.TemporaryDirectory(prefix="kraftwreck-") as folder:
@@ -58,7 +57,7 @@ def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
         if done.returncode != 0:
             said = (done.stderr.strip().splitlines() or ["no message"])[0]
             raise ClockworkError(
-                f"{COMPILER} cannot make the library of the fault {FAULTS[name]!r}: {said}"
+                f"{COMPILER} cannot compile the library of the fault {FAULTS[name]!r}: {said}"
             )
         content = made.read_bytes()
         try:
@@ -67,12 +66,12 @@ def library(build: Path = BUILD, name: str = "clockwork") -> bytes:
             part.write_bytes(content)
             part.replace(path)
         except OSError:
-            pass  # A tree that cannot be written: made anew each time.
+            pass  # A read-only tree: compile it every time.
         return content
 
 
 def main() -> int:
-    """Make the libraries; say in one line why that cannot be."""
+    """Compile the libraries; on failure print the reason in one line."""
     try:
         for name in FAULTS:
             library(name=name)

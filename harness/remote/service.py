@@ -1,8 +1,8 @@
-"""The node as a service of a host: where its files are, and what it has preloaded.
+"""The node as a service of a host: the paths of its files, and its preloaded libraries.
 
-``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration), ``/var/lib/kraftwreck/data``
-(data directory; what is above it may be a disk of its own), ``/var/log/kraftwreck`` (what a run
-folder keeps of it, and what outlives a disk).
+``/opt/kraftwreck`` (code), ``/etc/kraftwreck`` (configuration), ``/var/lib/kraftwreck/data`` (data
+directory; its parent may be a separate disk), ``/var/log/kraftwreck`` (the files for the run
+folder, and those that outlive a disk).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SERVICE: dict[str, Any] = {
     "trace": f"{LOGS}/trace.jsonl",
     "images": f"{LOGS}/images",
 }
-"""The service as :mod:`harness.on_host.agent` wants it described."""
+"""The service, as :mod:`harness.on_host.agent` expects it."""
 
 
 def service(*, own_clocks: bool, own_disks: bool, squeezable: bool = False) -> dict[str, Any]:
-    """Return the service with what faults need: clocks and disks of its own, by libraries that
-    are preloaded (``clockwork.c``, ``diskwork.c``), control groups if it is ``squeezable``."""
+    """Return the service with the requirements of faults: clocks and disks of its own, from
+    preloaded libraries (``clockwork.c``, ``diskwork.c``), and control groups if ``squeezable``."""
     preloaded = libraries(own_clocks=own_clocks, own_disks=own_disks)
     described, env = dict(SERVICE), {"LD_PRELOAD": " ".join(preloaded)}
     if squeezable:
@@ -48,7 +48,7 @@ def service(*, own_clocks: bool, own_disks: bool, squeezable: bool = False) -> d
 
 
 def libraries(*, own_clocks: bool, own_disks: bool) -> dict[str, bytes]:
-    """Return the libraries that nodes have preloaded, by their path on a host."""
+    """Return the libraries that nodes preload, by their path on a host."""
     chosen = {}
     if own_clocks:
         chosen[CLOCKWORK] = library()

@@ -1,7 +1,7 @@
-"""SSH sessions: one per host, pinned host keys, bounded waits, errors of one line.
+"""SSH sessions: one per host, with pinned host keys, time limits, and errors of one line.
 
-Commands are argument vectors, quoted here and nowhere else. A command is sent at most once:
-connecting is retried, a command that may have begun is not.
+Commands are argument vectors, quoted only here. A command is sent at most once: connecting is
+retried, but not a command that may have begun.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TREE_TIMEOUT_S = 120.0 * PATIENCE
 KEEPALIVE_S = 5
 ATTEMPTS = 3
 GIVEN_UP_S = 60.0
-"""How long a host that could not be reached is tried once only, and for less time."""
+"""How long an unreachable host gets only one attempt, with a shorter time limit."""
 GIVEN_UP_TIMEOUT_S = 2.0 * PATIENCE
 _CHUNK = 1 << 16
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a command gave back; ``status`` is its exit status."""
+    """The result of a command; ``status`` is its exit status."""
 
     stdout: bytes
     stderr: bytes
@@ -56,12 +56,12 @@ class Result:
 
     @property
     def text(self) -> str:
-        """Standard output as text, without the newline at its end."""
+        """Standard output as text, without trailing newlines."""
         return self.stdout.decode(errors="replace").rstrip("\n")
 
 
 class Remote:
-    """The SSH session with one host; connects when first used. Safe to share by threads."""
+    """The SSH session with one host; connects on first use. Safe to share by threads."""
 
     def __init__(self, host: Host, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self.host = host
@@ -73,8 +73,8 @@ class Remote:
     def connect(self) -> paramiko.SSHClient:
         """Return a live client, connecting or reconnecting when needed.
 
-        Raises :class:`UnreachableError` after :data:`ATTEMPTS`, at once when the host key or the
-        user's key is refused. Who could not be reached a moment ago is tried once.
+        Raises :class:`UnreachableError` after :data:`ATTEMPTS`, or at once if the host key or the
+        user's key is rejected. A host that was unreachable a moment ago gets one attempt.
         """
         with self._lock:
             if self._client is not None:
@@ -101,7 +101,7 @@ class Remote:
             raise UnreachableError(self.host.name, error)
 
     def _open(self, timeout_s: float) -> paramiko.SSHClient:
-        """Connect; ``timeout_s`` is for the host to take the connection."""
+        """Connect; ``timeout_s`` limits the wait for the TCP connection."""
         address, port = self.host.ssh_endpoint
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -129,7 +129,7 @@ class Remote:
         transport = client.get_transport()
         assert transport is not None
         transport.set_keepalive(KEEPALIVE_S)
-        # Without this every command waits for a delayed ACK, some 40 ms.
+        # Without this every command waits for a delayed ACK, about 40 ms.
         if isinstance(transport.sock, socket.socket):
             transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
@@ -179,7 +179,7 @@ class Remote:
                 channel = transport.open_session(timeout=self._connect_timeout_s)
                 break
             except (OSError, EOFError, paramiko.SSHException) as failure:
-                # Nothing was run yet: the connection was dead and did not know it.
+                # No command has run: the connection was dead.
                 transport.close()
                 if attempt:
                     raise UnreachableError(self.host.name, self._explain(failure)) from failure
@@ -199,10 +199,10 @@ class Remote:
         timeout_s: float = COMMAND_TIMEOUT_S,
         check: bool = True,
     ) -> Result:
-        """Run ``argv`` and return what it gave back.
+        """Run ``argv`` and return its result.
 
-        Raises :class:`RemoteError` when it gives no result in ``timeout_s`` seconds, when
-        the connection breaks, and, with ``check``, when its status is not 0.
+        Raises :class:`RemoteError` if it does not finish in ``timeout_s`` seconds, if the
+        connection breaks, and, with ``check``, if its status is not 0.
         """
         deadline = time.monotonic() + timeout_s
         with self.channel(argv, timeout_s) as channel:
@@ -239,7 +239,7 @@ class Remote:
         return RemoteError(self.host.name, f"`{line[:120]}` {what}")
 
     def put(self, data: bytes | Path, path: str, mode: int = 0o644) -> None:
-        """Write a file on the host, at once or not at all."""
+        """Write a file on the host, atomically."""
         content = data.read_bytes() if isinstance(data, Path) else data
         script = 'cat > "$1.part" && chmod "$2" "$1.part" && mv -f "$1.part" "$1"'
         self.run(["sh", "-c", script, "sh", path, f"{mode:o}"], stdin=content)
@@ -251,8 +251,8 @@ class Remote:
     def get_tree(self, path: str, target: Path, timeout_s: float = TREE_TIMEOUT_S) -> int:
         """Copy the files below the directory ``path`` into ``target``; return their number.
 
-        Files that change while they are read are taken as they are. Only plain files and
-        directories come over, and nothing is written outside ``target``.
+        Files that change meanwhile are copied as they are. Only plain files and directories are
+        copied, and nothing is written outside of ``target``.
         """
         argv = ["tar", "-C", path, "--warning=no-file-changed", "-cf", "-", "."]
         with self.channel(argv, timeout_s) as channel:
@@ -266,19 +266,19 @@ class Remote:
         return count
 
     def fabric(self) -> fabric.Connection:
-        """Return a Fabric connection over this very session, pinned host key included."""
-        import fabric  # it costs 0.7 s, and only deploying needs it
+        """Return a Fabric connection over this same session, pinned host key included."""
+        import fabric  # the import takes 0.7 s, and only deploying needs it
 
         client = self.connect()
         address, port = self.host.ssh_endpoint
         connection = fabric.Connection(address, user=self.host.user, port=port)
-        # Its own client would accept any host key.
+        # The client of Fabric would accept any host key.
         connection.client = client
         connection.transport = client.get_transport()
         return connection
 
     def close(self) -> None:
-        """End the session; using the object again reconnects."""
+        """End the session; the next use reconnects."""
         with self._lock:
             self._failed_at = -GIVEN_UP_S
             if self._client is not None:
@@ -356,7 +356,7 @@ def on_all(
 ) -> Mapping[str, T]:
     """Call ``function`` for every name, ``at_once`` in parallel; return the results by name.
 
-    Raises :class:`RemoteError` that names every host that failed, after all have ended;
+    After all calls have ended, raises :class:`RemoteError` that names every failed host, or
     :class:`UnreachableError` if none of them could be reached.
     """
     if not names:

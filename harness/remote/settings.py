@@ -1,4 +1,4 @@
-"""What the nodes of a run are told: roles, voters, ports, and the properties of each.
+"""The settings of a run's nodes: roles, voters, ports, and the properties of each.
 
 Controllers come first in the order of hosts, brokers follow them.
 """
@@ -19,24 +19,25 @@ from nodes.log.uuids import draw_uuid, to_text
 PORT = 9093
 BROKER_PORT = 9092
 FEW_VOTERS = 3
-"""How many controllers vote at first in half of all dynamic quorums that have more."""
+"""The number of initial voters in half of all dynamic quorums that have more controllers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What all nodes of a run share.
+    """The settings that all nodes of a run share.
 
-    ``brokers`` of the hosts, the last ones, are brokers; with ``combined`` the others are
-    controllers and brokers, otherwise controllers. ``port`` is that of controllers,
-    ``broker_port`` that of brokers. In a ``dynamic`` quorum (KIP-853) voters can be changed,
-    and some controllers may have to join. With ``write_loss`` a kill loses what a node has
-    not fsynced, as a loss of power does. With ``own_clocks`` the clocks of nodes can be set,
-    nobody else's being touched. With ``own_disks`` their disks can be made to fail, likewise.
-    ``squeezable`` ones are in control groups of their own where the hosts have any. Hosts must
-    have the ``means`` to disturb what is named there (``packets``, ``messages``). ``tree`` is
-    the folder of the node code, a mutated copy for planted bugs; ``other_tree`` the code that
-    nodes are upgraded to, and back. ``extra`` are further properties, which win over the ones
-    written here.
+    - ``brokers``: the number of hosts, the last ones, that are brokers
+    - ``combined``: the other hosts are controllers and brokers, otherwise only controllers
+    - ``port``, ``broker_port``: the ports of controllers and of brokers
+    - ``dynamic``: voters can be changed (KIP-853), and some controllers may have to join
+    - ``write_loss``: a kill loses the writes that a node has not fsynced, like a loss of power
+    - ``own_clocks``: the clocks of each node can be set without affecting others
+    - ``own_disks``: the disk of each node can be made to fail without affecting others
+    - ``squeezable``: each node is in its own control groups, if the hosts have any
+    - ``means``: the network fault drivers that hosts must have (``packets``, ``messages``)
+    - ``tree``: the folder of the node code, a patched copy for planted bugs
+    - ``other_tree``: the code to which nodes are upgraded, and from which they are downgraded
+    - ``extra``: further properties, which override those set here
     """
 
     seed: int
@@ -56,7 +57,7 @@ class Settings:
 
     @property
     def cluster_id(self) -> str:
-        """A Kafka uuid in its text form, drawn from the seed."""
+        """A Kafka uuid as text, drawn from the seed."""
         return to_text(draw_uuid(self.seed, "cluster.id"))
 
 
@@ -74,7 +75,7 @@ def roles(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
 def first_voters(hosts: Sequence[Host], settings: Settings) -> dict[str, str]:
     """Return the directory ids of the first voters of a dynamic quorum, by name.
 
-    All controllers, or three of them, by seed.
+    The seed chooses all controllers, or three of them.
     """
     by_name = roles(hosts, settings)
     controllers = [host for host in hosts if by_name[host.name] != BROKER]
@@ -107,7 +108,7 @@ def properties(host: Host, hosts: Sequence[Host], settings: Settings) -> dict[st
         "kraftwreck.seed": str(settings.seed),
         "kraftwreck.trace.file": f"{LOGS}/trace.jsonl",
         "kraftwreck.input.log": f"{LOGS}/inputs.log",
-        # Counts on when the disk is replaced: no two process starts of a host are the same.
+        # Kept when the disk is replaced: all process starts of a host are distinct.
         "kraftwreck.incarnation.file": f"{LOGS}/incarnation",
         **({"kraftwreck.write.loss": "true"} if settings.write_loss else {}),
         **settings.extra,

@@ -1,4 +1,4 @@
-"""What is seen of nodes on hosts: who leads, who leads most partitions, when things happened."""
+"""Observes nodes on hosts: the leader, the busiest broker, and the times of events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIMEOUT_MS = 700
 
 
 class RemoteWatch:
-    """Asks the nodes of a deployment, and follows their traces. Safe to share by threads."""
+    """Queries the nodes of a deployment, and follows their traces. Safe to share by threads."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -44,10 +44,10 @@ class RemoteWatch:
     # --- who leads ------------------------------------------------------------------------
 
     def leader(self) -> str | None:
-        """Return who leads the highest epoch, by the live traces if they are followed.
+        """Return the leader of the highest epoch, from the live traces if they are followed.
 
-        Otherwise all controllers are asked at once, and the last known claim counts when
-        nobody claims to lead: nodes that are paused take their time.
+        Otherwise it queries all controllers at once. If none claims to lead, the last known claim
+        counts, because paused nodes do not respond.
         """
         if self._followers is not None and self._claim is not None:
             return self._claim[1]
@@ -59,7 +59,7 @@ class RemoteWatch:
         return self._claim[1] if self._claim else None
 
     def _claimed_epoch(self, name: str) -> int | None:
-        """Return the epoch that the node says it leads, None when it leads none."""
+        """Return the epoch that the node claims to lead, None if it leads none."""
         client = self._clients[name]
         answer = client.call("DescribeQuorum", 1, _QUORUM_QUESTION, _TIMEOUT_MS)
         if answer.status != "ok" or answer.body["error_code"] != 0:
@@ -76,7 +76,7 @@ class RemoteWatch:
             self._claim = (epoch, node)
 
     def busiest_broker(self) -> str | None:
-        """Return the broker that leads most partitions, by the first controller that answers."""
+        """Return the broker that leads most partitions, from the first response."""
         deployment = self._deployment
         names = {deployment.hosts[name].node_id: name for name in deployment.brokers}
         with self._clients_lock:
@@ -90,7 +90,7 @@ class RemoteWatch:
     # --- live traces ----------------------------------------------------------------------
 
     def follow(self, seen: Seen) -> None:
-        """Call ``seen`` for what is traced from now on; :meth:`leader` goes by it too."""
+        """Call ``seen`` for every new trace event, which :meth:`leader` then uses, too."""
         self.unfollow()
 
         def see(event: TraceEvent, host_us: int) -> None:
@@ -110,28 +110,28 @@ class RemoteWatch:
     # --- clocks ---------------------------------------------------------------------------
 
     def measure_clocks(self) -> dict[str, int]:
-        """Return every host's monotonic clock minus ours in µs; traces are dated by it."""
+        """Return every host's monotonic clock minus the control node's, in µs, to date traces."""
         self._offsets = self._deployment.clock_offsets()
         return self._offsets
 
     def note_clock(self, node: str, set_clock: Evidence) -> None:
-        """Take note that the node's clocks were set, by the evidence of that."""
+        """Record a change of the node's clocks, from its evidence."""
         with self._clocks_lock:
             self._samples[node].append((set_clock["since_us"], set_clock["mono_us"]))
 
     def clock_samples(self) -> dict[str, list[tuple[int, int]]]:
-        """Return (host's, node's) monotonic clocks in µs at every change, and now, of nodes
-        whose clocks were set."""
+        """Return (host's, node's) monotonic clocks in µs at every change, and now, of nodes whose
+        clocks were set."""
         changed = [node for node in self._deployment.nodes if self._samples[node]]
         now = on_all(changed, self._deployment.read_clock)
         return {node: sorted({*self._samples[node], now[node]}) for node in changed}
 
     def _when(self, event: TraceEvent, host_us: int) -> int:
-        """Return when an event happened, by our clock (µs): its node may go by another one."""
+        """Return when an event happened, by the control node's clock (µs)."""
         with self._clocks_lock:
             samples = list(self._samples.get(event.node, ()))
         happened = NodeClock(samples).time(event.mono) if samples else event.mono
-        # It had happened when the host passed it on, whatever clocks say.
+        # It happened before the host passed it on, whatever its clocks say.
         return min(happened, host_us) - self._offsets.get(event.node, 0)
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""A whole test in virtual time, from a seed, by the same schedule and workloads as on hosts."""
+"""A complete test in virtual time, with the same schedules and workloads as on hosts."""

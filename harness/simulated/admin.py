@@ -12,13 +12,13 @@ from nodes.protocol.codec import ProtocolError, decode, encode
 from simulation.world import World
 
 ADMIN = 1_000_000
-"""The number of the operator's connections, beside those of client threads."""
+"""The number of the operator's connections, distinct from those of clients."""
 
 _STATUS: dict[str, Any] = {"ok": "ok", "refused": "refused", "lost": "lost"}
 
 
 def virtual_call(world: World, client: int, call: Call, done: Callable[[Answer], None]) -> None:
-    """Send a client's request through the codec both ways; ``done`` is told what came of it."""
+    """Send a client's request, with the codec in both directions; call ``done`` with the result."""
     name, version = f"{call.api}Request", call.version
     body, _ = decode(name, version, encode(name, version, call.body))
 
@@ -28,7 +28,7 @@ def virtual_call(world: World, client: int, call: Call, done: Callable[[Answer],
             try:
                 answer, _ = decode(response, version, encode(response, version, answer))
             except ProtocolError as error_:
-                # A real node would die of an answer that it cannot write.
+                # A real node would die of a response that it cannot encode.
                 world.crash(call.node, str(error_))
                 status, answer, error = "lost", {}, "connection reset"
         done(Answer(_STATUS[status], answer, error))
@@ -37,7 +37,7 @@ def virtual_call(world: World, client: int, call: Call, done: Callable[[Answer],
 
 
 class VirtualAdmin:
-    """Takes voter changes and does not give up on one before it is there or refused."""
+    """Accepts voter changes, and retries each until it is done or refused."""
 
     def __init__(self, world: World, members: Members) -> None:
         self._world = world
@@ -48,17 +48,17 @@ class VirtualAdmin:
 
     @property
     def open(self) -> int:
-        """How many changes are not there yet."""
+        """The number of changes that are not done yet."""
         return len(self._queue) + (self._steps is not None)
 
     def ask(self, changes: Sequence[VoterChange]) -> None:
-        """Take ``changes`` on, after those asked for before."""
+        """Queue ``changes`` after earlier ones."""
         self._queue.extend(changes)
         if self._steps is None:
             self._next()
 
     def take_ended(self) -> list[dict[str, Any]]:
-        """Return what became of changes since the last time this was asked."""
+        """Return the results of changes since the last call."""
         ended, self._ended = self._ended, []
         return ended
 

@@ -1,4 +1,4 @@
-"""Captures the messages of a simulated run, for the checkers that judge by them."""
+"""Captures the messages of a simulated run for checkers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from simulation.world import World
 
 
 def listen(world: World) -> Capture:
-    """Return what will hold the messages of ``world``.
+    """Return the capture that will hold the messages of ``world``.
 
-    Each request is kept with its answer, at the moment the answer is given; answers to Fetch
-    once more as the asker hears of them, what clients ask to be changed also as it arrives: it may
-    be done and never be answered. Batches, and the headers of snapshots, are kept as they
-    reach a disk: the whole log is known then, whatever is cleaned later.
+    Each request is captured with its response, when the response is sent. Fetch responses are
+    captured again when they arrive. Clients' requests for changes are also captured when they
+    arrive, since they may be carried out without a response. Batches and the headers of snapshots
+    are captured when they reach a disk, so the whole log is known even after cleaning.
     """
     capture = Capture()
 
@@ -57,7 +57,7 @@ def listen(world: World) -> Capture:
             assert isinstance(effect, FinishSnapshot)
             name = effect.end_offset, effect.epoch
             content = host.disk.parts.get(name, b"")
-            with suppress(BatchError):  # A damaged one is judged elsewhere.
+            with suppress(BatchError):  # Other checkers report damaged ones.
                 first = bytes(content[: parse_header(content).length])
                 capture.headers.setdefault((*name, first), host.id)
 

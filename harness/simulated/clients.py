@@ -1,8 +1,8 @@
 """Client threads in virtual time: they drive the same workload coroutines as real ones.
 
-Calls pass through the codec both ways, so that a node sees exactly what would have come
-over a socket. A thread has at most one operation open; after an ``info`` it goes on as a
-new process, as a crashed client would. The rules are those of ``harness.interpreter`` and
+Calls pass through the codec in both directions, so that a node sees exactly what would arrive over
+a socket. A thread has at most one operation open. After an ``info`` it continues as a new process,
+like a client that crashed. The rules are those of ``harness.interpreter`` and
 ``harness.final_reads``.
 """
 
@@ -23,14 +23,14 @@ from simulation.world import World
 _SECOND = 1_000_000
 
 _FORGETS = (0, 30, 30, 100)
-"""How often, in percent, a client asks anew who leads; by seed. Clients that never do all
-wait for the same deposed leader, so nobody sees that it still answers."""
+"""Probability in percent that a client asks for the leader again; the seed chooses. If no client
+ever does, all wait for the same deposed leader, and its stale responses go unnoticed."""
 
 Ended = Callable[[Completion], None]
 
 
 class _Thread:
-    """One client thread: its process number, what it remembers, and its open operation."""
+    """One client thread: its process number, its memory, and its open operation."""
 
     __slots__ = ("count", "due", "ended", "invocation", "op", "process", "state")
 
@@ -45,11 +45,11 @@ class _Thread:
 
 
 class VirtualClients:
-    """``concurrency`` threads that begin ``rate`` operations a second together.
+    """``concurrency`` threads that together begin ``rate`` operations per second.
 
     ``ops`` is the history, in order of time. Threads start at virtual time 0 and begin no
-    operation at or after ``until`` (µs). With ``only``, a set of (thread, position among the
-    thread's operations from 0), all others are left out, and these stay what they were.
+    operation at or after ``until`` (µs). ``only`` is a set of (thread, position among the thread's
+    operations from 0); all other operations are left out, and these stay the same.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class VirtualClients:
 
     @property
     def counts(self) -> Counts:
-        """How many operations ended so far."""
+        """How many operations have ended."""
         return Counts(self._ended, self._acknowledged)
 
     def abandon(self) -> None:
-        """End what is still open: nobody knows whether it happened."""
+        """End all open operations; their outcome is unknown."""
         self._finals = []
         for thread in self._threads:
             op, thread.op, thread.invocation = thread.op, None, None
@@ -181,7 +181,7 @@ class VirtualClients:
     # --- one attempt ------------------------------------------------------------------
 
     def _attempt(self, thread: _Thread, op: Op, ended: Ended) -> None:
-        """Carry out ``op`` without recording anything; ``ended`` is told how it went."""
+        """Carry out ``op`` without recording anything; call ``ended`` with the outcome."""
         thread.ended = ended
         thread.invocation = self._workload.invoke(op, thread.state)
         self._advance(thread, None)
@@ -203,7 +203,7 @@ class VirtualClients:
         invocation = thread.invocation
 
         def done(answer: Answer) -> None:
-            if thread.invocation is invocation:  # else the operation was abandoned
+            if thread.invocation is invocation:  # otherwise the operation was abandoned
                 self._advance(thread, answer)
 
         virtual_call(self._world, thread.state.thread, call, done)
@@ -213,7 +213,7 @@ class VirtualClients:
     def run_final(self, planned: Sequence[Planned]) -> None:
         """Begin the final operations, one after the other, as a new process.
 
-        A final ``read`` of one node is polled until it equals the controller's own.
+        A final ``read`` of one node is polled until it equals the controller's.
         """
         thread = self._threads[0]
         thread.process += self._concurrency

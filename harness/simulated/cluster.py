@@ -1,4 +1,4 @@
-"""The machines of a simulated run: who controls, who only observes, and how disks are formatted."""
+"""The machines of a simulated run: controllers, brokers, and the formatting of their disks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 BROKER_LISTENER = "PLAINTEXT"
 REGISTRATION_LIMIT_MS = 3_600_000
-"""A broker that ends because nobody registers it has no one here to start it again."""
+"""A limit that is never reached: nothing would restart a broker that ends unregistered."""
 
 
 class SimulatedCluster:
-    """``controllers`` by name, with node ids from 1 on; brokers ``b1``, ``b2`` … follow them.
+    """``controllers`` by name, with node ids from 1 on, followed by brokers ``b1``, ``b2`` ….
 
-    In a dynamic quorum the first controllers are its first voters, by a bootstrap snapshot
-    that each of them was formatted with; the other hosts find them by address.
+    In a dynamic quorum the first controllers are its initial voters: each was formatted with a
+    bootstrap snapshot that names them. Other hosts find them by address.
     """
 
     def __init__(self, controllers: Sequence[str], seed: int, knobs: Knobs) -> None:
@@ -47,19 +47,19 @@ class SimulatedCluster:
 
     @property
     def configured_voters(self) -> tuple[int, ...]:
-        """The ids of the voters of a static quorum; none where it is dynamic."""
+        """The ids of the voters of a static quorum; empty for a dynamic one."""
         return () if self.knobs.dynamic else tuple(self._endpoints)
 
     @property
     def controller_endpoints(self) -> dict[str, Endpoint]:
-        """Where quorum RPCs go, by name."""
+        """The endpoints of quorum RPCs, by name."""
         return {name: self._endpoints[self.ids[name]] for name in self.controllers}
 
     def directory(self, node_id: int) -> bytes:
-        """Return the directory id of the node's present disk."""
+        """Return the directory id of the node's current disk."""
         generation = self._generations[node_id]
         first, second = (draw(self._seed, "directory", node_id, generation, h) for h in (0, 1))
-        # As Kafka's: none that begins with a dash when written down.
+        # Like Kafka's: none starts with a dash in its text form.
         return (first >> 1).to_bytes(8, "big") + second.to_bytes(8, "big")
 
     def format_all(self, world: World) -> None:
@@ -70,7 +70,7 @@ class SimulatedCluster:
                 host.listener = BROKER_LISTENER
 
     def _formatted(self, node_id: int, *, first: bool) -> Disk:
-        """Return a disk with an empty data directory, as ``format`` leaves it."""
+        """Return a disk with an empty data directory, as left by ``format``."""
         files = Filesystem()
         mode, options = Mode.STATIC, dict[str, Any]()
         if node_id in self.first_voters and first:
@@ -91,11 +91,11 @@ class SimulatedCluster:
         return self._formatted(node_id, first=False)
 
     def was_wiped(self, node_id: int) -> bool:
-        """Whether the node's first disk is gone."""
+        """Return whether the node's first disk was replaced."""
         return self._generations[node_id] > 0
 
     def make_node(self, host: Host, recovered: Recovered, now: int, wall_ms: int) -> Node:
-        """Return the process of a host (:class:`~simulation.host.NodeFactory`)."""
+        """Return a node process for a host (:class:`~simulation.host.NodeFactory`)."""
         knobs = self.knobs
         config = NodeConfig(
             node_id=host.id,

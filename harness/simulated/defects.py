@@ -1,8 +1,8 @@
-"""Defects put into single operations of the active controller, in virtual time.
+"""Planted defects: single operations of the active controller fail, in virtual time.
 
-Code that is right never fails for a reason nobody foresaw, so what a controller does when it does
-would never be seen: it gives up its lead, and leaves the rest to another (KAFKA-13104). A request
-that cannot be read stands for the defect. Trace and checkers know it by :data:`TEXT`.
+Correct code never fails unexpectedly, so a controller's reaction to a failure would never be
+tested: it resigns, and another one takes over (KAFKA-13104). A request that cannot be read
+simulates the failure. Traces and checkers recognize it by :data:`TEXT`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from simulation.world import World
 
 TEXT: Final = "a defect that was put in"
 CLIENT: Final = 3_000_000
-"""The number of the connection, beside those of clients and operators."""
+"""The number of the connection, distinct from those of clients and operators."""
 VERSION: Final = 1
 TIMEOUT_US: Final = 5_000_000
 EARLIEST_US: Final = 2_000_000
 
 
 class _Defect(list[Any]):
-    """A list that fails whoever looks at what is in it, until its request is over."""
+    """A list that raises an error when it is read, until its request has ended."""
 
     armed = True
 
@@ -33,8 +33,10 @@ class _Defect(list[Any]):
 
 
 def plant(world: World, controllers: tuple[str, ...], seed: int, count: int, until: int) -> None:
-    """Let ``count`` operations fail before ``until`` (µs), each on whoever is asked: all are, and
-    only the active controller tries to carry it out."""
+    """Let ``count`` operations fail before ``until`` (µs).
+
+    All controllers get each request, but only the active one tries to carry it out.
+    """
     for number in range(count):
         span = max(1, until - EARLIEST_US)
         at = EARLIEST_US + draw_below(span, seed, "defect", number)

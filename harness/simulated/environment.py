@@ -1,4 +1,4 @@
-"""The simulated cluster as a nemesis sees it, and its disks as a real run would leave them."""
+"""The simulated cluster as a nemesis sees it, and images of its disks like those of real runs."""
 
 from __future__ import annotations
 
@@ -112,20 +112,20 @@ class SimulatedEnvironment(Environment):
         return {node: {"resumed": self._world.resume(node)}}
 
     def stop(self, node: str) -> Evidence:
-        """SIGTERM; a process that has not ended when it is to start again is killed then."""
+        """SIGTERM; a process that has not ended at its next start is killed then."""
         world, brokers = self._world, self._cluster.brokers
         limit_s = BROKER_SHUTDOWN_LIMIT_S if node in brokers else SHUTDOWN_LIMIT_S
         asked = world.stop(node, round(limit_s * 1_000_000))
         return {node: {"asked": asked, "incarnation": world.host(node).incarnation}}
 
     def upgrade(self, node: str) -> Evidence:
-        raise ValueError("the fault restart works on real hosts only, such as -c netns")
+        raise ValueError("the fault restart needs real hosts, such as -c netns")
 
     def crash_host(self, node: str) -> Evidence:
-        raise ValueError("the fault host works on namespace hosts only; there is power")
+        raise ValueError("-n host needs namespace hosts; use -n power in the simulator")
 
     def boot_host(self, node: str) -> Evidence:
-        raise ValueError("the fault host works on namespace hosts only; there is power")
+        raise ValueError("-n host needs namespace hosts; use -n power in the simulator")
 
     def busiest_broker(self) -> str | None:
         for name in (self.leader(), *self._cluster.controllers):
@@ -147,7 +147,7 @@ class SimulatedEnvironment(Environment):
 
     def disturb(self, wanted: Sequence[Disturbance]) -> Evidence:
         if any(each.of_packets for each in wanted):
-            raise ValueError("packets suffer on real hosts only: the simulator has messages")
+            raise ValueError("disturbing packets needs real hosts; the simulator only has messages")
         before = self._world.disturb(wanted)
         return {"network": {"disturbances": len(wanted), "before": before}}
 
@@ -190,7 +190,9 @@ class SimulatedEnvironment(Environment):
         return {node: done}
 
     def squeeze(self, node: str, resource: Resource, draw: int) -> Evidence:
-        raise ValueError("a simulated process needs no resources: use -c netns for -n squeeze")
+        raise ValueError(
+            "-n squeeze needs real hosts, such as -c netns; simulated processes use no resources"
+        )
 
     def release(self, node: str) -> Evidence:
         return {node: {}}
@@ -206,7 +208,7 @@ class SimulatedEnvironment(Environment):
         return {"ended": self.admin.take_ended(), "open": self.admin.open}
 
     def take_image(self, node: str, label: str) -> None:
-        """Keep what the node's disk holds now."""
+        """Keep an image of the node's disk."""
         before = self._pieces.get(node, ())
         image = disk_image(node, label, self._world.content(node), before)
         self._pieces[node] = image.pieces
@@ -216,13 +218,13 @@ class SimulatedEnvironment(Environment):
 def disk_image(
     node: str, label: str, content: DiskContent, before: Sequence[bytes] = ()
 ) -> DiskImage:
-    """Return ``content`` as the files of a real node would hold it.
+    """Return ``content`` in the files of a real node.
 
     ``before`` are the pieces of the log in an older image of the disk.
     """
     try:
         saved = json.loads(content.quorum_state or b"null")
-    except ValueError:  # damaged: no node starts from it
+    except ValueError:  # damaged; a node cannot start from it
         saved = None
     return DiskImage(
         node=node,

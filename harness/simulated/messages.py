@@ -1,9 +1,14 @@
-"""The messages of a simulated run, kept in its folder for people: ``messages.jsonl``.
+"""The messages of a simulated run, stored in its folder for people: ``messages.jsonl``.
 
-One line per captured quorum message: ``time`` (ns since the start of the test: when it was
-answered, or for a line without ``asked`` when the answer arrived), ``sent`` (ns, -1 unknown),
-``asker`` and ``replier`` (node ids), ``api``, and what was ``asked`` and answered (``answer``)
-without what is the same in every message. Real hosts keep their input logs instead.
+One line per captured quorum message:
+
+- ``time``: ns since the start of the test, of the response (in a line without ``asked``: of its
+  arrival)
+- ``sent``: ns, -1 if unknown
+- ``asker``, ``replier``: node ids
+- ``api``, ``asked`` and ``answer``: request and response, without fields that are always the same
+
+Real hosts keep their input logs instead.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import msgspec
 from histories.message import Message
 
 LIMIT = 50_000
-"""Lines of a run; those of its end are kept, where what went wrong was noticed."""
+"""Lines per run; the last ones are kept, since they are nearest to the failure."""
 
 QUORUM = frozenset(
     {"Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot", "UpdateRaftVoter"}
@@ -27,7 +32,7 @@ _SAME = frozenset({"cluster_id", "max_wait_ms", "max_bytes", "timeout_ms"})
 
 
 def facts(body: Any) -> dict[str, Any] | None:
-    """Return what ``body``, a quorum message, says: its numbers and truths, unknowns left out."""
+    """Return the known numbers and booleans in the quorum message ``body``."""
     if not is_dataclass(body):
         return None
     found = {f.name: getattr(body, f.name) for f in fields(body) if f.name not in _SAME}

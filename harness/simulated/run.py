@@ -1,7 +1,7 @@
-"""A whole test in virtual time: nodes, clients and faults, from a seed.
+"""A complete test in virtual time: nodes, clients and faults, from a seed.
 
-The nodes, the workload, the schedule and the injector are the ones a real cluster gets;
-only the world is different. Nothing in a run depends on anything but its arguments.
+Nodes, workload, schedule and injector are the same as on a real cluster; only the world differs.
+A run depends on nothing but its arguments.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from simulation.world import World
 
 SECOND = 1_000_000
 RECOVERY_LIMIT = 30 * SECOND
-"""How long after the last heal the cluster may take to agree on a leader again."""
+"""How long after the last heal the cluster may take to elect a leader again."""
 
 CATCH_UP_LIMIT = 10 * RECOVERY_LIMIT
-"""How long whoever gets on may take to catch up."""
+"""How long nodes that make progress may take to catch up."""
 
 CLIENT_WAIT = 10 * SECOND
 CHANGE_LIMIT = 60 * SECOND
 """How long after the last heal voter changes may take."""
 
 SERVICE_LIMIT = 45 * SECOND
-"""How long brokers may take to come back into service: sessions of those before them must end."""
+"""How long brokers may take to return to service: the sessions of their predecessors must end."""
 
 FINAL_LIMIT = 60 * SECOND
 FINAL = "final"
@@ -55,8 +55,8 @@ FINAL = "final"
 
 @dataclass(slots=True)
 class SimResult:
-    """What a simulated run leaves. Times in ``ops`` and ``faults`` are nanoseconds of
-    virtual time; ``sim_s`` is how much virtual time passed, in seconds."""
+    """The result of a simulated run. Times in ``ops`` and ``faults`` are nanoseconds of virtual
+    time; ``sim_s`` is the virtual duration in seconds."""
 
     ops: list[Op]
     events: list[TraceEvent]
@@ -71,7 +71,7 @@ class SimResult:
     capture: Capture
 
     def data(self) -> RunData:
-        """Return the run as checkers want it."""
+        """Return the run as checkers need it."""
         return RunData.from_memory(
             self.ops,
             self.events,
@@ -93,13 +93,13 @@ def simulate(
     eager: bool = False,
     only: Set[tuple[int, int]] | None = None,
 ) -> SimResult:
-    """Run one test in virtual time and return all that a real run would have left.
+    """Run one test in virtual time and return everything that a real run would leave.
 
-    ``options.seed`` decides everything that is drawn; ``knobs`` default to the ones drawn
-    from it. Phases as in a real run: clients and faults for ``time_limit_s``, heal, wait for
-    the cluster to recover, final reads, disk images. With ``eager`` the run ends at the
-    first failure of an invariant, and what it leaves is cut short. ``only`` are the operations
-    that clients begin, the final ones apart (:class:`~harness.simulated.clients.VirtualClients`).
+    ``options.seed`` determines all random choices; by default ``knobs`` are drawn from it, too. The
+    phases are those of a real run: clients and faults for ``time_limit_s``, heal, wait for the
+    cluster to recover, final reads, disk images. With ``eager`` the run ends at the first failure
+    of an invariant, and its results are cut short. ``only`` are the operations that clients begin,
+    apart from the final ones (:class:`~harness.simulated.clients.VirtualClients`).
     """
     seed = options.seed
     if knobs is None:
@@ -180,7 +180,7 @@ def _wind_down(
     clients: VirtualClients,
     final: Sequence[Planned],
 ) -> None:
-    """Let the healed cluster recover, and open operations and voter changes end; then the
+    """Let the healed cluster recover, and open operations and voter changes end; then run the
     final operations."""
     _recover(world, watch)
     admin = env.admin
@@ -190,7 +190,7 @@ def _wind_down(
             watch.failures.add(
                 "L6",
                 world.now,
-                f"{admin.open} voter changes were not there {CHANGE_LIMIT // SECOND} s after the"
+                f"{admin.open} voter changes were not complete {CHANGE_LIMIT // SECOND} s after the"
                 " last heal",
             )
     world.run(world.now + CLIENT_WAIT, stop=lambda: clients.idle)
@@ -211,7 +211,7 @@ def _boot(world: World, name: str) -> None:
 
 
 def _recover(world: World, watch: Invariants) -> None:
-    """Let the healed cluster agree on a leader and catch up; a failure (L1) if it does not."""
+    """Let the healed cluster elect a leader and catch up; otherwise report a failure (L1)."""
     goal = watch.logs.end_of_committed
     deadline = world.now + RECOVERY_LIMIT
     last = world.now + CATCH_UP_LIMIT
@@ -221,8 +221,8 @@ def _recover(world: World, watch: Invariants) -> None:
         if _recovered(world, goal):
             return
         known = [host.last_trace for host in world.hosts if host.node and host.last_trace]
-        # Who has lost its disk and has a slow one is not stuck as long as it gets on, and nobody
-        # is who needs its vote for what comes next.
+        # A node with a new, slow disk is not stuck while it makes progress, and neither is a
+        # node that needs its vote.
         ends = min(min((event.leo for event in known), default=-1), goal)
         at = (max(behind[0], min((event.hw for event in known), default=-1)), max(behind[1], ends))
         if at > behind:
@@ -242,7 +242,7 @@ def _recover(world: World, watch: Invariants) -> None:
 
 
 def _recovered(world: World, goal: int) -> bool:
-    """Whether all nodes follow one leader and know everything once committed as such."""
+    """Return whether all nodes follow one leader and have everything that was once committed."""
     last = [host.last_trace for host in world.hosts if host.node is not None]
     if len(last) < len(world.hosts):
         return False
@@ -263,7 +263,7 @@ def _describe(
     schedule: Sequence[Fault],
     healed: int,
 ) -> dict[str, Any]:
-    """Return what ``test.json`` says of a simulated run."""
+    """Return the contents of ``test.json`` for a simulated run."""
     return {
         **options.as_json(),
         "name": options.name,

@@ -16,7 +16,7 @@ from simulation.world import World
 
 
 class SimInjector(Protocol):
-    """What carries out faults; ``nemesis.inject.Injector`` is one."""
+    """Carries out faults; ``nemesis.inject.Injector`` is one."""
 
     @property
     def out(self) -> Collection[str]: ...
@@ -33,9 +33,9 @@ InjectorFactory = Callable[[Environment, Callable[[], int]], SimInjector]
 
 
 class PlannedFaults:
-    """Fires ``schedule`` through ``injector``; nothing starts or continues after ``until`` (µs).
+    """Fires ``schedule`` through ``injector``; no fault starts or continues after ``until`` (µs).
 
-    ``counts`` says how far the clients have got.
+    ``counts`` returns the progress of the clients.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class PlannedFaults:
         self._until = until
         self._counts = counts
         self._in_force: set[int] = set()
-        self._armed: dict[str, list[Armed]] = {}  # By the kind of trace event waited for.
+        self._armed: dict[str, list[Armed]] = {}  # by the kind of the awaited trace event
         for number, fault in enumerate(schedule):
             at = fault.at // 1000
             if at >= until or fault.storm is not None:
@@ -140,7 +140,7 @@ class PlannedFaults:
             self.events.append(self._injector.stop(number))
 
     def heal(self) -> None:
-        """End everything; no fault starts any more."""
+        """End all faults; no fault starts afterwards."""
         self._armed.clear()
         self._in_force.clear()
         self.events.extend(self._injector.heal_all())

@@ -1,4 +1,4 @@
-"""A simulated run as a run folder, the same files a real run leaves."""
+"""A simulated run as a run folder, with the same files as a real run."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _write(folder: RunFolder, workload: Workload, result: SimResult, repeat: str
 def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
     """Return options, schedule, knobs and digest of the simulated run in ``folder``.
 
-    Raises :class:`OptionError`, one line, when it is not the folder of such a run.
+    Raises :class:`OptionError`, one line, if it is not the folder of a simulated run.
     """
     path = folder / "test.json"
     test = read_test(folder)
@@ -140,19 +140,19 @@ def load(folder: Path) -> tuple[RunOptions, list[Fault], Knobs, str]:
 def read_test(folder: Path) -> dict[str, Any]:
     """Return ``test.json`` of the run in ``folder``, simulated or not.
 
-    Raises :class:`OptionError`, one line, when it is no run folder.
+    Raises :class:`OptionError`, one line, if it is not a run folder.
     """
     path = folder / "test.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except OSError as refused:
-        raise OptionError(f"{path}: {refused.strerror}; give a run folder") from refused
+        raise OptionError(f"{path}: {refused.strerror}; pass a run folder") from refused
     except UNDECODABLE as error:
         raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
 
 
 def options_of(plain: dict[str, Any]) -> RunOptions:
-    """Return the options that :meth:`RunOptions.as_json` was given. Unknown ones are ignored.
+    """Return the options from the result of :meth:`RunOptions.as_json`; ignore unknown ones.
 
     Raises :class:`msgspec.ValidationError` for values of other types.
     """

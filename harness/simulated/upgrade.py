@@ -1,9 +1,8 @@
-"""An operator in virtual time who raises kraft.version of a static quorum (KIP-853).
+"""An operator in virtual time who upgrades kraft.version of a static quorum (KIP-853).
 
-Nobody but the active controller can do it, and not before every voter has told it of its disk; so
-the operator asks whoever has just taken over, again and again. The change counts on each node as
-soon as it is appended: an upgrade that is asked of a leader which is about to fall may be cut off
-its log again.
+Only the active controller can upgrade, and only after every voter has reported its disk. So the
+operator asks each new leader, repeatedly. The change takes effect on each node as soon as it is
+appended. If the leader fails soon afterwards, the next one may truncate it again.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from simulation.host import Host
 from simulation.world import World
 
 OPERATOR: Final = 2_000_000
-"""The number of the operator's connections, beside those of clients and the other operator."""
+"""The number of the operator's connections, distinct from those of other clients."""
 VERSION: Final = 1
 UPGRADE: Final = 1
 TIMEOUT_MS: Final = 3000
 PAUSES_US: Final = (1_000, 30_000, 100_000, 300_000)
-"""When the controller is asked after its claim, and after its answers."""
+"""The delays from the controller's claim, and then from its responses, to the next request."""
 
 
 class Upgrade:
-    """Asks the ``claim``-th controller that claims its role, and all that come after it."""
+    """Asks the controller with the ``claim``-th claim of its role, and all later ones."""
 
     def __init__(self, world: World, claim: int) -> None:
         self._world = world
@@ -62,7 +61,7 @@ class Upgrade:
 
         def answered(answer: Answer) -> None:
             if answer.status != "ok":
-                return  # Whoever claims next is asked.
+                return  # The next claim leads to another request.
             code = answer.body["error_code"]
             self._done = self._done or code == errors.NONE
             if code not in (errors.NONE, errors.NOT_CONTROLLER):

@@ -71,7 +71,7 @@ def test_another_source_is_another_archive(tree: Path) -> None:
 
 
 def test_a_folder_without_node_code_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"it has no __main__\.py"):
+    with pytest.raises(FileNotFoundError, match=r"__main__\.py is missing"):
         build_archive(tmp_path)
 
 

@@ -124,7 +124,7 @@ def test_voters_are_changed_and_disks_replaced(deploy: Deploy, tmp_path: Path) -
     directories = deployed.deployment.directories
     assert list(deployed.deployment.first_voters) == ["n1", "n2", "n3"], "by this seed"
     assert env.dynamic_quorum
-    with pytest.raises(RemoteError, match="the service runs"):
+    with pytest.raises(RemoteError, match="the service is running"):
         env.wipe("n2")
     assert [r["result"] for r in changed(deployed, VoterChange("add", "n4"))] == ["done"]
     leader = env.leader()

@@ -96,7 +96,7 @@ def test_a_host_without_a_pinned_key_gets_a_hint(tmp_path: Path) -> None:
         ("n1 192.0.2.1 hostkey='x\n", "line 1: cannot be read: no closing quotation"),
         ("n1 192.0.2.1 hostkey\n", "line 1: 'hostkey' is not of the form key=value"),
         ("n1 192.0.2.1 hostkey=x\n", "line 1: n1: 'x' is not a host key"),
-        ("n1 192.0.2.1 colour=red\n", "line 1: 'colour' is unknown here; known are become,"),
+        ("n1 192.0.2.1 colour=red\n", "line 1: 'colour' is unknown; known fields: become,"),
         ("n_1 192.0.2.1\n", "line 1: 'n_1' is not a host name"),
         ("n1 192.0.2.1:70000\n", "line 1: port 70000 is not between 1 and 65535"),
         ("n1 192.0.2.1 node_id=x\n", "line 1: node_id 'x' is not a number"),
@@ -104,12 +104,15 @@ def test_a_host_without_a_pinned_key_gets_a_hint(tmp_path: Path) -> None:
         ("n1 nosuch.invalid hostkey=PIN\n", "line 1: nosuch.invalid has no IPv4 address"),
         (
             "n1 192.0.2.1 hostkey=PIN\nn1 192.0.2.2 hostkey=PIN\n",
-            "line 2: name n1 is given already in line 1",
+            "line 2: name n1 is also given in line 1",
         ),
-        ("n1 192.0.2.1 hostkey=PIN\nn2 192.0.2.1 hostkey=PIN\n", "line 2: ip 192.0.2.1 is given"),
+        (
+            "n1 192.0.2.1 hostkey=PIN\nn2 192.0.2.1 hostkey=PIN\n",
+            "line 2: ip 192.0.2.1 is also given",
+        ),
         (
             "n1 192.0.2.1 node_id=2 hostkey=PIN\nn2 192.0.2.2 hostkey=PIN\n",
-            "line 2: node_id 2 is given",
+            "line 2: node_id 2 is also given",
         ),
     ],
 )
@@ -121,9 +124,9 @@ def test_a_mistake_in_a_line_is_one_line(tmp_path: Path, text: str, said: str) -
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("hosts = 3", ": holds something else than [[hosts]] tables"),
-        ("other = 3", ": holds something else than [[hosts]] tables"),
-        ("[[hosts]", ": is not TOML: "),
+        ("hosts = 3", ": only [[hosts]] tables are allowed"),
+        ("other = 3", ": only [[hosts]] tables are allowed"),
+        ("[[hosts]", ": not TOML: "),
         ("[[hosts]]\nip = '192.0.2.1'", "host 1: name is missing"),
         ("[[hosts]]\nname = 'n1'\nport = true", "host 1: port must be a number"),
         ("[[hosts]]\nname = 1", "host 1: name must be a text"),
@@ -144,7 +147,9 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 
 def test_fewer_hosts_than_asked_for_is_one_line(tmp_path: Path) -> None:
     path = inventory(tmp_path, f'n1 192.0.2.1 hostkey="{PIN}"\n')
-    with pytest.raises(ClusterError, match=r"5 nodes are asked for, 1 are in it: use --nodes 1$"):
+    with pytest.raises(
+        ClusterError, match=r"5 nodes requested, but it has 1 hosts: use --nodes 1$"
+    ):
         HostsCluster(path, 5)
 
 
@@ -156,7 +161,7 @@ def test_names_of_providers(tmp_path: Path) -> None:
     assert isinstance(chosen, HostsCluster)
     assert [host.name for host in chosen.hosts] == ["n1"]
     for word in ("", "sim", "hosts", "hosts:", "docker"):
-        with pytest.raises(ClusterError, match=r"is unknown: use netns, vagrant, hosts:FILE"):
+        with pytest.raises(ClusterError, match=r"is unknown; use netns, vagrant, hosts:FILE"):
             choose_cluster(word)
 
 

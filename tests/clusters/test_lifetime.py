@@ -271,7 +271,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("nodes", [0, -1, 201])
     def test_an_impossible_number_of_hosts(self, nodes: int) -> None:
-        with pytest.raises(ClusterError, match=f"^{nodes} hosts: between 1 and 200 are possible"):
+        with pytest.raises(ClusterError, match=f"^{nodes} hosts requested; give 1 to 200"):
             NetnsCluster(nodes)
 
 
@@ -325,7 +325,7 @@ class TestByHand:
     @pytest.mark.parametrize(
         ("words", "status", "line"),
         [
-            (["down", "nosuch"], 254, "cluster 'nosuch' is unknown here; there are: none"),
+            (["down", "nosuch"], 254, "cluster 'nosuch' not found on this machine; clusters: none"),
             (["up", "-c", "cloud"], 254, "cluster 'cloud' is unknown: use netns, vagrant, "),
             (["up", "-c", "hosts:/nosuch"], 254, "/nosuch: cannot be read: No such file"),
             (["down", "-c", "netns"], 254, "only netns and vagrant hosts can be taken down"),

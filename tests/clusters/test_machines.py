@@ -245,7 +245,7 @@ def test_nothing_is_left_when_the_control_process_is_killed_amid_all_of_it(
 
 def test_without_machines_to_crash_it_is_said_in_one_line(cluster: NetnsCluster) -> None:
     env = RemoteEnvironment(Deployment(cluster.hosts, Settings(seed=1)))
-    with pytest.raises(RemoteError, match="cannot be crashed: use -c netns"):
+    with pytest.raises(RemoteError, match="cannot be crashed; use -c netns"):
         env.crash_host("n1")
     env.close()
     env.deployment.close()

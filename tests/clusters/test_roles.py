@@ -113,11 +113,11 @@ def test_process_starts_are_counted_outside_of_the_disk() -> None:
 def test_faults_that_the_deployment_is_not_made_for_are_refused() -> None:
     env = RemoteEnvironment(Deployment(hosts(3), Settings(seed=1)))
     assert not env.dynamic_quorum
-    with pytest.raises(RemoteError, match="deployed without write loss: add -n power"):
+    with pytest.raises(RemoteError, match="deployed without write loss; add -n power"):
         env.cut_power("n1")
-    with pytest.raises(RemoteError, match="in a static quorum a new disk breaks promises"):
+    with pytest.raises(RemoteError, match="a new disk would lose votes in a static quorum"):
         env.wipe("n1")
-    with pytest.raises(RemoteError, match="its voters are fixed: add --quorum dynamic"):
+    with pytest.raises(RemoteError, match="its voters are fixed; add --quorum dynamic"):
         env.change_voters([VoterChange("remove", "n1")])
     assert env.voter_changes() == {"ended": [], "open": 0}
     env.close()

@@ -241,7 +241,7 @@ def test_an_unavailable_feature_is_refused_in_one_line(plain: PlainUser) -> None
         pytest.skip(f"packets can be disturbed by {means['packets']} here, by a plain user too")
     _, err = plain.run("run", "-c", "netns", "-n", "roles-slow", "--brokers", "1", status=254)
     (line,) = [line for line in err.splitlines() if "roles-slow" in line]
-    assert "cannot be had on these hosts" in line
+    assert "these hosts do not support" in line
     assert "/dev/net/tun" in line
 
 

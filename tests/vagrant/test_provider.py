@@ -193,5 +193,5 @@ class TestCommand:
 def test_the_config_of_another_machine_is_not_taken_for_this_ones() -> None:
     text = "Host n2\n  HostName 127.0.0.1\n  User vagrant\n  Port 2200\n  IdentityFile /k\n"
     assert parse_ssh_config(text, "n2")["port"] == "2200"
-    with pytest.raises(ClusterError, match="says nothing of n1: is it running"):
+    with pytest.raises(ClusterError, match="does not list n1: is it running"):
         parse_ssh_config(text, "n1")
