@@ -1,5 +1,5 @@
-"""Nights: many runs under a budget, resumable, each red one classified, shrunk and kept.
+"""Nights: many runs within a budget, resumable, with each red run classified, shrunk and kept.
 
-The top floor's ``kraftwreck nightly`` hands in the commands that make runs (:mod:`.tools`); what
-is here decides which runs, in which order, and what became of them.
+``kraftwreck nightly`` in the top layer passes in the commands that make runs (:mod:`.tools`); this
+package decides on the runs, their order, and their results.
 """

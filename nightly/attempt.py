@@ -1,4 +1,4 @@
-"""One attempt at a planned run: its process, its answer, and whose fault it was."""
+"""One attempt at a planned run: its process, its answer, and its class."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ HEAL_S = 120.0
 _TAIL = 20_000
 
 
-class InterruptedRun(Exception):  # noqa: N818 - no error: the night ends, the run comes again
-    """The run was ended because the night ends."""
+class InterruptedRun(Exception):  # noqa: N818 - not an error: the night ends, the run is repeated
+    """The run was stopped because the night ends."""
 
 
 class Desk(Protocol):
-    """Where children are known, so that Ctrl-C reaches them."""
+    """A registry of child processes, so that Ctrl-C reaches them."""
 
     def add(self, child: Child) -> None:
-        """Take in a child that is about to run; end it at once if the night ends."""
+        """Add a child that is about to run; end it at once if the night ends."""
 
     def remove(self, child: Child) -> None:
-        """Forget a child that ended."""
+        """Remove a child that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How its process ended, what it answered (None: nothing), and whose fault that is."""
+    """The end of the process, its answer (None: there is none), and the class of the result."""
 
     ended: Ended
     answer: Answer | None
@@ -64,9 +64,9 @@ class Attempts:
     def make(
         self, planned: Planned, red: Path, *, keep: bool, began: Callable[[int], None]
     ) -> Attempt:
-        """Run ``planned`` in a process of its own, whose leavings go to the folder ``red``.
+        """Run ``planned`` in a separate process, which writes its files to the folder ``red``.
 
-        ``began`` is told its process. After a time-out its cluster is healed. Raises
+        ``began`` is called with its process id. After a timeout its cluster is healed. Raises
         :class:`InterruptedRun` when the night ends meanwhile.
         """
         red.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class Attempts:
         return Attempt(ended, answer, judged)
 
     def heal(self, cluster: str, output: Path) -> None:
-        """Undo what a run that was killed left on the hosts of ``cluster``, or sweep them."""
+        """Undo what a killed run left on the hosts of ``cluster``, or remove dead clusters."""
         request = Request(do="heal", answer=str(output.with_name(ANSWER)), cluster=cluster)
         self._child(request, output, HEAL_S, CLEAN, lambda process: None)
 
@@ -143,7 +143,7 @@ class Attempts:
 
 
 def read_answer(path: Path) -> Answer | None:
-    """Return the answer in ``path``, None where there is none that can be read."""
+    """Return the answer in ``path``, None if it is missing or unreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Answer)
     except (OSError, *UNDECODABLE):

@@ -1,6 +1,7 @@
-"""What each test of a night reached: for readers who ask what was tried with one of them.
+"""Coverage of each test of a night.
 
-Coverage by kind of cluster steers; this is for the store's page, whose heat maps follow a filter.
+Coverage by kind of cluster steers the order of runs. This one is for the store's page, whose heat
+maps follow a filter.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from nightly.record import Record
 
 FILE = "coverage_by_test.json"
 MOST_TESTS = 1000
-"""More are not told apart: the file is written every half minute."""
+"""Further tests are not counted: the file is written every half minute."""
 
 
 class Reached(msgspec.Struct, kw_only=True):
-    """A test, and in how many of its ``runs`` what was met (:class:`nemesis.coverage.Coverage`)."""
+    """A test, and in how many of its ``runs`` each item of its coverage was reached
+    (:class:`nemesis.coverage.Coverage`)."""
 
     system: str
     workload: str
@@ -33,21 +35,21 @@ class Reached(msgspec.Struct, kw_only=True):
 
 
 class ByTest:
-    """The tests of a night by what they are."""
+    """The tests of a night by their properties."""
 
     def __init__(self, tests: list[Reached]) -> None:
         self._tests = {(t.system, t.workload, tuple(t.faults), t.cluster, t.tree): t for t in tests}
 
     @classmethod
     def read(cls, night: Path) -> ByTest:
-        """Return what the folder ``night`` has; nothing where that is not to be had."""
+        """Return the contents of the folder ``night``; empty if they are missing or unreadable."""
         try:
             return cls(msgspec.json.decode((night / FILE).read_bytes(), type=list[Reached]))
         except (OSError, *UNDECODABLE):
             return cls([])
 
     def add(self, record: Record, coverage: Coverage) -> None:
-        """Count what a run reached."""
+        """Count the coverage of a run."""
         key = (
             record.system, record.workload, tuple(record.faults), record.cluster, record.tree
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The cells of a night's matrix: every combination that is to be run, each with a name."""
+"""The cells of a night's matrix: every combination to run, each with a name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOLD = ("nodes", "brokers", "quorum", "rate", "concurrency", "snapshots")
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One combination; ``block`` is its place in the matrix, from 0."""
+    """One combination; ``block`` is its position in the matrix, from 0."""
 
     key: str
     block: int
@@ -38,19 +38,19 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def planted(self) -> bool:
-        """Whether another build than the clean one is under test."""
+        """Whether a build other than the clean one is tested."""
         return self.tree != CLEAN
 
     @property
     def kind(self) -> str:
-        """The kind of cluster: what may be met there."""
+        """The kind of cluster, which limits the reachable coverage."""
         return self.cluster.partition(":")[0]
 
 
 def load(path: Path) -> tuple[Config, list[Cell]]:
     """Return the configuration in ``path`` and its cells.
 
-    Raises :class:`ConfigError` with every mistake of the file, each with its line.
+    Raises :class:`ConfigError` with every mistake in the file, each with its line.
     """
     plain, text = read(path)
     checked = check(plain)
@@ -64,9 +64,9 @@ def load(path: Path) -> tuple[Config, list[Cell]]:
 
 
 def cells(config: Config) -> list[Cell]:
-    """Return the cells of ``config`` in order of its matrix.
+    """Return the cells of ``config`` in the order of its matrix.
 
-    Raises :class:`ConfigError` naming each key whose value does not exist or cannot be had there.
+    Raises :class:`ConfigError` that names each key whose value is unknown or not possible there.
     """
     found, wrong = _cells(dict(enumerate(config.matrix, start=1)))
     if wrong:
@@ -75,23 +75,23 @@ def cells(config: Config) -> list[Cell]:
 
 
 def missing_cases(corpus: Corpus) -> list[str]:
-    """Return a line for each entry of the corpus that holds no case."""
+    """Return a line for each entry of the corpus without a case."""
     wrong = []
     for number, name in enumerate(corpus.cases, start=1):
         files = case_files(name)
         if not files or not all(file.is_file() for file in files):
-            wrong.append(f"corpus.cases[{number}]: {name}: no case file is there")
+            wrong.append(f"corpus.cases[{number}]: {name}: no such case file")
     return wrong
 
 
 def case_files(name: str) -> list[Path]:
-    """Return the files that an entry of the corpus names: one, or all cases of a folder."""
+    """Return the files of a corpus entry: one file, or all cases in a folder."""
     path = Path(name)
     return sorted(path.glob("*.json")) if path.is_dir() else [path]
 
 
 def _cells(blocks: Mapping[int, Block], *, sound: bool = True) -> tuple[list[Cell], list[str]]:
-    """Return the cells of ``blocks``, which are given by their places, and what is wrong.
+    """Return the cells of ``blocks``, given by position, and the mistakes.
 
     Only ``sound`` blocks are compared with each other: others have defaults for wrong values.
     """
@@ -109,7 +109,7 @@ def _cells(blocks: Mapping[int, Block], *, sound: bool = True) -> tuple[list[Cel
             key = " ".join([*_key(values), *_told(block)])
             if key in found and sound:
                 before = found[key].block + 1
-                wrong.append(f"{where}: has the cell '{key}' that matrix[{before}] has")
+                wrong.append(f"{where}: repeats the cell '{key}' of matrix[{before}]")
                 break
             kinds = tuple(f.strip() for f in faults.split(",") if f.strip() not in ("", "none"))
             found[key] = Cell(
@@ -130,7 +130,7 @@ def _key(values: tuple[str, ...]) -> list[str]:
 
 
 def _told(block: Block) -> list[str]:
-    """Return what a block's cells have that others do not."""
+    """Return the properties of a block's cells that differ from the defaults."""
     plain = Block()
     return [
         f"{name}={getattr(block, name)}"
@@ -178,7 +178,7 @@ def _faults(text: str, simulated: bool, on_hosts: bool, quorum: str) -> None:
 
 
 def tree_source(tree: str) -> Path | None:
-    """Return the patch file or the folder of node code that ``tree`` names; None for the clean one.
+    """Return the patch file or folder of node code for ``tree``; None for the clean build.
 
     Raises :class:`OptionError`, one line.
     """
@@ -189,10 +189,10 @@ def tree_source(tree: str) -> Path | None:
         return patch_of(rest)
     if kind == PATCH and rest:
         if not Path(rest).is_file():
-            raise OptionError(f"{rest}: no such file; give a unified diff of nodes/")
+            raise OptionError(f"{rest}: no such file; pass a unified diff of nodes/")
         return Path(rest)
     if kind == TREE and rest:
         if not (Path(rest) / "__main__.py").is_file():
-            raise OptionError(f"{rest}: no tree of node code: it has no __main__.py")
+            raise OptionError(f"{rest}: not a tree of node code: __main__.py is missing")
         return Path(rest)
-    raise OptionError(f"unknown tree {tree!r}; give clean, mutant:ID, patch:FILE or tree:FOLDER")
+    raise OptionError(f"unknown tree {tree!r}; use clean, mutant:ID, patch:FILE or tree:FOLDER")

@@ -1,4 +1,4 @@
-"""One subprocess with a time limit: it ends in time, politely or not, with all it started."""
+"""One subprocess with a time limit, which ends together with all processes it started."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _NIGHT = "KRAFTWRECK_NIGHT_PROCESS"
 GRACE_S = 20.0
-"""How long a run on hosts is left to heal and give its hosts back after it was asked to end."""
+"""How long a run on hosts may take to heal and release its hosts after an interrupt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child ended: ``code`` negative for a signal; ``late`` when its time was over,
-    ``stopped`` when somebody asked for its end. ``cpu_s`` is its own and its children's."""
+    """How a child ended: ``code`` (negative for a signal), ``late`` if it exceeded its time limit,
+    ``stopped`` after a request to end, ``cpu_s`` including its children."""
 
     code: int
     seconds: float
@@ -34,10 +34,10 @@ class Ended:
 
 
 class Child:
-    """A subprocess in a session of its own, so that Ctrl-C reaches only whom we tell."""
+    """A subprocess in its own session, so that Ctrl-C does not reach it directly."""
 
     def __init__(self, polite: bool, *, group: bool = False, grace_s: float = GRACE_S) -> None:
-        """A ``polite`` one is asked (SIGINT; with ``group`` all its processes are) and left
+        """A ``polite`` child first gets SIGINT (with ``group`` all its processes do) and has
         ``grace_s`` seconds before it is killed."""
         self._polite = polite
         self._grace_s = grace_s
@@ -56,9 +56,9 @@ class Child:
         environment: Mapping[str, str] | None = None,
         began: Callable[[int], None] = lambda process: None,
     ) -> Ended:
-        """Run ``command``, its output appended to a file; ``began`` is told the process.
+        """Run ``command``, appending its output to a file; call ``began`` with its process id.
 
-        Raises OSError when it cannot be started.
+        Raises OSError if it cannot be started.
         """
         begun = time.monotonic()
         mine = {_NIGHT: str(os.getpid())}
@@ -75,7 +75,7 @@ class Child:
                 start_new_session=True,
             )
         if self._stop.is_set():
-            self.stop()  # It was asked for while the process was being made.
+            self.stop()  # The stop was requested while the process started.
         began(process.pid)
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -88,7 +88,7 @@ class Child:
                 self._kill(process.pid)
         with self._lock:
             self._process = None
-        # What it started must not outlive it; not reaped yet, so its number is still its own.
+        # Its own children must not outlive it; it is not reaped yet, so its pid is still valid.
         self._kill(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -108,7 +108,7 @@ class Child:
             self._ask(process.pid)
 
     def _ends(self, process: int, limit_s: float) -> bool:
-        """Wait for the end without reaping; whether it came in time."""
+        """Wait for the end without reaping; return whether it came in time."""
         try:
             handle = os.pidfd_open(process)
         except ProcessLookupError:
@@ -130,10 +130,10 @@ class Child:
 
 
 def die_with_night(number: int = signal.SIGKILL) -> None:
-    """Let the kernel send this process a signal when the thread that started it ends.
+    """Request a signal for this process when the thread that started it ends.
 
-    For a process that a night has started: what kills the night must not leave runs behind. Ends
-    the process at once if that has happened already.
+    For a process started by a night: whatever kills the night must not leave runs behind. Exits at
+    once if the night has ended already.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
     if str(os.getppid()) != os.environ.get(_NIGHT, str(os.getppid())):

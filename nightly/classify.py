@@ -1,4 +1,4 @@
-"""Whose fault a red run is: the system's, ours, or the machine's."""
+"""Classify a red run: the system, the harness or the machine failed."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from nightly.record import Class
 from nightly.request import Answer
 
 _ENVIRONMENT = re.compile(
-    r"""\bssh\b|\bsftp\b|host\ key|authentication|no\ route\ to\ host|network\ is\ unreachable
-    |connection\ (?:refused|reset|timed\ out)|name\ or\ service\ not\ known
-    |no\ space\ left|disk\ (?:is\ )?full|disk\ quota|read-only\ file\ system|input/output\ error
-    |memoryerror|cannot\ allocate\ memory|out\ of\ memory|too\ many\ open\ files
-    |resource\ temporarily\ unavailable
-    |operation\ not\ permitted|permission\ denied|(?:needs|not)\ root|as\ root
-    |not\ installed|command\ not\ found|apt-get\ install
-    |no\ such\ file\ or\ directory:\ '(?:ip|nft|tc|sshd|ssh)'
-    |namespaces|vagrant\b""",
-    re.IGNORECASE | re.VERBOSE,
+    "|".join(
+        (
+            r"\bssh\b|\bsftp\b|host key|authentication|no route to host|network is unreachable",
+            r"connection (?:refused|reset|timed out)|name or service not known",
+            r"no space left|disk (?:is )?full|disk quota|read-only file system|input/output error",
+            r"memoryerror|cannot allocate memory|out of memory|too many open files",
+            r"resource temporarily unavailable",
+            r"operation not permitted|permission denied|(?:needs|not) root|as root",
+            r"not installed|command not found|apt-get install",
+            r"no such file or directory: '(?:ip|nft|tc|sshd|ssh)'",
+            r"namespaces|vagrant\b",
+        )
+    ),
+    re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The class of one attempt, None for one that is not red, and one line of reason."""
+    """The class of one attempt, None if it is not red, and one line of reason."""
 
     klass: Class | None
     why: str | None
 
 
 def classify(ended: Ended, answer: Answer | None, output: str, limit_s: float) -> Judged:
-    """Return the class of one attempt from how it ended, what it answered, what it printed.
+    """Return the class of one attempt, by its end, its answer and its output.
 
-    What the checkers refuted is ``system`` whatever else went wrong: an anomaly that was
-    proven outranks everything. A time-out of ours is ``harness``.
+    A refutation by the checkers is ``system``, whatever else went wrong: a proven anomaly outranks
+    everything. A timeout of the harness is ``harness``.
     """
     if answer is not None and answer.valid is False:
         first = answer.failures[0] if answer.failures else None
@@ -62,9 +66,9 @@ def classify(ended: Ended, answer: Answer | None, output: str, limit_s: float) -
 
 
 def _last(output: str) -> str:
-    """Return the last line that says something; of a traceback that is the error."""
+    """Return the last line with text; for a traceback that is the error."""
     said = [line.strip() for line in output.splitlines() if line.strip()]
-    return said[-1] if said else "it said nothing"
+    return said[-1] if said else "it printed nothing"
 
 
 def _line(text: str, most: int = 500) -> str:

@@ -1,4 +1,4 @@
-"""How many runs without a failure make it unlikely that the failure is still there."""
+"""How many runs without a failure make it unlikely that the failure still exists."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _Z = 1.96
 def runs_needed(rate: float, confidence: float = CONFIDENCE) -> int:
     """Return the least n with (1 - ``rate``)^n <= 1 - ``confidence``: ln(1 - c) / ln(1 - p).
 
-    If a run still failed with the chance ``rate``, so many in a row would pass with a chance of
-    1 - ``confidence`` at most. Raises ValueError unless 0 < rate <= 1 and 0 < confidence < 1.
+    If a run still failed with probability ``rate``, this many runs in a row would pass with a
+    probability of at most 1 - ``confidence``. Raises ValueError unless 0 < rate <= 1 and
+    0 < confidence < 1.
     """
     if not 0 < rate <= 1:
-        raise ValueError(f"a failure rate is above 0 and at most 1, not {rate:g}")
+        raise ValueError(f"a failure rate must be above 0 and at most 1, not {rate:g}")
     if not 0 < confidence < 1:
-        raise ValueError(f"a confidence is between 0 and 1, not {confidence:g}")
+        raise ValueError(f"a confidence must be between 0 and 1, not {confidence:g}")
     if rate == 1:
         return 1
     return max(1, math.ceil(round(math.log(1 - confidence) / math.log1p(-rate), 9)))
@@ -30,7 +31,7 @@ def runs_needed(rate: float, confidence: float = CONFIDENCE) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A failure that was seen in ``failed`` of ``runs`` runs."""
+    """A failure that occurred in ``failed`` of ``runs`` runs."""
 
     failed: int
     runs: int
@@ -42,7 +43,7 @@ class Seen:
 
     @property
     def least(self) -> float:
-        """The lower end of the 95 % interval of the rate (Wilson 1927): it may be so rare."""
+        """The lower end of the 95 % confidence interval of the rate (Wilson 1927)."""
         n, p = self.runs, self.rate
         middle = p + _Z**2 / (2 * n)
         half = _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
@@ -50,8 +51,8 @@ class Seen:
 
 
 def alike(record: Record) -> Callable[[Record], bool]:
-    """Return what tells whether another run failed as ``record`` did: by the same checker with
-    the same type of anomaly, or for reasons of the same class."""
+    """Return a predicate for runs that failed like ``record``: with the same checker and anomaly
+    type, or otherwise with the same class."""
     if record.klass == "system" and record.failures:
         first = record.failures[0]
         return lambda other: any(failure.same(first) for failure in other.failures)
@@ -60,10 +61,10 @@ def alike(record: Record) -> Callable[[Record], bool]:
 
 
 def seen(record: Record, records: Sequence[Record]) -> Seen:
-    """Return how often the failure of ``record`` was seen in its night.
+    """Return how often the failure of ``record`` occurred in its night.
 
-    Counted in its cell; where that has few runs, in all of its build on that kind of cluster,
-    if that makes it rarer: from one run of one nothing can be told.
+    The runs of its cell are counted. If they are few, all runs of its build on that kind of cluster
+    are counted, if that gives a lower rate: one failure in one run says little.
     """
     same = alike(record)
 

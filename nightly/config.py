@@ -1,7 +1,7 @@
-"""What a night is asked to be: a TOML file, checked to the last key before anything runs.
+"""The configuration of a night: a TOML file, checked completely before anything runs.
 
-Every mistake is one line that names the key, such as ``matrix[2].faults[1]: unknown fault``; all
-mistakes of a file are found at once.
+Every mistake is one line that names the key, such as ``matrix[2].faults[1]: unknown fault``. All
+mistakes in a file are reported at once.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ class ConfigError(BadInputError):
 
 
 class _Table(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A table of the file: what is not known is refused."""
+    """A table of the file; unknown keys are rejected."""
 
 
 class Budget(_Table, kw_only=True, frozen=True):
-    """When the night is over: after ``hours`` of its own time, after ``runs``; either or both."""
+    """When the night ends: after ``hours`` of its own time, after ``runs``, or both."""
 
     hours: Positive | None = None
     runs: Count | None = None
 
 
 class Limits(_Table, kw_only=True, frozen=True):
-    """Bounds that keep one run, or the shrinking of many, from eating the night.
+    """Limits that keep one run, or shrinking, from taking the whole night.
 
-    ``run_s`` is wall clock, ``shrink_s`` and ``shrink_total_s`` are CPU seconds, ``again`` is a
-    number of earlier failures, ``free_bytes`` what must be left on the store's disk.
+    ``run_s`` is wall clock time; ``shrink_s`` and ``shrink_total_s`` are CPU seconds; ``again`` is
+    a number of earlier failures; ``free_bytes`` must remain free on the store's disk.
     """
 
     run_s: Positive = 600.0
@@ -78,7 +78,7 @@ class Corpus(_Table, kw_only=True, frozen=True):
 
 
 class Retention(_Table, kw_only=True, frozen=True):
-    """How long runs are kept: in days, those that failed apart, and how many bytes at most."""
+    """How long runs are kept: in days, with a separate limit for failures, and total bytes."""
 
     days: NotNegative = 30.0
     failure_days: NotNegative = 365.0
@@ -86,7 +86,7 @@ class Retention(_Table, kw_only=True, frozen=True):
 
 
 class Outputs(_Table, kw_only=True, frozen=True):
-    """Where copies of the outputs go, for a server that looks for them at one place."""
+    """Where copies of the outputs are written, for servers that expect them at fixed paths."""
 
     junit: str | None = None
     summary: str | None = None
@@ -94,11 +94,11 @@ class Outputs(_Table, kw_only=True, frozen=True):
 
 
 class Block(_Table, kw_only=True, frozen=True):
-    """One block of the matrix: all combinations of its five lists, run in the same way.
+    """One block of the matrix: all combinations of its five lists, with the same settings.
 
     0 for ``nodes``, ``rate`` and ``concurrency``, ``seed`` for ``brokers`` and ``mixed`` for
-    ``quorum`` mean what they mean to ``kraftwreck sim``; on hosts the defaults of ``kraftwreck
-    run``.
+    ``quorum`` have the same meaning as in ``kraftwreck sim``; on hosts they give the defaults of
+    ``kraftwreck run``.
     """
 
     systems: Names = ("kraft",)
@@ -166,8 +166,8 @@ _TABLES: dict[str, type[_Table]] = {
 class Checked:
     """A parsed file and its mistakes.
 
-    ``config`` is None after a mistake; ``blocks`` are all blocks by their place, from 1, whose
-    wrong keys have their defaults.
+    ``config`` is None after a mistake. ``blocks`` are all blocks by their position, from 1, with
+    defaults for wrong keys.
     """
 
     wrong: list[str]
@@ -182,11 +182,11 @@ def read(path: Path) -> tuple[Mapping[str, Any], str]:
         text = path.read_text("utf-8")
         return tomllib.loads(text), text
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; give a configuration file") from error
+        raise ConfigError(f"{path}: {error.strerror}; pass a configuration file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {' '.join(str(error).split())}") from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: nested too deep to be read") from error
+        raise ConfigError(f"{path}: nested too deeply") from error
 
 
 def parse(plain: Mapping[str, Any]) -> Config:
@@ -198,9 +198,9 @@ def parse(plain: Mapping[str, Any]) -> Config:
 
 
 def check(plain: Mapping[str, Any]) -> Checked:
-    """Check every key of a parsed file; each mistake is one line that begins with its key.
+    """Check every key of a parsed file; each mistake is one line that starts with its key.
 
-    :func:`nightly.cells.mistakes` checks whether what the blocks name exists.
+    :func:`nightly.cells.mistakes` checks whether the values in blocks exist.
     """
     wrong: list[str] = []
     tables: dict[str, Any] = {}
@@ -225,7 +225,7 @@ def check(plain: Mapping[str, Any]) -> Checked:
 
 
 def _table(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
-    """Return ``plain`` as a table whose wrong keys have their defaults, None where they have none.
+    """Return ``plain`` as a table with defaults for wrong keys, or None if a default is missing.
 
     Every mistake is appended to ``wrong``.
     """
@@ -237,7 +237,7 @@ def _table(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
     for name, value in plain.items():
         key = f"{where}.{name}" if where else name
         if name not in hints:
-            wrong.append(f"{key}: unknown key; known are {', '.join(hints)}")
+            wrong.append(f"{key}: unknown key; known keys: {', '.join(hints)}")
             continue
         before = len(wrong)
         converted = convert(value, hints[name], key, wrong)
@@ -255,7 +255,7 @@ def _table(plain: Any, kind: type[_Table], where: str, wrong: list[str]) -> Any:
 
 
 def _sensible(kind: type[_Table], name: str, value: Any) -> str | None:
-    """Return what is wrong with the value of a key that its type cannot say, None if nothing."""
+    """Return the mistake in a value that its type does not exclude, None if there is none."""
     try:
         if kind is _Top and name == "name":
             _check_name(value)
@@ -270,15 +270,17 @@ def _sensible(kind: type[_Table], name: str, value: Any) -> str | None:
 
 
 def _check_name(name: str) -> None:
-    """Raise ValueError, one line, for a name that a night cannot have."""
+    """Raise ValueError, one line, for an invalid name of a night."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r}: use lower-case letters, digits and dashes")
     if name == CONFIRM:
-        raise ValueError(f"{CONFIRM!r} is the name of nights made by --confirm; choose another")
+        raise ValueError(
+            f"{CONFIRM!r} is reserved for nights made by --confirm; choose another name"
+        )
 
 
 def size(value: int | str) -> int:
-    """Return the bytes that ``value`` stands for. Raises ValueError, one line."""
+    """Return the number of bytes in ``value``. Raises ValueError, one line."""
     if isinstance(value, int):
         if value < 0:
             raise ValueError(f"{value}: bytes cannot be negative")
@@ -290,7 +292,7 @@ def size(value: int | str) -> int:
 
 
 def seed_range(text: str) -> range | None:
-    """Return the seeds of ``A..B``, both included; None for ``new``. Raises ValueError."""
+    """Return the seeds in ``A..B``, inclusive; None for ``new``. Raises ValueError."""
     if text == NEW:
         return None
     found = _SEEDS.fullmatch(text)

@@ -1,6 +1,6 @@
-"""After a fix: which run was red, how often that failure was seen, and a night that looks for it.
+"""Confirm a fix: find the red run, determine how often it failed, and run a night to look for it.
 
-Such a night is a night like any other, with one cell: resumable, with a journal and outputs.
+Such a night has only one cell. Otherwise it is like any other: resumable, with journal and outputs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RUN_OF_NIGHT = re.compile(r"(.+)#([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A run of a night that was red: its line, the night's folder and plan, all its lines."""
+    """A red run of a night: its record, the night's folder and plan, and all records."""
 
     record: Record
     night: Path
@@ -44,10 +44,10 @@ class Target:
 
 
 def find(text: str) -> Target:
-    """Return the run that ``text`` names.
+    """Return the run that ``text`` identifies.
 
-    ``NIGHT#N`` (the folder of a night, the number of a run), a case file below a night's
-    ``reds``, or a run folder that a night kept. Raises :class:`NightError`, one line.
+    It may be ``NIGHT#N`` (the folder of a night, the number of a run), a case file below a night's
+    ``reds``, or a run folder kept by a night. Raises :class:`NightError`, one line.
     """
     named = _RUN_OF_NIGHT.fullmatch(text)
     path = Path(text)
@@ -63,24 +63,26 @@ def find(text: str) -> Target:
             for record in _records(night):
                 if record.run == wanted:
                     return _target(night, record.n)
-        raise NightError(f"{text}: no night of {store} made this run")
-    raise NightError(f"{text}: give NIGHT#N, a case in a night's folder, or the folder of a run")
+        raise NightError(f"{text}: no night in {store} made this run")
+    raise NightError(f"{text}: pass NIGHT#N, a case in a night's folder, or the folder of a run")
 
 
 def _target(night: Path, n: int) -> Target:
     try:
         plan = msgspec.json.decode((night / PLAN).read_bytes(), type=Plan)
     except OSError as error:
-        raise NightError(f"{night}: no night: {error.strerror}") from error
+        raise NightError(f"{night}: not a night: {error.strerror}") from error
     except msgspec.MsgspecError as error:
         raise NightError(f"{night / PLAN}: {' '.join(str(error).split())}") from error
     records = _records(night)
     for record in records:
         if record.n == n:
             if not record.red:
-                raise NightError(f"{night}#{n}: this run did not fail: there is nothing to confirm")
+                raise NightError(
+                    f"{night}#{n}: this run did not fail, so there is nothing to confirm"
+                )
             return Target(record, night, plan, records)
-    raise NightError(f"{night}#{n}: there is no such run")
+    raise NightError(f"{night}#{n}: no such run")
 
 
 def _records(night: Path) -> list[Record]:
@@ -93,9 +95,9 @@ def _records(night: Path) -> list[Record]:
 def confirming(
     target: Target, runs: int, *, tree: str | None, jobs: int, seed: int | None
 ) -> tuple[Config, list[Cell], Plan]:
-    """Return a night that runs what was red again, and ``runs`` more with other seeds.
+    """Return a night that repeats the red run, and makes ``runs`` more with other seeds.
 
-    ``tree`` is the build to test, by default that of the red run. Raises
+    ``tree`` is the build to test; the default is that of the red run. Raises
     :class:`~nightly.config.ConfigError`.
     """
     record = target.record
@@ -133,7 +135,7 @@ def confirming(
 
 
 def _block(target: Target, runs: int, tree: str) -> Block:
-    """Return the block of the red run's cell, with that one cell."""
+    """Return the block of the red run's cell, reduced to that cell."""
     record = target.record
     blocks = msgspec.convert(target.plan.deciding["matrix"], list[Block])
     whole = Config(
@@ -142,7 +144,7 @@ def _block(target: Target, runs: int, tree: str) -> Block:
     )  # fmt: skip
     cell = next((cell for cell in cells(whole) if cell.key == record.cell), None)
     if cell is None:
-        raise ConfigError(f"{target.night}: its matrix has no cell '{record.cell}' any more")
+        raise ConfigError(f"{target.night}: its matrix no longer has the cell '{record.cell}'")
     return msgspec.structs.replace(
         blocks[cell.block],
         systems=(cell.system,),

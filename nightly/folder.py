@@ -1,8 +1,8 @@
-"""The folder of one night: its plan, its journal, and the marks of what is under way.
+"""The folder of one night: its plan, its journal, and the marks of runs in progress.
 
-A run is finished when its whole line is on disk. Its mark is made before it begins and taken
-away after that, so whatever kills the night, what had a mark and no line is run again, and
-nothing else is.
+A run is finished when its complete line is on disk. Its mark is created before it begins and
+removed after that. So whatever kills the night, exactly the runs with a mark and without a line are
+repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOCK_WAIT_S = 20.0
 
 
 class NightError(BadInputError):
-    """A night cannot begin or go on; one line, for exit code 254."""
+    """A night cannot begin or continue; one line, for exit code 254."""
 
 
 def night_folders(store: Path) -> list[Path]:
@@ -47,8 +47,8 @@ def night_folders(store: Path) -> list[Path]:
 
 
 def _lock(lock: int) -> None:
-    """Lock, and wait a little for it: a run that was being started when its night was killed
-    holds the night for a moment. Raises BlockingIOError."""
+    """Take the lock, waiting for a moment: a run that was starting when its night was killed still
+    holds it. Raises BlockingIOError."""
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -61,7 +61,7 @@ def _lock(lock: int) -> None:
 
 
 class NightFolder:
-    """A night on disk; one process at a time may hold it."""
+    """A night on disk; one process at a time can use it."""
 
     def __init__(self, path: Path) -> None:
         """Open the night in ``path`` and lock it. Raises :class:`NightError`, StoreError."""
@@ -75,15 +75,19 @@ class NightFolder:
             self._lines = JsonLines(path / RUNS, sync_interval_s=0.0)
             self.records = read_records(path)
         except BlockingIOError as error:
-            raise NightError(f"{path}: another process works on this night") from error
+            raise NightError(
+                f"{path}: another process is running this night; wait until it ends"
+            ) from error
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror}") from error
         except (msgspec.MsgspecError, ValueError) as error:
-            raise NightError(f"{path}: {' '.join(str(error).split())}; begin with --new") from error
+            raise NightError(
+                f"{path}: {' '.join(str(error).split())}; start a new night with --new"
+            ) from error
 
     @classmethod
     def create(cls, store: Path, name: str, plan: Plan) -> NightFolder:
-        """Make the folder of a new night. Raises StoreError."""
+        """Create the folder of a new night. Raises StoreError."""
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
         path = store / NIGHTS / f"{stamp}-{name}"
         try:
@@ -95,15 +99,15 @@ class NightFolder:
 
     @property
     def done(self) -> set[int]:
-        """The places in the plan of all finished runs."""
+        """The positions in the plan of all finished runs."""
         return {record.n for record in self.records}
 
     def red(self, n: int) -> Path:
-        """Return the folder for what run ``n`` leaves, whether or not it exists."""
+        """Return the folder for the files of run ``n``, which may not exist."""
         return self.path / REDS / f"{n:06}"
 
     def mark(self, n: int, process: int | None = None) -> None:
-        """Say that run ``n`` is under way, in this ``process`` group."""
+        """Record that run ``n`` is in progress, in this ``process`` group."""
         identity = None
         if process is not None:
             with contextlib.suppress(OSError):
@@ -115,13 +119,13 @@ class NightFolder:
             raise StoreError(f"{path}: {error.strerror}") from error
 
     def finish(self, record: Record) -> None:
-        """Put a finished run on disk for good. Raises StoreError."""
+        """Write a finished run to disk. Raises StoreError."""
         self._lines.write(record)
         self.records.append(record)
         (self.path / STARTED / str(record.n)).unlink(missing_ok=True)
 
     def interrupted(self) -> list[int]:
-        """End what a dead process left running; return the runs it had under way, unmarked."""
+        """End the remains of a dead process; return the runs in progress, without their marks."""
         done, found = self.done, []
         for mark in sorted((self.path / STARTED).iterdir()):
             if not mark.name.isdigit():
@@ -138,12 +142,12 @@ class NightFolder:
         return found
 
     def unmark(self, n: int) -> None:
-        """Forget that run ``n`` was under way: it will be run again."""
+        """Remove the mark of run ``n``, which will be repeated."""
         (self.path / STARTED / str(n)).unlink(missing_ok=True)
         shutil.rmtree(self.red(n), ignore_errors=True)
 
     def close(self) -> None:
-        """Let go of the night; closing twice is harmless."""
+        """Release the night; closing twice is harmless."""
         self._lines.close()
         if self._lock >= 0:
             os.close(self._lock)

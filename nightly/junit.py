@@ -1,7 +1,7 @@
-"""The night as JUnit XML: a test case per cell, and per stored case of the corpus.
+"""The night as JUnit XML: one test case per cell, and per stored case of the corpus.
 
-Invalid is a ``failure``; what of ours failed, did not repeat or is unknown is an ``error``.
-A case per run would be a file of a hundred thousand lines that no server shows.
+Invalid is a ``failure``. A harness failure, a flake or an unknown verdict is an ``error``. A test
+case per run would give a hundred thousand lines, too many for servers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _count(element: Tree.Element, counted: Sequence[int], seconds: float) -> Non
 
 
 def _case(suite: Tree.Element, tree: str, cell: str, records: Sequence[Record]) -> tuple[int, int]:
-    """Add one test case; return how many failures and errors it counts for."""
+    """Add one test case; return the failures and errors that it counts for."""
     seconds = sum(record.seconds for record in records)
     case = Tree.SubElement(
         suite, "testcase", classname=_text(tree), name=_text(cell), time=f"{seconds:.3f}"
@@ -63,7 +63,7 @@ def _case(suite: Tree.Element, tree: str, cell: str, records: Sequence[Record]) 
                 message=_text(f"{len(reds)} of {len(records)} runs: {reds[0].why}"),
             )
             problem.text = _text("\n".join(_explain(record) for record in reds[:_MOST_REDS]))
-            break  # One of them is all that most readers of such files take.
+            break  # Most readers of such files accept only one.
     return int(bool(broken)), int(bool(rest) and not broken)
 
 
@@ -72,5 +72,5 @@ def _explain(record: Record) -> str:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` without the characters that XML cannot hold."""
+    """Replace the characters in ``text`` that XML cannot contain."""
     return _NOT_XML.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""What earlier nights left that decides the next one: what was met, and what failed."""
+"""Results of earlier nights that influence the next one: coverage and failures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ COVERAGE = "coverage.json"
 
 
 class Known(msgspec.Struct, kw_only=True):
-    """What was known when a night began.
+    """The knowledge at the beginning of a night.
 
-    ``met`` are, by kind of cluster, those ordered pairs of fault classes of its cells that
-    somebody met; ``failed`` are cells that failed before; ``again`` the runs that did, newest
-    first, as (cell, seed).
+    ``met`` are, by kind of cluster, the ordered pairs of fault classes of its cells that occurred
+    before. ``failed`` are cells that failed before; ``again`` the runs that failed, newest first,
+    as (cell, seed).
     """
 
     met: dict[str, list[str]] = {}
@@ -33,9 +33,9 @@ class Known(msgspec.Struct, kw_only=True):
 
 
 def gather(nights: Sequence[Path], cells: Sequence[Cell], most_again: int) -> Known:
-    """Return what the folders ``nights`` (oldest first) tell about ``cells``.
+    """Return what the folders ``nights`` (oldest first) contain about ``cells``.
 
-    A night that cannot be read tells nothing: it must not keep the next from beginning.
+    An unreadable night is ignored: it must not keep the next one from starting.
     """
     met: dict[str, set[str]] = {}
     failed: dict[str, None] = {}
@@ -68,8 +68,8 @@ def _records(folder: Path) -> list[Record]:
 
 
 def read_coverage(folder: Path) -> dict[str, Coverage]:
-    """Return the counters of the night in ``folder`` by kind of cluster, none where they are
-    not to be had."""
+    """Return the counters of the night in ``folder`` by kind of cluster; empty if they are missing
+    or unreadable."""
     try:
         return msgspec.json.decode((folder / COVERAGE).read_bytes(), type=dict[str, Coverage])
     except (OSError, *UNDECODABLE):
@@ -77,7 +77,7 @@ def read_coverage(folder: Path) -> dict[str, Coverage]:
 
 
 def fault_pairs(kinds: Iterable[str], simulated: bool) -> Iterator[str]:
-    """Yield the ordered pairs of fault classes of these families, as counters name them."""
+    """Yield the ordered pairs of fault classes of these families, as named in counters."""
     classes = [
         f"{name}/{shape}"
         for name in kinds
@@ -89,6 +89,6 @@ def fault_pairs(kinds: Iterable[str], simulated: bool) -> Iterator[str]:
 
 
 def uncovered(cell: Cell, met: Set[str]) -> float:
-    """Return the share of the pairs of ``cell`` that are not in ``met``; 0 where it has none."""
+    """Return the share of the pairs of ``cell`` that are not in ``met``; 0 if it has none."""
     pairs = list(fault_pairs(cell.faults, cell.kind == SIM))
     return round(sum(pair not in met for pair in pairs) / len(pairs), 4) if pairs else 0.0

@@ -13,7 +13,7 @@ _PREFIX = "kraftwreck_night"
 
 
 def metrics(night: Night, records: Sequence[Record]) -> str:
-    """Return ``metrics.txt``. All are gauges of one night, so that the next may show less."""
+    """Return ``metrics.txt``. All metrics are gauges of one night, so the next may have less."""
     name = {"night": night.name}
     by_run = Counter(
         (r.system, r.cluster, r.tree, _word(r.valid), r.klass or "none") for r in records
@@ -30,11 +30,11 @@ def metrics(night: Night, records: Sequence[Record]) -> str:
         ("failure_kinds", "Different ways in which builds failed.", _kinds(night)),
         ("planted_bugs", "Builds with a planted bug.", _planted(night)),
         (
-            "fault_pairs", "Ordered pairs of fault classes that were met, by kind of cluster.",
+            "fault_pairs", "Ordered pairs of fault classes that occurred, by kind of cluster.",
             [({**name, "cluster": c}, s["pairs"][0]) for c, s in night.coverage.items()],
         ),
         ("sessions", "Processes that worked on the night.", [(name, night.sessions)]),
-        ("complete", "Whether the night came to its end.", [(name, night.state == "complete")]),
+        ("complete", "Whether the night finished.", [(name, night.state == "complete")]),
         ("began_timestamp_seconds", "When it began.", _time(name, night.began)),
         ("ended_timestamp_seconds", "When it ended.", _time(name, night.ended)),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mistakes in a configuration file: in plain words, each with the line of its key."""
+"""Mistakes in a configuration file, in plain words and with the line of each key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FENCES = ('"""', "'''")
 
 
 def convert(value: Any, kind: Any, key: str, wrong: list[str]) -> Any:
-    """Return ``value`` as ``kind``, None after a mistake, which is appended to ``wrong``."""
+    """Return ``value`` as ``kind``, or None after a mistake, which is appended to ``wrong``."""
     try:
         if any(not math.isfinite(number) for number in _floats(value)):
             raise msgspec.ValidationError("give a finite number")
@@ -38,14 +38,14 @@ def convert(value: Any, kind: Any, key: str, wrong: list[str]) -> Any:
         text = " ".join(str(error).split())
         found = _PATH.search(text)
         inner = found.group(1) if found else ""
-        # msgspec counts entries of a list from 0 and leaves the number out; people see the key.
+        # msgspec counts list entries from 0 and omits the number; users see the key.
         place = key if inner in ("", "[...]") else f"{key}.{inner}"
         wrong.append(f"{place}: {in_words(_PATH.sub('', text), kind)}")
         return None
 
 
 def in_words(text: str, kind: Any) -> str:
-    """Return what msgspec says of a value that is no ``kind`` as an instruction."""
+    """Turn msgspec's message about a value that is not a ``kind`` into an instruction."""
     if _EMPTY.search(text):
         return "give a list with at least one entry"
     if found := _BOUND.search(text):
@@ -83,7 +83,7 @@ def _floats(value: Any) -> Iterator[float]:
 def key_lines(text: str) -> dict[str, int]:
     """Return the line, from 1, of every key and table of a TOML file, such as ``matrix[2].nodes``.
 
-    The lines of a value that is longer than one line belong to its key.
+    The lines of a multi-line value belong to its key.
     """
     found: dict[str, int] = {}
     blocks: dict[str, int] = {}
@@ -106,7 +106,7 @@ def key_lines(text: str) -> dict[str, int]:
 
 
 def with_line(mistake: str, lines: Mapping[str, int]) -> str:
-    """Return ``mistake``, which begins with its key, with ``line N: `` before it if known."""
+    """Return ``mistake``, which starts with its key, after ``line N: `` if that is known."""
     key = mistake.partition(": ")[0]
     while key:
         if key in lines:

@@ -1,4 +1,4 @@
-"""A night from its configuration to its outputs: begun, or gone on with where it stopped."""
+"""A night from its configuration to its outputs, started or resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nightly.trees import Trees
 Say = Callable[[str], None]
 
 MOST_NIGHTS = 60
-"""So many nights before this one decide it; older ones say little about the code of today."""
+"""This many earlier nights are considered; older ones say little about the present code."""
 
 
 def corpus_files(config: Config) -> list[str]:
@@ -45,20 +45,20 @@ def corpus_files(config: Config) -> list[str]:
 
 
 def make_plan(config: Config, cells: Sequence[Cell]) -> Plan:
-    """Return the plan of a night that begins now. Raises :class:`NightError`."""
+    """Return the plan of a night that starts now. Raises :class:`NightError`."""
     nights = night_folders(config.store_path)[-MOST_NIGHTS:]
     return Plan(
         seed=secrets.randbelow(SEEDS) if config.seed is None else config.seed,
         deciding=deciding(config),
         corpus=corpus_files(config),
         known=gather(nights, cells, config.limits.again),
-        # One run that takes long must not keep others from being chosen.
+        # A slow run must not keep others from being chosen.
         round=max(ROUND, 4 * config.jobs),
     )
 
 
 def unfinished(config: Config) -> Path | None:
-    """Return the newest night of this name if it is to be gone on with."""
+    """Return the newest night of this name if it can be resumed."""
     for path in reversed(night_folders(config.store_path)):
         if path.name.partition("-")[2] != config.name:
             continue
@@ -72,7 +72,7 @@ def unfinished(config: Config) -> Path | None:
 
 
 def read_night(folder: Path) -> Night | None:
-    """Return ``night.json`` of a night, None where there is none that can be read."""
+    """Return ``night.json`` of a night, None if it is missing or unreadable."""
     try:
         return msgspec.json.decode((folder / NIGHT).read_bytes(), type=Night)
     except (OSError, *UNDECODABLE):
@@ -80,9 +80,9 @@ def read_night(folder: Path) -> Night | None:
 
 
 def open_night(config: Config, cells: Sequence[Cell], *, new: bool) -> NightFolder:
-    """Begin a night, or open the one that did not end.
+    """Start a night, or open the unfinished one.
 
-    Raises :class:`NightError` where that one began with another configuration, StoreError.
+    Raises :class:`NightError` if that one has a different configuration, and StoreError.
     """
     path = None if new else unfinished(config)
     if path is None:
@@ -93,14 +93,14 @@ def open_night(config: Config, cells: Sequence[Cell], *, new: bool) -> NightFold
     if changed:
         folder.close()
         raise NightError(
-            f"{path}: this night began with another {', '.join(changed)};"
-            " put it back to go on, or begin another night with --new"
+            f"{path}: this night was started with a different {', '.join(changed)};"
+            " restore it to resume, or start a new night with --new"
         )
     return folder
 
 
 class Work:
-    """One process's work on a night, and what it leaves."""
+    """One process's work on a night, and its outputs."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Work:
         say: Say,
         until: Callable[[Record], bool] = lambda record: False,
     ) -> None:
-        """The night is over, too, after a run for which ``until`` says so."""
+        """The night also ends after a run for which ``until`` is true."""
         self._config = config
         self._cells = cells
         self._folder = folder
@@ -133,15 +133,17 @@ class Work:
         self.session: Session | None = None
 
     def go(self) -> int:
-        """Work until the night is over or interrupted; return its exit code.
+        """Work until the night ends or is interrupted; return its exit code.
 
-        Raises StoreError, and OptionError for a build that cannot be made.
+        Raises StoreError, and OptionError for a build that cannot be created.
         """
         folder, night = self._folder, self.night
         again = folder.interrupted()
         night.interrupted_runs += len(again)
         if again:
-            self._say(f"{len(again)} runs were under way when the night was stopped: run again")
+            self._say(
+                f"{len(again)} runs were in progress when the night was stopped; they are repeated"
+            )
         total(night, folder.records, {})
         write_json(folder.path / NIGHT, night)
         trees = Trees(folder.path / TREES)
@@ -181,7 +183,7 @@ class Work:
             self._say(f"retention: {line}")
 
     def _write(self) -> None:
-        """Write the outputs; a copy that cannot be made is said, and costs nothing else."""
+        """Write the outputs; a copy that fails is reported and has no other effect."""
         night, records = self.night, self._folder.records
         outputs = self._config.outputs
         for name, text, copy in (
@@ -201,7 +203,7 @@ class Work:
     # --- for people -------------------------------------------------------------------------
 
     def _tell(self, record: Record) -> None:
-        """Say one line about a run that ended."""
+        """Print one line about a finished run."""
         assert self.session is not None
         if self._until(record):
             self.session.enough = True
@@ -229,7 +231,7 @@ class Work:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write ``path`` at once or not at all. Raises StoreError."""
+    """Write ``path`` atomically. Raises StoreError."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

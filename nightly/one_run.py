@@ -1,7 +1,7 @@
 """One planned run from its first attempt to its line in the journal.
 
-Red ones are run once more: what a simulated run shows must be the same again, and a failure of
-ours or of the machine may be gone. The first failure of each kind is shrunk.
+Red runs are repeated once: the result of a simulated run must be the same, and a failure of the
+harness or the machine may not recur. The first failure of each kind is shrunk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KIND = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Finished:
-    """A run that came to its end: its line, and what it reached."""
+    """A finished run: its record and its coverage."""
 
     record: Record
     coverage: Coverage | None
@@ -49,17 +49,16 @@ class Runner:
         self._shrinker = Shrinker(config.limits, tools, desk)
         self._lock = threading.Lock()
         self._kinds: dict[_KIND, int] = {}
-        """By build, checker and type the run that shows that kind of failure."""
+        """The run that represents a kind of failure, by build, checker and type."""
         for record in folder.records:
             if record.klass == "system" and record.failures:
                 first = record.n if record.like is None else record.like
                 self._kinds.setdefault(_kind(record.tree, record.failures[0]), first)
 
     def run(self, planned: Planned) -> Finished:
-        """Make one run, whatever becomes of it.
+        """Make one run, and handle all its errors.
 
-        Raises :class:`~nightly.attempt.InterruptedRun`, and StoreError when nothing can be
-        written any more.
+        Raises :class:`~nightly.attempt.InterruptedRun`, and StoreError if nothing can be written.
         """
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         red = self._folder.red(planned.n)
@@ -74,7 +73,7 @@ class Runner:
         klass = attempts[0].judged.klass
         like = self._reserve(planned.n, tree, attempts[0]) if klass == "system" else None
         if klass is not None and (simulated or klass != "system"):
-            # Of failures that are alike one folder is enough, unless nobody planted them.
+            # One folder is enough for equal failures of planted bugs.
             keep = tree == CLEAN or like is None
             attempts.append(self._attempts.make(planned, red, keep=keep, began=began))
         record = self._record(planned, attempts, simulated)
@@ -84,7 +83,7 @@ class Runner:
         return Finished(record, _coverage(attempts))
 
     def failed(self, planned: Planned, error: Exception) -> Finished:
-        """Return the line of a run that could not even be made."""
+        """Return the record of a run that could not be started."""
         text = " ".join(f"{type(error).__name__}: {error}".split())
         klass: Class = "environment" if isinstance(error, OSError | MemoryError) else "harness"
         ended = Ended(FAILED, 0.0, 0.0)
@@ -93,7 +92,7 @@ class Runner:
         return Finished(record, None)
 
     def _reserve(self, n: int, tree: str, attempt: Attempt) -> int | None:
-        """Return the run that failed in the same way before; None makes this one the first."""
+        """Return the run that failed in the same way before; None makes this the first one."""
         assert attempt.answer is not None
         if not attempt.answer.failures:
             return None
@@ -104,7 +103,7 @@ class Runner:
     def _record(self, planned: Planned, attempts: list[Attempt], simulated: bool) -> Record:
         first, last = attempts[0], attempts[-1]
         klass, was, why = conclude(attempts, simulated)
-        # What was proven stays proven: a system failure that did not repeat is told as it was.
+        # A proof stays a proof: a system failure that did not recur is recorded as it was.
         told = first if klass == "flake" and was == "system" else last
         answer = told.answer
         cell = planned.cell
@@ -140,7 +139,7 @@ class Runner:
         return record
 
     def _keep(self, planned: Planned, record: Record, red: Path) -> None:
-        """Shrink what is to be shrunk; leave nothing of what is not red."""
+        """Shrink what needs shrinking; remove the files of runs that are not red."""
         if not record.red and record.valid is True:
             shutil.rmtree(red, ignore_errors=True)
             return
@@ -156,14 +155,14 @@ class Runner:
                 file = found
                 record.shrunk = str(found.relative_to(self._folder.path))
         if record.shrunk is not None or record.planted or planned.cell is None:
-            # The case says it all; a seed says nothing of a planted bug.
+            # The case is complete; a seed does not include the planted bug.
             record.repeat = command_line("replay", file)
 
 
 def conclude(
     attempts: list[Attempt], simulated: bool
 ) -> tuple[Class | None, Class | None, str | None]:
-    """Return the class of a run by its attempts, of a flake what it was at first, and why."""
+    """Return the class of a run by its attempts, the first class of a flake, and the reason."""
     first, last = attempts[0], attempts[-1]
     klass, why = first.judged.klass, first.judged.why
     if len(attempts) == 1 or klass is None:
@@ -173,12 +172,12 @@ def conclude(
         again = last.answer
         if again is None or again.digest != first.answer.digest:
             digest = "no answer" if again is None else f"digest {again.digest}"
-            return "flake", klass, f"{why}; not the same the second time: {digest}"
+            return "flake", klass, f"{why}; a different run at the second attempt: {digest}"
         if not _same(first.answer.failures, again.failures):
-            return "flake", klass, f"{why}; the second time other failures"
+            return "flake", klass, f"{why}; different failures at the second attempt"
         return klass, None, why
     if last.judged.klass is None:
-        return "flake", klass, f"{why}; gone at the second attempt"
+        return "flake", klass, f"{why}; no failure at the second attempt"
     # A second attempt may prove more than the first.
     return last.judged.klass, None, last.judged.why
 
@@ -199,7 +198,7 @@ def _coverage(attempts: list[Attempt]) -> Coverage | None:
 
 
 def _relative(run: str | None, config: Config) -> str | None:
-    """Return a run folder relative to the store, where it lies."""
+    """Return a run folder's path relative to the store, if it is in the store."""
     if run is None:
         return None
     path, store = Path(run).resolve(), config.store_path.resolve()

@@ -1,9 +1,9 @@
-"""The order of a night's runs: what was known when it began, and what its own runs met since.
+"""The order of a night's runs, by the knowledge at its start and its own coverage since then.
 
-The corpus comes first, then what failed in earlier nights, then cells. Which cluster a run is on
-is decided when the night begins, by highest averages: after any number of runs each block has
-had its share on each of its clusters. Which cell it is of is decided by
-:mod:`nightly.steering`, per cluster, just before it is begun.
+The corpus comes first, then failures of earlier nights, then cells. The cluster of each run is
+fixed when the night begins, by highest averages. So after any number of runs each block has had its
+share on each of its clusters. The module :mod:`nightly.steering` chooses the cell, per cluster,
+just before the run begins.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _Group = tuple[int, str]
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """What a night's order is made of; ``plan.json``. ``deciding`` is what the configuration
-    said of it, ``corpus`` are case files in order, ``round`` the simulated runs that are
+    """The basis of a night's order; ``plan.json``. ``deciding`` is the relevant part of the
+    configuration, ``corpus`` are case files in order, ``round`` is the number of simulated runs
     chosen with the same weights."""
 
     seed: int
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place in the order: the ``n``-th run, the ``place``-th on its cluster."""
+    """One position in the order: the ``n``-th run, the ``place``-th on its cluster."""
 
     n: int
     cluster: str
@@ -49,7 +49,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One run of the plan: ``cell`` is None for a case of the corpus, which is in ``case``."""
+    """One run of the plan; ``cell`` is None for a case of the corpus, which is in ``case``."""
 
     n: int
     kind: Kind
@@ -59,17 +59,17 @@ class Planned:
 
 
 def deciding(config: Config) -> dict[str, Any]:
-    """Return the part of ``config`` that an order depends on, as plain values."""
+    """Return the part of ``config`` that determines the order, as plain values."""
     plain: dict[str, Any] = {name: msgspec.to_builtins(getattr(config, name)) for name in _DECIDES}
     plain["again"] = config.limits.again
     plain["seed"] = config.seed
-    # As JSON would give it back, so that both can be compared.
+    # As it is after reading JSON, so that both can be compared.
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plain))
     return decoded
 
 
 def weights(plan: Plan, config: Config, cells: Sequence[Cell]) -> dict[str, float]:
-    """Return by cell what it weighed when the night began."""
+    """Return the weight of each cell at the beginning of the night."""
     found: dict[str, float] = {}
     for cluster in dict.fromkeys(cell.cluster for cell in cells):
         here = [cell for cell in cells if cell.cluster == cluster]
@@ -79,7 +79,7 @@ def weights(plan: Plan, config: Config, cells: Sequence[Cell]) -> dict[str, floa
 
 
 def length(plan: Plan, config: Config, cells: Sequence[Cell]) -> int | None:
-    """Return how many runs the order has; None where there is no end."""
+    """Return the number of runs in the order; None if it is endless."""
     most = config.budget.runs
     total = len(plan.corpus) + len(plan.known.again)
     for index in range(len(config.matrix)):
@@ -91,7 +91,7 @@ def length(plan: Plan, config: Config, cells: Sequence[Cell]) -> int | None:
 
 
 def _bound(config: Config, index: int, cells: Sequence[Cell]) -> int | None:
-    """Return the most runs that ``cells`` of block ``index`` may have together."""
+    """Return the largest number of runs that ``cells`` of block ``index`` may have together."""
     block = config.matrix[index]
     seeds = seed_range(block.seeds)
     bounds = (block.runs, None if seeds is None else len(seeds) * len(cells))
@@ -99,10 +99,10 @@ def _bound(config: Config, index: int, cells: Sequence[Cell]) -> int | None:
 
 
 class Order:
-    """The runs of a night: its places as they come, and what is run there.
+    """The runs of a night: its positions in order, and the run at each.
 
-    ``records`` are the runs that are finished already. Places of one cluster are to be asked
-    for in order, each as soon as it is :meth:`ready`.
+    ``records`` are the runs that are already finished. Positions on one cluster must be requested
+    in order, each as soon as it is :meth:`ready`.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Order:
         self._before = {record.n: record for record in records}
 
     def _share_out(self, config: Config, cells: Sequence[Cell]) -> dict[_Group, int]:
-        """Return how many runs of a block that has an end each of its clusters gets."""
+        """Return how many runs of a limited block each of its clusters gets."""
         quotas: dict[_Group, int] = {}
         for index in range(len(config.matrix)):
             here = [cell for cell in cells if cell.block == index]
@@ -151,7 +151,7 @@ class Order:
     def _dealt(
         self, most: Mapping[_Group, int | None], runs: int | None = None
     ) -> Iterator[_Group]:
-        """Deal runs to groups by highest averages; ties go by the night's seed."""
+        """Deal runs to groups by highest averages; the night's seed breaks ties."""
         heap = [
             (1.0 / self._groups[group], draw(self._plan.seed, "tie", *map(str, group)), group, 0)
             for group in most
@@ -168,7 +168,7 @@ class Order:
             heapq.heappush(heap, ((2 * given + 3) / self._groups[group], tie, group, given + 1))
 
     def slots(self) -> Iterator[Slot]:
-        """Yield the places of the night in order, as many as its budget has, or without end."""
+        """Yield the positions of the night in order, within its budget, or endlessly."""
         places = dict.fromkeys(self._dealers, 0)
         for n, cluster in enumerate(self._clusters()):
             if self._most is not None and n >= self._most:
@@ -187,11 +187,11 @@ class Order:
             yield cluster
 
     def ready(self, slot: Slot) -> bool:
-        """Whether what is run at ``slot`` can be decided."""
+        """Return whether the run at ``slot`` can be determined."""
         return self._dealers[slot.cluster].ready(slot.place)
 
     def planned(self, slot: Slot) -> Planned:
-        """Return what is run at ``slot``."""
+        """Return the run at ``slot``."""
         plan, n = self._plan, slot.n
         if n < len(plan.corpus):
             return Planned(n, "corpus", None, 0, plan.corpus[n])
@@ -202,8 +202,8 @@ class Order:
         return Planned(n, "cell", cell, seed)
 
     def finished(self, record: Record, pairs: Mapping[str, int]) -> None:
-        """Take in what came of a run, before it is written down: ``record.met`` becomes what
-        is new of the ordered ``pairs`` of fault classes it met."""
+        """Process a run's result before it is written: set ``record.met`` to the new ones of its
+        ordered ``pairs`` of fault classes."""
         self._finish(self._slots[record.n], record, pairs)
 
     def _finish(self, slot: Slot, record: Record, pairs: Mapping[str, int] | None) -> None:
@@ -212,8 +212,8 @@ class Order:
 
 
 def order(plan: Plan, config: Config, cells: Sequence[Cell]) -> Iterator[Planned]:
-    """Yield the runs of a night in which nothing is met and nothing fails: as its weights are
-    when it begins."""
+    """Yield the runs of a night without coverage and failures, that is, with the weights at its
+    beginning."""
     found = Order(plan, config, cells)
     for slot in found.slots():
         planned = found.planned(slot)

@@ -1,4 +1,4 @@
-"""What is written down of a run: the lines of ``runs.jsonl``, and reading them again."""
+"""The record of a run, a line of ``runs.jsonl``, and how to read it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ RUNS = "runs.jsonl"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checker refuted: the first anomaly of a type."""
+    """A violation found by a checker: the first anomaly of a type."""
 
     checker: str
     type: str
     explanation: str = ""
 
     def same(self, other: Failure) -> bool:
-        """Whether both are of one kind: the same checker, the same type."""
+        """Return whether both have the same checker and the same type."""
         return (self.checker, self.type) == (other.checker, other.type)
 
 
@@ -63,14 +63,14 @@ class Record(msgspec.Struct, kw_only=True, rename={"klass": "class"}):
 
     @property
     def red(self) -> bool:
-        """Whether something is wrong, be it with the system or with us."""
+        """Whether anything failed, the system or the harness."""
         return self.klass is not None
 
 
 def read_records(folder: Path) -> list[Record]:
     """Return the runs of the night in ``folder``, in the order in which they ended.
 
-    A torn last line does not count. Raises ValueError, one line, for what is no such file.
+    A torn last line is ignored. Raises ValueError, one line, for other files.
     """
     path = folder / RUNS
     try:
@@ -86,5 +86,5 @@ def read_records(folder: Path) -> list[Record]:
             found.append(decoder.decode(line))
         except UNDECODABLE as error:
             text = " ".join(str(error).split())
-            raise ValueError(f"{path}: line {number}: no record of a run: {text}") from error
+            raise ValueError(f"{path}: line {number}: not a record of a run: {text}") from error
     return found

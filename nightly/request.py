@@ -1,7 +1,7 @@
-"""What the process of one run is asked, and what it answers: JSON on both sides.
+"""The request to the process of one run, and its answer, both as JSON.
 
 The process gets a :class:`Request` on standard input and writes its :class:`Answer` to the file
-that names; what it prints is for people. No answer means that it crashed or was killed.
+named there; its output is for people. A missing answer means that it crashed or was killed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Do = Literal["sim", "case", "cluster", "heal"]
 
 
 class Request(msgspec.Struct, kw_only=True):
-    """One run: a run of a cell (``sim`` or ``cluster``), a ``case``, or a cluster to ``heal``.
+    """One run: of a cell (``sim`` or ``cluster``), a ``case``, or a cluster to ``heal``.
 
-    ``answer`` is the file to write, ``given`` the case to run, ``case`` where to write the run
-    as a case if it is red; ``keep`` says whether a red simulated run leaves a run folder.
-    ``mutant`` or ``patch`` name what is planted in the node code; simulated runs import it already.
+    ``answer`` is the file to write, ``given`` the case to run, ``case`` where to write a red run as
+    a case. ``keep`` says whether a red simulated run keeps its run folder. ``mutant`` or ``patch``
+    name the planted bug; simulated runs import the patched code already.
     """
 
     do: Do
@@ -45,8 +45,8 @@ class Request(msgspec.Struct, kw_only=True):
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """What came of it. ``exit_code`` is that of ``kraftwreck run``; ``trouble`` says in one line
-    what kept the run from being judged, or what the judging lacked."""
+    """The result of a run. ``exit_code`` is that of ``kraftwreck run``; ``trouble`` is one line
+    about what prevented the verdict, or what it lacked."""
 
     valid: Valid
     exit_code: int = 0
@@ -66,8 +66,8 @@ class Answer(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Commands of the top floor: ``worker`` makes one run, ``shrink`` is ``kraftwreck shrink``;
-    ``environment`` returns that of a process which imports ``nodes`` from a folder."""
+    """Commands of the top layer: ``worker`` makes one run, ``shrink`` is ``kraftwreck shrink``.
+    ``environment`` returns the environment of a process that imports ``nodes`` from a folder."""
 
     worker: Sequence[str]
     shrink: Sequence[str]

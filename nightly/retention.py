@@ -1,7 +1,7 @@
-"""What a store forgets: by age, then by size, what failed last of all, and nothing outside.
+"""Remove runs and nights from a store by age, then by size, with failures last.
 
-Only folders that are runs or nights by name *and* content are touched, only real ones (never
-through a symbolic link), and what other tools keep in the store is left alone.
+Only folders that are runs or nights by name *and* content are removed. Symbolic links are never
+followed, and files of other tools in the store are left alone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _RUN = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-\d+(\.running)?")
 _NIGHT = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-[a-z0-9-]+")
 _DAY_S = 86400.0
 _LEAST_AGE_S = 3600.0
-"""Nothing younger is removed: somebody may still be at work on it."""
+"""Younger folders are never removed: they may still be in use."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """A run or a night: when it was made, how big it is, whether something failed."""
+    """A run or a night: its time, its size, and whether anything failed."""
 
     path: Path
     made: float
@@ -43,7 +43,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Removed:
-    """What was removed, and what could not be, one line each."""
+    """The removed folders, and errors, one line each."""
 
     folders: int = 0
     bytes: int = 0
@@ -51,11 +51,10 @@ class Removed:
 
 
 def retain(config: Config, *, keep: Path, now: float | None = None) -> Removed:
-    """Remove from the store of ``config`` what is too old or too much; never the night ``keep``.
+    """Remove old and excess folders from the store of ``config``, but never the night ``keep``.
 
-    Runs that failed live for ``failure_days``, others for ``days``, nights as long as what failed.
-    Beyond ``bytes`` the oldest go first: runs that did not fail, then those that did. Never raises
-    for what cannot be removed.
+    Failed runs and nights are kept for ``failure_days``, other runs for ``days``. Beyond ``bytes``
+    the oldest are removed: valid runs first, then failed ones. Errors never raise exceptions.
     """
     now = time.time() if now is None else now
     retention, removed = config.retention, Removed()
@@ -86,7 +85,7 @@ def retain(config: Config, *, keep: Path, now: float | None = None) -> Removed:
 
 
 def _kept(store: Path) -> Iterator[Kept]:
-    """Yield the runs and nights of ``store``, as far as they can be read."""
+    """Yield the readable runs and nights of ``store``."""
     for folder in _folders(store):
         night = folder.name == NIGHTS
         for path in _folders(folder):
@@ -99,7 +98,7 @@ def _kept(store: Path) -> Iterator[Kept]:
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    """Yield the real folders in ``folder``, no links."""
+    """Yield the folders in ``folder``, without links."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
@@ -109,7 +108,7 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 
 def _failed(run: Path) -> bool:
-    """Whether a run was refuted; what cannot be read may have been."""
+    """Return whether a run failed; an unreadable one may have."""
     try:
         verdict = msgspec.json.decode((run / "results.json").read_bytes(), type=dict[str, object])
     except FileNotFoundError:
@@ -120,7 +119,7 @@ def _failed(run: Path) -> bool:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of all files below ``folder``, links not followed."""
+    """Return the bytes of all files below ``folder``, without following links."""
     total = 0
     for root, _, files in os.walk(folder, followlinks=False):
         for name in files:
@@ -131,14 +130,14 @@ def _size(folder: Path) -> int:
 
 
 def _remove(store: Path, kept: Kept, removed: Removed) -> bool:
-    """Remove one folder, which must really lie in the store; return whether it is gone."""
+    """Remove one folder if it is really in the store; return whether that succeeded."""
     path, root = kept.path, store.resolve()
     try:
         inside = path.parent.resolve(strict=True).parent == root and not path.is_symlink()
         if not inside:
             removed.errors.append(f"{path}: not in the store, left alone")
             return False
-        # Renamed first: a half-removed folder must not pass for a run.
+        # Rename it first: a half-removed folder must not look like a run.
         gone = path.with_name(f"{path.name}.removed")
         path.rename(gone)
         shutil.rmtree(gone)
@@ -151,7 +150,7 @@ def _remove(store: Path, kept: Kept, removed: Removed) -> bool:
 
 
 def _unlink_dangling(store: Path) -> None:
-    """Remove ``latest`` and ``current`` links whose run is gone."""
+    """Remove ``latest`` and ``current`` links to removed runs."""
     for folder in (store, *_folders(store)):
         for name in ("latest", "current"):
             link = folder / name

@@ -1,4 +1,4 @@
-"""One process's work on a night: runs in order, side by side, until something ends it."""
+"""One process's work on a night: runs in order, in parallel, until something ends it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from nightly.request import Tools
 from nightly.trees import Trees
 
 LOOK_AHEAD = 200
-"""How far beyond runs that must wait others are looked for."""
+"""How many positions ahead to look for a run while others must wait."""
 SKIPPED = 10_000
-"""After so many runs of the plan on clusters that were given up, there is nothing left to do."""
+"""After this many planned runs on abandoned clusters, there is nothing left to do."""
 PATIENCE = 5
-"""After so many failures of ours on a cluster, one after the other, it is left alone."""
+"""After this many consecutive harness failures, a cluster is abandoned."""
 COVERAGE_S = 30.0
 
 
 class Session:
-    """The runs of one process; a context that listens to Ctrl-C and SIGTERM while entered."""
+    """The runs of one process; a context that handles Ctrl-C and SIGTERM while entered."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Session:
         finished: Callable[[Record], None],
         say: Callable[[str], None],
     ) -> None:
-        """``finished`` hears of every run, in the main thread, once it is on disk."""
+        """``finished`` is called for every run, in the main thread, once it is on disk."""
         self._config = config
         self._folder = folder
         self._runner = Runner(config, folder, trees, tools, self)
@@ -72,7 +72,7 @@ class Session:
         self._covered = time.monotonic()
         self.given_up: dict[str, str] = {}
         self.enough = False
-        """Set to end the night after the runs that are under way."""
+        """Set to end the night after the current runs."""
 
     # --- children, and who ends them --------------------------------------------------------
 
@@ -94,34 +94,34 @@ class Session:
         self.stop(at_once=self._signals > 0)
 
     def stop(self, at_once: bool = False) -> None:
-        """End the night: runs on hosts heal and give them back, unless ``at_once``."""
+        """End the night: runs on hosts heal and release them, unless ``at_once``."""
         self._signals += 1
         for child in tuple(self._children):
             child.stop(at_once)
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody asked for the end."""
+        """Whether an end was requested."""
         return self._signals > 0
 
     def add(self, child: Child) -> None:
-        """Take in a child; one that comes after the end was asked for ends at once."""
+        """Add a child; after a request to end, stop it at once."""
         self._children.add(child)
         if self.stopped:
             child.stop()
 
     def remove(self, child: Child) -> None:
-        """Forget a child that ended."""
+        """Remove a child that has ended."""
         self._children.discard(child)
 
     # --- the loop ---------------------------------------------------------------------------
 
     def spent_s(self) -> float:
-        """Seconds of the night's time that are spent, those of earlier processes too."""
+        """Seconds of the night's time spent, including earlier processes."""
         return self._before_s + time.monotonic() - self._begun
 
     def work(self, order: Order) -> str:
-        """Make the runs of ``order`` that are not finished; return why it ended.
+        """Make the unfinished runs of ``order``; return why it ended.
 
         ``runs``, ``hours``, ``enough``, ``interrupted`` or ``disk``. Raises StoreError.
         """
@@ -153,12 +153,12 @@ class Session:
             return "hours"
         free = shutil.disk_usage(self._folder.path).free
         if free < self._config.free_bytes:
-            self._say(f"{free / 1e9:.1f} GB are free on the store's disk: the night stops here")
+            self._say(f"only {free / 1e9:.1f} GB are free on the store's disk; the night stops")
             return "disk"
         return None
 
     def _next(self, waiting: deque[Slot], rest: Iterator[Slot]) -> Planned | None:
-        """Return the first run whose place is free: one run at a time on each cluster."""
+        """Return the first run that can start; each cluster has one run at a time."""
         simulated = self._under_way - len(self._busy)
         for each in tuple(waiting):
             if self._possible(each, simulated):
@@ -198,16 +198,18 @@ class Session:
             self._results.put((planned, error))
 
     def _take(self) -> None:
-        """Wait for one run to end, and put it on disk."""
+        """Wait for one run to end, and write it to disk."""
         while True:
             try:
-                # A time-out lets signals be handled in between.
+                # A timeout lets signals be handled in between.
                 planned, result = self._results.get(timeout=0.5)
                 break
             except queue.Empty:
                 if self.stopped and not self._told:
                     self._told = True
-                    self._say("interrupted: runs under way end; once more to kill them")
+                    self._say(
+                        "interrupted: waiting for current runs to end; interrupt again to kill them"
+                    )
         self._under_way -= 1
         self._busy.discard(_cluster(planned))
         if isinstance(result, InterruptedRun):
@@ -222,7 +224,7 @@ class Session:
         self._finished(record)
 
     def _finished_run(self, planned: Planned, result: Finished | BaseException) -> Finished:
-        """Return what came of a run; a mistake of ours costs this run, not the night."""
+        """Return a run's result; an exception costs this run, not the night."""
         if isinstance(result, Finished):
             return result
         if isinstance(result, StoreError) or not isinstance(result, Exception):
@@ -236,7 +238,7 @@ class Session:
             self._troubles[cluster] = self._troubles.get(cluster, 0) + 1 if bad else 0
             if self._troubles[cluster] >= PATIENCE:
                 self.given_up[cluster] = record.why or "no reason given"
-                self._say(f"{cluster}: {PATIENCE} failures of ours in a row, no more runs on it")
+                self._say(f"{cluster}: abandoned after {PATIENCE} harness failures in a row")
         if reached is not None:
             self.coverage.setdefault(cluster.partition(":")[0], Coverage()).merge(reached)
             self._by_test.add(record, reached)

@@ -1,4 +1,4 @@
-"""Failures made small by ``kraftwreck shrink``, within the night's budget."""
+"""Shrink failures with ``kraftwreck shrink``, within the night's budget."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nightly.request import Tools
 
 SHRUNK = "shrunk"
 LAST_RUNS_S = 120.0
-"""A search that was asked to end runs its best case once more, with and without the bug."""
+"""Time for a search after a request to end: it repeats its best case, with and without the bug."""
 _SLACK, _SLACK_S = 6.0, 60.0
-"""A search of so many CPU seconds gets this many times them by the clock, and so many more."""
+"""A search of some CPU seconds gets this many times as much wall clock time, plus this much."""
 
 
 class Shrinker:
@@ -30,7 +30,7 @@ class Shrinker:
         self._lock = threading.Lock()
 
     def shrink(self, case: Path, failure: Failure, output: Path) -> tuple[Path | None, float]:
-        """Return the file of the smallest case found, None for none, and CPU seconds it took.
+        """Return the file of the smallest case, None for none, and the CPU seconds spent.
 
         Raises :class:`~nightly.attempt.InterruptedRun` when the night ends meanwhile.
         """
@@ -43,7 +43,7 @@ class Shrinker:
         command = [*self._tools.shrink, str(case), "--budget", f"{budget_s:g}"]
         command += ["--failure", f"{failure.checker}:{failure.type}"]
         command += ["--save", str(case.parent), "--name", SHRUNK]
-        # Asked to end, the search keeps the best it has found.
+        # When told to end, the search keeps the best case so far.
         child = Child(polite=True, group=True, grace_s=LAST_RUNS_S)
         self._desk.add(child)
         try:

@@ -1,11 +1,11 @@
-"""Which cell a run is of: decided by what earlier nights left, and what this one has met so far.
+"""The choice of a cell for each run, by the results of earlier nights and of this one so far.
 
-Each cluster has its own sequence of runs. Cells take turns there, each after a stretch that is
-the shorter the more it weighs (stride scheduling; with weights that stay the same these are
-the highest averages of Sainte-Laguë). What runs met changes the weights of those that follow:
-on hosts of the next one, in the simulator of the next round but one, since runs side by side
-end in any order and the order must not depend on that. A night's order is so a function of its
-plan and of what came of each run, whoever ended first, however often it was interrupted.
+Each cluster has its own sequence of runs. Its cells take turns, each after an interval that is
+inversely proportional to its weight (stride scheduling; with constant weights these are the
+highest averages of Sainte-Laguë). The coverage of runs changes the weights of later ones: on hosts
+from the next run on, in the simulator from the next round but one. Parallel runs end in any order,
+and the order of the night must not depend on that. So it is a function of the plan and the results
+of the runs, however often the night was interrupted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from nodes.draw import draw, draw_below
 
 SEEDS = 1 << 31
 ROUND = 16
-"""Simulated runs that are chosen with the same weights, at least."""
+"""The least number of simulated runs chosen with the same weights."""
 
 
 def weight(cell: Cell, config: Config, uncovered: float, failed: bool) -> float:
-    """Return how many runs ``cell`` gets beside others: its block's weight, more where much
-    is ``uncovered`` (a share) or something ``failed``."""
+    """Return the relative frequency of ``cell``: its block's weight, increased for a large
+    ``uncovered`` share and if something ``failed``."""
     return config.matrix[cell.block].weight * (1.0 + 3.0 * uncovered + failed)
 
 
 class Weights:
-    """The weights of cells on one cluster as more and more is known."""
+    """The weights of the cells on one cluster, as results arrive."""
 
     def __init__(self, config: Config, cells: Sequence[Cell], known: Known) -> None:
         self._config = config
@@ -53,7 +53,7 @@ class Weights:
         return found
 
     def learn(self, records: Sequence[Record]) -> bool:
-        """Take in finished runs; return whether that changed a weight."""
+        """Process finished runs; return whether a weight changed."""
         met, failed = len(self._met), len(self._failed)
         for record in records:
             self._met.update(record.met)
@@ -65,7 +65,7 @@ class Weights:
         return before != self.now
 
     def new(self, pairs: Mapping[str, int]) -> list[str]:
-        """Return those of ``pairs`` that nobody was known to have met, sorted."""
+        """Return the ``pairs`` that are new, sorted."""
         return sorted(pairs.keys() - self._met)
 
 
@@ -73,8 +73,7 @@ class Dealer:
     """The sequence of one cluster's runs.
 
     ``fixed`` runs come first: stored cases and failures of earlier nights, whose results count,
-    too. ``quotas`` says by block how many runs it may have here; a block that is not in it may
-    have any number.
+    too. ``quotas`` limits the runs here by block; blocks without an entry are unlimited.
     """
 
     def __init__(
@@ -108,18 +107,18 @@ class Dealer:
         self._dealt: dict[int, tuple[Cell, int]] = {}
 
     def needs(self, place: int) -> int:
-        """Return how many runs of this cluster, from its first one, decide the one at ``place``."""
+        """Return how many runs of this cluster, from the first one, determine that at ``place``."""
         if place < self._fixed:
             return 0
         return self._round * max(0, place // self._round - 1) if self._round else place
 
     def ready(self, place: int) -> bool:
-        """Whether the results that decide the run at ``place`` are there."""
+        """Return whether the results that determine the run at ``place`` are available."""
         return self.needs(place) <= self._whole
 
     def finish(self, place: int, record: Record, reached: Mapping[str, int] | None) -> None:
-        """Take in the result of the run at ``place``, and note in ``record`` the pairs it
-        ``reached`` (None: its line is on disk already) that decide what follows."""
+        """Process the result of the run at ``place``; store in ``record`` the new pairs that it
+        ``reached`` (None: its line is on disk already), which influence later runs."""
         if reached is not None:
             record.met = self._weights.new(reached)
         self._results[place] = record
@@ -129,7 +128,7 @@ class Dealer:
     def deal(self, place: int) -> tuple[Cell, int]:
         """Return cell and seed of the run at ``place``.
 
-        Raises IndexError when no cell may have a run any more.
+        Raises IndexError when no cell may have another run.
         """
         while self._next <= place:
             self._dealt[self._next] = self._deal(self._next)
@@ -156,12 +155,12 @@ class Dealer:
         return cell, seed
 
     def _learn(self, until: int) -> None:
-        """Take in results before place ``until``: what is left of a cell's stretch becomes
-        shorter or longer, what it had remains."""
+        """Process results before position ``until``: the rest of a cell's interval is scaled by
+        its new weight."""
         if until <= self._learned:
             return
         before = self._weights.now
-        # Results are needed no more once they are in the weights.
+        # Results are no longer needed once the weights include them.
         found = [self._results.pop(place) for place in range(self._learned, until)]
         self._learned = until
         if not self._weights.learn(found):

@@ -1,4 +1,4 @@
-"""The night in Markdown, for a pull request or a chat: what broke first, in plain words."""
+"""The night in Markdown, for a pull request or a chat: the most important failures first."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def headline(night: Night) -> str:
     unsure = night.counts["unknown"] + night.counts["flake"]
     parts = []
     if ours:
-        parts.append(f"{_many(ours, 'run')} failed for reasons of our own")
+        parts.append(f"{_many(ours, 'run')} failed in the harness or on the machine")
     elif unsure:
         parts.append(f"{_many(unsure, 'run')} proved nothing")
-    parts += [f"{cluster} was given up" for cluster in night.given_up]
+    parts += [f"{cluster} was abandoned" for cluster in night.given_up]
     if night.state == "interrupted":
         reason = f" ({night.reason})" if night.reason not in (None, "interrupted") else ""
         parts.append(f"it was interrupted{reason}")
@@ -103,13 +103,13 @@ def _corpus(records: Sequence[Record]) -> list[str]:
     if not cases:
         return []
     back = [record for record in cases if record.klass == "system"]
-    lines = [f"Regressions: {len(cases)} stored cases, {len(back)} came back.", ""]
-    lines += [f"- **{record.cell}** is back: {_plain(record.why or '')}" for record in back]
+    lines = [f"Regressions: {len(cases)} stored cases, {len(back)} failed again.", ""]
+    lines += [f"- **{record.cell}** failed again: {_plain(record.why or '')}" for record in back]
     return [*lines, ""] if back else lines
 
 
 def _troubles(records: Sequence[Record], night: Night) -> list[str]:
-    """Say what was ours: without trust in the harness no red is looked at."""
+    """List failures of the harness: without trust in the harness, red runs are ignored."""
     told = [r for r in records if r.klass in ("harness", "environment", "flake")]
     unknown = [r for r in records if r.valid == "unknown" and not r.red]
     if not told and not unknown and not night.given_up:
@@ -124,7 +124,7 @@ def _troubles(records: Sequence[Record], night: Night) -> list[str]:
     if len(told) + len(unknown) > _MOST_LINES:
         lines.append(f"| | | | and {len(told) + len(unknown) - _MOST_LINES} more | |")
     for cluster, why in night.given_up.items():
-        lines += ["", f"`{cluster}` was given up: {_plain(why)}"]
+        lines += ["", f"`{cluster}` was abandoned: {_plain(why)}"]
     return [*lines, ""]
 
 
@@ -146,7 +146,7 @@ def _planted(night: Night, kinds: Sequence[Kind]) -> list[str]:
 
 
 def _cells(records: Sequence[Record]) -> list[str]:
-    """Return a table of the clean build's cells, what is worst first."""
+    """Return a table of the clean build's cells, the worst first."""
     cells: dict[str, list[Record]] = {}
     for record in records:
         if record.kind != "corpus" and not record.planted:
@@ -155,7 +155,7 @@ def _cells(records: Sequence[Record]) -> list[str]:
         return []
     lines = [
         "## Cells of the clean build", "",
-        "| cell | runs | invalid | nothing proven | seconds a run |", "|---|---|---|---|---|",
+        "| cell | runs | invalid | nothing proven | seconds per run |", "|---|---|---|---|---|",
     ]  # fmt: skip
     rows = sorted(cells.items(), key=lambda cell: (-sum(r.red for r in cell[1]), cell[0]))
     for key, mine in rows[:40]:
@@ -177,7 +177,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return ``text`` on one line, with nothing in it that Markdown or HTML would act on."""
+    """Return ``text`` on one line, with Markdown and HTML escaped."""
     text = " ".join(text.split())
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1] + "…"

@@ -1,4 +1,4 @@
-"""A night in numbers: what ``night.json`` says, and what all other outputs are made of."""
+"""A night in numbers: the contents of ``night.json``, from which all other outputs are made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Kind(msgspec.Struct, kw_only=True):
 
 
 class PlantedBug(msgspec.Struct, kw_only=True):
-    """A build that is not the clean one: in how many of its runs something was found."""
+    """A build other than the clean one: how many of its runs found something."""
 
     tree: str
     runs: int
@@ -68,7 +68,7 @@ class Night(msgspec.Struct, kw_only=True):
 
 
 def total(night: Night, records: Sequence[Record], coverage: Mapping[str, Coverage]) -> None:
-    """Bring the numbers of ``night`` up to date."""
+    """Update the numbers of ``night``."""
     night.counts = counts(records)
     night.sim_s = round(sum(record.sim_s for record in records), 3)
     night.cpu_s = round(sum(record.cpu_s for record in records), 3)
@@ -85,7 +85,7 @@ def total(night: Night, records: Sequence[Record], coverage: Mapping[str, Covera
 
 
 def counts(records: Sequence[Record]) -> dict[str, int]:
-    """Return how many runs there are, by verdict and by class."""
+    """Return the number of runs by verdict and by class."""
     told = {
         "runs": len(records),
         "valid": sum(record.valid is True for record in records),
@@ -96,7 +96,7 @@ def counts(records: Sequence[Record]) -> dict[str, int]:
 
 
 def kinds(records: Sequence[Record]) -> list[Kind]:
-    """Return the ways in which builds failed: the clean one's first, then the most frequent."""
+    """Return the ways in which builds failed: of the clean build first, then by frequency."""
     found: dict[tuple[str, str, str], Kind] = {}
     for record in sorted(records, key=lambda record: record.n):
         if record.klass != "system" or not record.failures:
@@ -108,7 +108,7 @@ def kinds(records: Sequence[Record]) -> list[Kind]:
             kind.count += 1
             if record.shrunk is None or kind.shrunk is not None:
                 continue
-            # Another run was the one that could be made small.
+            # A different run was shrunk.
             kind.first = record.n
         else:
             kind = found[key] = Kind(
@@ -122,11 +122,11 @@ def kinds(records: Sequence[Record]) -> list[Kind]:
 
 
 def exit_code(records: Sequence[Record], *, planted_fail: bool, failed: bool = False) -> int:
-    """Return the exit code of a night that came to its end, by its runs.
+    """Return the exit code of a finished night, by its runs.
 
-    What was proven outranks what failed of ours, that what is unknown; without
-    ``planted_fail`` what was found in builds with planted bugs is what was wanted. ``failed``:
-    something of ours did that is no run's.
+    Proven anomalies outrank harness failures, and these outrank unknown verdicts. Without
+    ``planted_fail``, anomalies in builds with planted bugs are expected. ``failed`` is set for a
+    harness failure outside of any run.
     """
     asked = [
         record

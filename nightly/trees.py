@@ -1,4 +1,4 @@
-"""The builds under test, as they are when the night begins: patches, and patched node code."""
+"""The builds under test, frozen when the night begins: patches and patched node code."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NO_NEWLINE = "\\ No newline at end of file\n"
 
 
 class Trees:
-    """Patches and patched trees below ``folder``, made once per night."""
+    """Patches and patched trees below ``folder``, created once per night."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
 
     def prepare(self, trees: Iterable[str]) -> None:
-        """Freeze every tree that is not there yet.
+        """Freeze every tree that is not frozen yet.
 
         Raises :class:`OptionError`, one line, for a patch that does not apply.
         """
@@ -51,7 +51,7 @@ class Trees:
                 raise OptionError(f"{tree}: {error}") from error
 
     def patch(self, tree: str) -> Path:
-        """Return the patch of ``tree``, which is not the clean one."""
+        """Return the patch of ``tree``, which must not be the clean build."""
         return self._folder / f"{_name(tree)}.patch"
 
     def nodes(self, tree: str) -> Path:
@@ -59,7 +59,7 @@ class Trees:
         return PROJECT_TREE if tree == CLEAN else self._folder / _name(tree) / "nodes"
 
     def clear(self) -> None:
-        """Remove the copies of the node code; the patches stay."""
+        """Remove the copies of the node code; keep the patches."""
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.is_dir() and not path.is_symlink():
@@ -71,9 +71,9 @@ def _name(tree: str) -> str:
 
 
 def difference(old: Path, new: Path) -> str:
-    """Return the unified diff that makes the node code in ``old`` that in ``new``.
+    """Return the unified diff from the node code in ``old`` to that in ``new``.
 
-    Raises :class:`OptionError` when both are the same.
+    Raises :class:`OptionError` if both are equal.
     """
     names = sorted({_relative(path, root) for root in (old, new) for path in root.rglob("*.py")})
     text = "".join(_file(old / name, new / name, name) for name in names)
@@ -99,5 +99,5 @@ def _file(old: Path, new: Path, name: str) -> str:
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
-    # Not splitlines: a form feed ends no line of a diff.
+    # Not splitlines: a form feed does not end a line in a diff.
     return re.findall(r"[^\n]*\n|[^\n]+", path.read_text("utf-8"))

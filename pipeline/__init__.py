@@ -1,4 +1,4 @@
-"""Spark over run folders: gold tables of one run, or of every run of a store."""
+"""Spark over run folders: gold tables of one run, or of all runs in a store."""
 
 from pipeline.background import Handle, start
 from pipeline.java import PipelineError

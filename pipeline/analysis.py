@@ -1,4 +1,4 @@
-"""Analyzing one run, or bringing the tables of a whole store up to date."""
+"""Analyze one run, or update the tables of a whole store."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def analyze_store(
     forget_removed: bool = False,
     watch: Watch = _nothing,
 ) -> dict[str, Any]:
-    """Bring the tables of ``store`` up to date; return the summary over all its runs.
+    """Update the tables of ``store``; return the summary over all its runs.
 
-    ``spark`` is only asked for when something changed. ``watch`` is told every step. Raises
-    :class:`~pipeline.java.PipelineError` when another analysis is at work there.
+    ``spark`` is only called if something changed. ``watch`` is called with every step. Raises
+    :class:`~pipeline.java.PipelineError` when another analysis is running there.
     """
     begun = monotonic()
     store = store.resolve()
@@ -98,7 +98,7 @@ def analyze_store(
 
 
 class _Batch:
-    """One analysis of a store, from what changed to the commit."""
+    """One analysis of a store, from the changes to the commit."""
 
     def __init__(
         self, spark: SparkSession, store: Path, old: Manifest, todo: Changes, watch: Watch
@@ -114,7 +114,7 @@ class _Batch:
         """Compute and commit."""
         shutil.rmtree(self._analysis / STAGING, ignore_errors=True)
         self._keep_old()
-        # Taken before anything is read: what changes meanwhile is read again the next time.
+        # Computed before anything is read, so that later changes are read the next time.
         prints = {run_id(folder): fingerprint(folder) for folder in self._todo.read}
         done = compute(
             self._spark, self._todo.read, lambda table: self._place("silver", table), self._watch
@@ -138,8 +138,8 @@ class _Batch:
         return self._analysis / STAGING / layer / table / self._id
 
     def _take_in(self, done: Computed) -> None:
-        # Only what is named counts: not what was written of runs that are refused, nor by a
-        # task that was killed and done again.
+        # Only named files count, not those of rejected runs or of tasks that were killed and
+        # repeated.
         for table, files in done.silver.items():
             self._add("silver", table, files)
         for name, frame in done.frames.items():
@@ -149,7 +149,7 @@ class _Batch:
             self._write_table(name, rows)
 
     def _keep_old(self) -> None:
-        """Take over the rows of runs that neither changed nor are to be forgotten."""
+        """Keep the rows of runs that neither changed nor must be forgotten."""
         for table in SILVER:
             name = f"silver/{table}"
             kept = self._old.tables.get(name, [])
@@ -167,7 +167,7 @@ class _Batch:
         self._watch("old rows")
 
     def _manifest(self, done: Computed, prints: Mapping[str, str]) -> Manifest:
-        """Return what will count, but for its tables."""
+        """Return the new manifest, without its tables."""
         todo = self._todo
         runs = {run: entry for run, entry in self._old.runs.items() if run not in todo.rows_gone}
         for run in todo.removed:
@@ -225,9 +225,9 @@ class _Batch:
         self._add("gold", name, [path])
 
     def _write_frame(self, name: str, frame: DataFrame) -> None:
-        """Let Spark write a table; files without rows only if there is no other."""
+        """Let Spark write a table; keep files without rows only if there are no others."""
         folder = self._place("gold", name) / "spark"
-        # A file per core and table at most: many batches make many files.
+        # At most one file per core and table: many batches give many files.
         few = frame.coalesce(self._spark.sparkContext.defaultParallelism)
         few.write.option("compression", "zstd").parquet(str(folder))
         written = []

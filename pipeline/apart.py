@@ -1,7 +1,7 @@
-"""Doing something in a child process, so that what kills it costs nobody else.
+"""Run a function in a child process, so that its death affects nothing else.
 
-A checker of a large run may be killed for the memory it takes, or crash in compiled code. In
-Spark's own Python worker that fails the task, and after a few attempts the whole analysis.
+A checker of a large run may be killed for its memory use, or crash in compiled code. In Spark's own
+Python worker that would fail the task, and after a few attempts the whole analysis.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _PR_SET_PDEATHSIG = 1
 _LENGTH = 8
 
 
-class Died(Exception):  # noqa: N818 - no error of ours: what is done about it the caller knows
-    """The child ended without an answer; ``at`` is what it told last, "" for nothing."""
+class Died(Exception):  # noqa: N818 - not an error: the caller handles it
+    """The child ended without an answer; ``at`` is its last message, "" if there is none."""
 
     def __init__(self, how: str, at: str) -> None:
         super().__init__(how)
@@ -33,17 +33,18 @@ class Died(Exception):  # noqa: N818 - no error of ours: what is done about it t
 
 
 def apart(do: Callable[[Tell], Any]) -> Any:
-    """Return what ``do`` returns in a child process: plain values, tuples become lists.
+    """Return the result of ``do`` in a child process, as plain values; tuples become lists.
 
-    ``do`` gets a function to tell where it is. The child is what the kernel kills first when
-    memory runs out, and it ends with this process. Raises :class:`Died`; what ``do`` raises as
-    a :class:`~histories.tables.HistoryError` or a RuntimeError of the same text.
+    ``do`` is called with a function that reports its progress. If memory runs out, the kernel kills
+    the child first; it also ends with this process. Raises :class:`Died`. A
+    :class:`~histories.tables.HistoryError` of ``do`` is raised again, any other exception as a
+    RuntimeError with the same text.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        # Nothing of the parent may run here, whatever happens.
+        # No code of the parent may run here after an error.
         try:
             os.close(reading)
             _die_with(parent)
@@ -112,4 +113,4 @@ def _how(code: int) -> str:
         return "killed (SIGKILL: out of memory?)"
     if code < 0:
         return f"killed by {signal.Signals(-code).name}"
-    return f"its process ended with {code}"
+    return f"its process ended with exit code {code}"

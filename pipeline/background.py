@@ -1,7 +1,7 @@
 """Spark started at the beginning of a run and used at its end.
 
-Starting Spark takes as long as many a test; done behind the test it costs nothing. The
-worker is a process of its own, so neither its death nor its memory touches the run.
+Starting Spark takes as long as many a test; during the test it costs nothing. The worker is a
+separate process, so that neither its death nor its memory affects the run.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Handle:
     ) -> dict[str, Any]:
         """Compute the tables of the complete run; return the summary.
 
-        ``run_folder`` is where the run is now; by default the folder given to
-        :func:`start`, or what it was renamed to on completion. Tables go to its
-        ``analysis`` folder. Raises :class:`~pipeline.java.PipelineError`, after at most
-        ``timeout_s`` seconds, with one line.
+        ``run_folder`` is the run's current folder; the default is the folder given to
+        :func:`start`, or its new name after completion. Tables are written to its ``analysis``
+        folder. Raises :class:`~pipeline.java.PipelineError`, one line, after at most ``timeout_s``
+        seconds.
         """
         folder = run_folder or self._complete_folder()
         return self.ask({"run": str(folder.resolve())}, timeout_s=timeout_s)
@@ -48,16 +48,16 @@ class Handle:
     def analyze(
         self, store: Path, *, forget_removed: bool = False, timeout_s: float
     ) -> dict[str, Any]:
-        """Bring the tables of ``store`` up to date; return the summary. See :meth:`finish`."""
+        """Update the tables of ``store``; return the summary. See :meth:`finish`."""
         request = {"store": str(store.resolve()), "forget_removed": forget_removed}
         return self.ask(request, timeout_s=timeout_s)
 
     def ask(self, request: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Let the worker do what :mod:`pipeline.worker` lists; see :meth:`finish`."""
+        """Send a request of :mod:`pipeline.worker`; see :meth:`finish`."""
         deadline = monotonic() + timeout_s
         stdin = self._process.stdin
         assert stdin is not None
-        with contextlib.suppress(OSError):  # If it died, what it said before tells why.
+        with contextlib.suppress(OSError):  # If it died, its last answer has the reason.
             stdin.write(msgspec.json.encode(request) + b"\n")
             stdin.flush()
         answer = self._read(deadline)
@@ -69,13 +69,13 @@ class Handle:
         return answer
 
     def close(self) -> None:
-        """Tell the worker to end, without waiting for it."""
+        """Let the worker end, without waiting for it."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Close and wait; a worker that does not end in time is killed."""
+        """Close and wait; kill a worker that does not end in time."""
         self.close()
         try:
             self._process.wait(timeout_s)
@@ -92,7 +92,7 @@ class Handle:
         return folder
 
     def _read(self, deadline: float) -> dict[str, Any]:
-        """Return the next line of the worker."""
+        """Return the next line from the worker."""
         stdout = self._process.stdout
         assert stdout is not None
         with selectors.DefaultSelector() as selector:
@@ -112,10 +112,10 @@ class Handle:
 
 
 def start(run_folder: Path = ROOT, *, master: str = "local[2]", small: bool = True) -> Handle:
-    """Start Spark in the background for the run in ``run_folder``, which may just begin.
+    """Start Spark in the background for the run in ``run_folder``, which may have just begun.
 
-    ``small`` says that it will be for a few runs only. Raises
-    :class:`~pipeline.java.PipelineError` when there is no Java.
+    ``small`` means a few runs only. Raises :class:`~pipeline.java.PipelineError` if there is no
+    Java.
     """
     java_version()
     size = "small" if small else "large"

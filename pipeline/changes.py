@@ -1,4 +1,4 @@
-"""What changed in a store since its tables were made: only that is read."""
+"""Changes in a store since its tables were computed: only these are read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from pipeline.summaries import of_store
 
 @dataclass(frozen=True)
 class Changes:
-    """``read`` are folders of runs that are new or changed. ``rows_gone`` are runs whose old
-    rows go, ``removed`` those without a folder whose gold stays, ``slugs_gone`` the names of
-    silver files that go. ``nights`` has a digest for every night there is."""
+    """The changes in a store.
+
+    ``read`` are folders of new or changed runs. ``rows_gone`` are runs whose old rows must be
+    removed, ``removed`` those without a folder whose gold rows stay, ``slugs_gone`` the names of
+    silver files to be removed. ``nights`` has a digest for every existing night.
+    """
 
     read: Sequence[Path]
     present: frozenset[str]
@@ -34,7 +37,7 @@ class Changes:
 
 
 def changes(store: Path, manifest: Manifest, *, forget_removed: bool = False) -> Changes:
-    """Compare the run folders and nights of ``store`` with what the manifest knows."""
+    """Compare the run folders and nights of ``store`` with the manifest."""
     anew = manifest.schema != VERSION
     folders = {run_id(folder): folder for folder in find_runs(store)}
     known = {run: entry.fingerprint for run, entry in manifest.runs.items() if not entry.removed}
@@ -66,7 +69,7 @@ def changes(store: Path, manifest: Manifest, *, forget_removed: bool = False) ->
 
 
 def up_to_date(store: Path, *, forget_removed: bool = False) -> dict[str, Any] | int:
-    """Return the summary of a store in which nothing changed, else how many runs are to be read.
+    """Return the summary of an unchanged store, or else the number of runs to be read.
 
     Needs no Spark. Raises :class:`~pipeline.java.PipelineError`.
     """

@@ -1,4 +1,4 @@
-"""All tables of some runs: silver written by tasks, gold from it, by Spark."""
+"""Compute all tables of some runs: tasks write silver, Spark computes gold from it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Row = dict[str, Any]
 
 @dataclass
 class Computed:
-    """What came of some runs. ``frames`` are gold tables yet to be written, ``tables`` those
-    that are here; ``refused`` are runs that cannot be read, with the reason; ``silver`` the
-    files written, by table."""
+    """The results for some runs. ``frames`` are gold tables that Spark must still write, ``tables``
+    those in memory. ``refused`` are unreadable runs, with the reason; ``silver`` the files written,
+    by table."""
 
     frames: dict[str, DataFrame] = field(default_factory=dict)
     tables: dict[str, pa.Table] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Computed:
     cached: list[DataFrame] = field(default_factory=list)
 
     def release(self) -> None:
-        """Let Spark forget what was kept for these tables."""
+        """Release Spark's cache for these tables."""
         for frame in self.cached:
             frame.unpersist()
 
@@ -51,8 +51,8 @@ def compute(
 ) -> Computed:
     """Compute the tables of the runs in ``folders``.
 
-    ``place`` tells the folder for the silver files of a table. Call
-    :meth:`Computed.release` when the frames were written.
+    ``place`` returns the folder for the silver files of a table. Call :meth:`Computed.release`
+    when the frames have been written.
     """
     done = Computed()
     tests: dict[str, tuple[Path, Row, Row]] = {}
@@ -102,10 +102,10 @@ def compute(
 
 
 def _frame(spark: SparkSession, rows: list[tuple[str, ...]], schema: str) -> DataFrame:
-    """One row per task's work, spread so that each core takes the next when it is done."""
+    """Return a frame with one row per task, spread so that cores take rows as they become free."""
     cores = spark.sparkContext.defaultParallelism
     frame = spark.createDataFrame(rows, schema)
-    # Many tasks of few rows each: how long a run takes to judge nobody knows beforehand.
+    # Many tasks with few rows each: the time to judge a run is not known in advance.
     return frame.repartition(max(1, min(len(rows), cores * 16)))
 
 
@@ -150,7 +150,7 @@ def _by_run(by_second: DataFrame, operations: DataFrame) -> dict[str, Row]:
 
 
 def _facts(written: list[Row]) -> dict[str, list[Row]]:
-    """Return what tasks told of each run: the table, the number of rows, and facts."""
+    """Return the results of tasks by run: the table, the number of rows, and facts."""
     facts: dict[str, list[Row]] = {}
     for row in written:
         if row["error"] is None:

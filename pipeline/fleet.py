@@ -1,6 +1,6 @@
-"""Gold tables over all runs: what one run cannot tell.
+"""Gold tables over all runs: facts that need more than one run.
 
-They are small, and made anew from the tables of single runs by every analysis.
+They are small, and every analysis computes them again from the tables of single runs.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _QUERIES = {
     """,
 }
 SOURCES = ("runs", "recoveries", "coverage", "night_runs")
-"""Tables that these follow from."""
+"""The tables from which these are computed."""
 
 
 def fleet(spark: SparkSession, sources: Mapping[str, DataFrame]) -> dict[str, DataFrame]:

@@ -1,4 +1,4 @@
-"""Reading the tables of an analyzed store, without Spark."""
+"""Read the tables of an analyzed store, without Spark."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ANALYSIS = "analysis"
 def read(store: Path, table: str) -> pa.Table:
     """Return a table of gold, or of silver (``"silver/operations"``), as last committed.
 
-    A table without rows is empty. Raises :class:`~pipeline.java.PipelineError` where
-    ``store`` was never analyzed, :class:`KeyError` for a table that there is not.
+    A table without rows is empty. Raises :class:`~pipeline.java.PipelineError` if ``store`` was
+    never analyzed, :class:`KeyError` for an unknown table.
     """
     schema = _schema(table)
     found = [conform(pq.read_table(path), schema) for path in files(store, table)]
@@ -36,7 +36,7 @@ def files(store: Path, table: str) -> list[Path]:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return ``table`` with the columns and types of ``schema``; what it lacks is null."""
+    """Return ``table`` with the columns and types of ``schema``; missing columns are null."""
     columns = []
     for field in schema:
         if field.name in table.column_names:

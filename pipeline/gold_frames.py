@@ -1,4 +1,4 @@
-"""Gold tables of single runs, as Spark computes them from silver."""
+"""Gold tables of single runs, computed by Spark from silver."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _WORDS = {"string": "string", "int64": "long", "double": "double", "bool": "bool
 
 
 def ddl(table: str) -> str:
-    """Return a schema, of silver or of gold, as Spark writes schemas."""
+    """Return a schema, of silver or of gold, in Spark's notation."""
     layer, _, name = table.rpartition("/")
     schema = SILVER[name] if layer == "silver" else GOLD[name]
     return ", ".join(f"`{field.name}` {_WORDS[str(field.type)]}" for field in schema)
 
 
 def open_table(spark: SparkSession, table: str, files: Sequence[Path]) -> DataFrame:
-    """Return the table in ``files``, perhaps none; its schema is told, not looked for."""
+    """Return the table in ``files``, which may be empty; its schema is given, not inferred."""
     reader = spark.read.schema(ddl(table))
     if not files:
         return spark.createDataFrame([], ddl(table))
@@ -34,8 +34,8 @@ def open_table(spark: SparkSession, table: str, files: Sequence[Path]) -> DataFr
 
 
 def of_operations(operations: DataFrame) -> dict[str, DataFrame]:
-    """Return the tables that follow from the operations. ``rates`` and ``latency`` share one
-    pass, which is cached; the caller lets go of it with the key ``"by second"``."""
+    """Return the tables computed from the operations. ``rates`` and ``latency`` share one cached
+    pass, under the key ``"by second"``, which the caller must release."""
     by_second = operations.groupBy("run", "second", "f").agg(
         F.count("*").alias("invoked"), *map(_ended, ("ok", "fail", "info")), *_latency()
     )
@@ -58,14 +58,14 @@ def _ended(how: str) -> Any:
 
 
 def _latency() -> list[Any]:
-    # Exact: a quantile that is only near cannot be compared between two runs. Asked for one by one,
-    # each would collect all values for itself.
+    # Exact, since approximate quantiles of two runs cannot be compared. One call for all
+    # quantiles: separate calls would each collect all values.
     exact = F.percentile("latency_ms", list(_QUANTILES.values())).alias(_TOGETHER)
     return [F.count("latency_ms").alias("count"), exact, F.max("latency_ms").alias("max_ms")]
 
 
 def _apart(frame: DataFrame) -> DataFrame:
-    """Give each quantile of :func:`_latency` its column."""
+    """Split the quantiles of :func:`_latency` into columns."""
     for place, name in enumerate(_QUANTILES):
         frame = frame.withColumn(name, F.col(_TOGETHER)[place])
     return frame.drop(_TOGETHER)
@@ -89,7 +89,7 @@ def _availability(operations: DataFrame) -> DataFrame:
 
 
 def leaders(trace: DataFrame) -> DataFrame:
-    """Return who led each epoch."""
+    """Return the leaders of each epoch."""
     seats = (
         trace.where("state = 'leader'")
         .groupBy("run", "epoch", "node")
@@ -108,7 +108,7 @@ def leaders(trace: DataFrame) -> DataFrame:
 
 
 def of_findings(findings: DataFrame) -> dict[str, DataFrame]:
-    """Return the tables that follow from what the checkers told (``judging.FINDINGS``)."""
+    """Return the tables computed from the checkers' results (``judging.FINDINGS``)."""
     anomalies = findings.where("table = 'anomalies'")
     keys = findings.where("table = 'keys'").withColumn("operations", F.col("count"))
     return {

@@ -1,4 +1,4 @@
-"""Is there a Java to run Spark on? Asked before Spark itself is imported."""
+"""Check that there is a Java for Spark, before Spark itself is imported."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from histories.exit_codes import BadInputError
 
 
 class PipelineError(BadInputError):
-    """The pipeline cannot work; the message is one line: what, and what to do."""
+    """The pipeline cannot work; the message is one line: the problem and what to do."""
 
 
 def java_version() -> str:
-    """Return what ``java -version`` says. Raises :class:`PipelineError` without Java."""
+    """Return the output of ``java -version``. Raises :class:`PipelineError` without Java."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     try:

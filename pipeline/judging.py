@@ -1,4 +1,4 @@
-"""The checkers as Spark's Python workers run them: the same functions as in any process."""
+"""The checkers in Spark's Python workers: the same functions as in any other process."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _FINDINGS = pa.schema(
 )
 _COUNTERS = ("follows", "overlaps", "struck", "cuts", "directed", "steps", "marks")
 MOST_DEATHS = 3
-"""After so many processes that were killed a run is not judged any further."""
+"""After this many killed processes a run is not judged any further."""
 COUNTING, RECORDED, COUNTED = "counting", "recorded", "counted"
-"""Table, and name among the checkers, of how it is known what a run reached."""
+"""The table, and the names among the checkers, that record where a run's coverage is from."""
 REFUSED = "refused"
-"""Table of a run that its checkers could not even begin to read."""
+"""The table for runs that the checkers could not read."""
 
 
 def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -70,11 +70,11 @@ def findings(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def survived(folder: Path) -> list[Row]:
-    """Return what :func:`judged` does, in a process of its own.
+    """Return the result of :func:`judged` in a separate process.
 
-    What kills that process (there is no memory left, compiled code crashes) is told in the
-    verdict of the checker that was at work; the others are run once more without it. Raises
-    :class:`~pipeline.apart.Died` where it was none of them.
+    If that process is killed (out of memory, a crash in compiled code), the verdict of the checker
+    that was running says so, and the others run again without it. Raises
+    :class:`~pipeline.apart.Died` if no checker was running.
     """
     dead: dict[str, str] = {}
     for _ in range(MOST_DEATHS):
@@ -94,11 +94,12 @@ def survived(folder: Path) -> list[Row]:
 def judged(
     folder: Path, dead: Mapping[str, str] = MappingProxyType({}), tell: Tell = lambda where: None
 ) -> list[Row]:
-    """Return what checkers and counters say of the run in ``folder``.
+    """Return the results of checkers and counters for the run in ``folder``.
 
-    A checker of ``results.json`` that only a whole process can run (it runs the nodes again,
-    or sat in the simulator) keeps the verdict it had there. Those in ``dead`` are not run:
-    they are unknown, for the reason there. ``tell`` hears what is about to be run.
+    A checker in ``results.json`` that needs more than the run's records (it runs the nodes again,
+    or is part of the simulator) keeps its recorded verdict. Checkers in ``dead`` do not run: they
+    are unknown, with the reason given there. ``tell`` is called with the name of each checker
+    before it runs.
     """
     data = RunData.from_folder(folder)
     names = data.test.get("checkers") or ["stats"]
@@ -108,7 +109,7 @@ def judged(
         rows += _told(name, "computed", WORDS[result.valid], result.error, result.anomalies)
     linearizable = verdict.checkers.get("linearizable")
     if linearizable is not None and "keys" in linearizable.stats:
-        # What cannot be judged by key the checker of the whole run has told.
+        # The checker of the whole run has covered what cannot be judged by key.
         rows += _keys(data)
     for name in names:
         if name in dead:
@@ -157,10 +158,9 @@ def _told(
 
 
 def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, str]:
-    """Return what the run reached, as it was counted, or counted now, and which of the two.
+    """Return the coverage of the run, and whether it was recorded or is counted now.
 
-    What is wrong with it costs no verdict: then nothing is known to be reached, and why is
-    told instead.
+    Errors must not affect the verdict: then the coverage is empty, and the reason is returned.
     """
     path = folder / "coverage.json"
     try:
@@ -174,7 +174,7 @@ def _reached(folder: Path, data: RunData, dead: str | None) -> tuple[Coverage, s
 
 
 def _keys(data: RunData) -> list[Row]:
-    """Return one row per key: is its history linearizable, and if not, why."""
+    """Return one row per key: whether its history is linearizable, and if not, why."""
     model = model_of(data.test)
     return [
         {

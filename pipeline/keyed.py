@@ -1,8 +1,8 @@
-"""Checkers that judge every key by itself, spread over Spark: the same functions, the same verdict.
+"""Checkers that judge each key alone, distributed with Spark: same functions, same verdicts.
 
-A task takes the operations of some keys of a history and gives them, as a history of their
-own, to the model of the catalogue that judges whole files. A key's operations are never
-parted (P-compositionality: Horn and Kroening, 2015), so merging is all that is left to do.
+A task takes the operations of some keys of a history and passes them, as a separate history, to the
+model of the catalogue that judges whole files. The operations of a key are never split
+(P-compositionality: Horn and Kroening, 2015), so the results only need to be merged.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BY_KEY = frozenset(
         "key-value", "log",
     }
 )  # fmt: skip
-"""Models that judge every key by itself. Others do so with ``independent``, but for those
-of transactions, which reach over keys."""
+"""Models that judge each key alone. Others do so with ``independent``, except those of
+transactions, which span keys."""
 TRANSACTIONS = frozenset({"list-append", "rw-register", "closed-predicate"})
 
 _TASKS = (
@@ -55,13 +55,13 @@ _MERGED = ("keys", "operations", "configurations", "keys_decided_by_sorting")
 
 
 class KeyedError(Exception):
-    """A history cannot be judged; one line: which, and why."""
+    """A history cannot be judged; one line with its name and the reason."""
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """One history to be judged. ``history`` names it in the results.
+    """One history to be judged; ``history`` is its name in the results.
 
-    ``shards`` is over how many tasks its keys are spread; 0: as many as seems best.
+    ``shards`` is the number of tasks for its keys; 0 chooses automatically.
     """
 
     history: str
@@ -99,7 +99,7 @@ class Shard(Source):
 
 
 class Part(Source):
-    """One file of a history that is sharded by key already."""
+    """One file of a history that is already sharded by key."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -112,7 +112,7 @@ class Part(Source):
 
 
 def can_be_keyed(entry: HistoryModel, settings: Settings) -> bool:
-    """Whether the model judges every key by itself."""
+    """Return whether the model judges each key alone."""
     by_key = settings.independent and entry.name not in TRANSACTIONS
     return settings.engine == "native" and (entry.name in BY_KEY or by_key)
 
@@ -120,23 +120,23 @@ def can_be_keyed(entry: HistoryModel, settings: Settings) -> bool:
 def check_keyed(spark: SparkSession, jobs: Sequence[Job]) -> dict[str, CheckerResult]:
     """Judge many histories at once; return their results by name.
 
-    A folder whose files are sharded by key, as in a run folder, is read once; of any other
-    file every task reads all and judges its keys. ``stats`` has what can be added up. Raises
-    :class:`KeyedError` for a model that does not judge by key, and for the first history
-    that cannot be read or judged.
+    A folder whose files are sharded by key, as in a run folder, is read once. Of any other file,
+    every task reads everything and judges its keys. ``stats`` has the values that can be added.
+    Raises :class:`KeyedError` for a model that does not judge each key alone, and for the first
+    history that cannot be read or judged.
     """
     cores = spark.sparkContext.defaultParallelism
     rows: list[tuple[Any, ...]] = []
     for job in jobs:
         if not can_be_keyed(find(job.model), job.settings):
-            raise KeyedError(f"{job.history}: model {job.model} does not judge every key by itself")
+            raise KeyedError(f"{job.history}: model {job.model} does not judge each key alone")
         settings = msgspec.json.encode(job.settings).decode()
         path = Path(job.file)
         parts = sorted(path.glob("part-*.parquet")) if path.is_dir() else []
         if parts:
             rows += [(job.history, str(p), None, 0, 0, job.model, settings) for p in parts]
             continue
-        # Of many histories every one is a task's work; a single one is shared out.
+        # With many histories each is one task; a single one is split.
         shards = job.shards or max(1, 2 * cores // len(jobs))
         rows += [
             (job.history, job.file, job.kind, n, shards, job.model, settings) for n in range(shards)
@@ -186,10 +186,10 @@ def _source(row: dict[str, Any], settings: Settings) -> Source:
 
 
 def merge(parts: Sequence[CheckerResult]) -> CheckerResult:
-    """Merge results over different keys of one history; anomalies in order of the history.
+    """Merge results over different keys of one history; anomalies are in the history's order.
 
-    A part in which no key could be checked (all of its operations failed, say) decides nothing
-    where another part decides something.
+    A part in which no key could be checked (for example because all operations failed) does not
+    affect a verdict that another part gives.
     """
     told = [part for part in parts if part.stats.get("keys") != 0] or parts
     anomalies: list[Anomaly] = [anomaly for part in parts for anomaly in part.anomalies]

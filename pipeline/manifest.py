@@ -1,9 +1,9 @@
-"""Which files of an analysis count, and how a batch of them becomes part of it at once.
+"""The manifest of an analysis lists its valid files; a batch of them is committed atomically.
 
-A batch is written below ``staging``, in the places its files will have. Renaming the new
-manifest over the old one is the commit: before it the batch does not exist, after it all of
-it does. Then the files move to their places; a reader finds them here or there, and whoever
-comes next finishes what a killed process had begun.
+A batch is written below ``staging``, under its final relative paths. Renaming the new manifest over
+the old one is the commit: before it the batch does not exist, after it all of it does. Then the
+files move to their final places; readers look in both. If a process was killed, the next one
+finishes its moves.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LAYERS = ("silver", "gold")
 _LOCK = ".lock"
 
 Watch = Callable[[str], None]
-"""Is told every step of a commit; tests kill the process in it."""
+"""Called with every step of a commit; tests kill the process in it."""
 
 
 class RunEntry(msgspec.Struct, kw_only=True):
-    """A run that counts: its files as they were read, and the batch that has its rows."""
+    """A valid run: the fingerprint of its files as they were read, and the batch with its rows."""
 
     fingerprint: str
     batch: str
@@ -40,14 +40,14 @@ class RunEntry(msgspec.Struct, kw_only=True):
 
 
 class Refused(msgspec.Struct, kw_only=True):
-    """A run, or a night's list, that cannot be read, and why."""
+    """A run, or a night's list, that cannot be read, and the reason."""
 
     fingerprint: str
     reason: str
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """All that counts; see docs/tables.md."""
+    """The contents of a valid analysis; see docs/tables.md."""
 
     schema: int = VERSION
     generation: int = 0
@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     nights: dict[str, str] = {}
 
     def files(self) -> set[str]:
-        """Return all files that count, relative to the analysis."""
+        """Return all valid files, relative to the analysis."""
         return {file for files in self.tables.values() for file in files}
 
 
@@ -74,21 +74,21 @@ def load(analysis: Path) -> Manifest:
     except (OSError, *UNDECODABLE) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
         raise PipelineError(
-            f"{path}: {text}; remove the folder {analysis} to analyze everything anew"
+            f"{path}: {text}; remove the folder {analysis} to analyze everything again"
         ) from error
 
 
 def locate(analysis: Path, file: str) -> Path:
-    """Return where a file of the manifest is: in its place, or still on its way there."""
+    """Return the path of a file of the manifest: its final place, or still in staging."""
     path = analysis / file
     return path if path.exists() else analysis / STAGING / file
 
 
 @contextmanager
 def locked(analysis: Path) -> Iterator[None]:
-    """Keep other analyses of the same store out; the kernel lets go when the process ends.
+    """Lock the analysis of a store; the kernel releases the lock when the process ends.
 
-    Raises :class:`~pipeline.java.PipelineError` when another one is at work.
+    Raises :class:`~pipeline.java.PipelineError` when another one is running.
     """
     try:
         analysis.mkdir(parents=True, exist_ok=True)
@@ -100,13 +100,13 @@ def locked(analysis: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise PipelineError(
-                f"{analysis}: another analysis is at work here; wait until it has ended"
+                f"{analysis}: another analysis is running here; wait until it ends"
             ) from error
         yield
 
 
 def settle(analysis: Path, manifest: Manifest, watch: Watch = lambda _: None) -> None:
-    """Bring the folder to what ``manifest`` says: files to their places, all others away."""
+    """Make the folder match ``manifest``: move its files to their places, remove all others."""
     counted = manifest.files()
     staging = analysis / STAGING
     for place in sorted({str(Path(file).parent) for file in counted}):
@@ -127,7 +127,7 @@ def settle(analysis: Path, manifest: Manifest, watch: Watch = lambda _: None) ->
 
 
 def commit(analysis: Path, manifest: Manifest, watch: Watch = lambda _: None) -> None:
-    """Make ``manifest`` what counts; all new files it names are in ``staging``."""
+    """Make ``manifest`` the valid one; all new files it names are in ``staging``."""
     for file in sorted(manifest.files()):
         path = analysis / STAGING / file
         if path.exists():

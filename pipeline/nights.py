@@ -1,4 +1,4 @@
-"""The lists of runs that nights leave, as rows: ``<store>/nights/<id>/runs.jsonl``."""
+"""The lists of runs in nights, as rows: ``<store>/nights/<id>/runs.jsonl``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def find_nights(store: Path) -> list[Path]:
 def read_night(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the rows of ``night_runs`` and the row of ``nights``.
 
-    Raises :class:`~histories.tables.HistoryError` naming file and line. A torn last line,
-    of a night that is at work or was killed, does not count.
+    Raises :class:`~histories.tables.HistoryError` with file and line. A torn last line, of a night
+    that is running or was killed, is ignored.
     """
     path = folder / "runs.jsonl"
     try:
@@ -53,7 +53,7 @@ def _row(night: str, line: dict[str, Any]) -> dict[str, Any]:
     run = line.get("run")
     row |= {
         "night": night,
-        # A run is its test and its name, wherever the store lies.
+        # A run is identified by test and name, wherever the store is.
         "run": None if run is None else "/".join(Path(str(run)).parts[-2:]),
         "faults": sorted(map(str, line.get("faults") or ())),
         "valid": _WORDS.get(valid, "unknown") if isinstance(valid, bool) else "unknown",

@@ -1,4 +1,4 @@
-"""Old rows of gold: without those of runs that changed or are forgotten, in few files."""
+"""Rewrite old rows of gold without changed or forgotten runs, in few files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.gold import conform
 from pipeline.manifest import locate
 
 MANY = 64
-"""So many files of a table are joined to one."""
+"""This many files of a table are merged into one."""
 
 
 def without(
@@ -23,10 +23,10 @@ def without(
     schema: pa.Schema,
     place: Path,
 ) -> list[str | Path]:
-    """Return the files that hold the rows of ``files``, those of ``runs`` left out.
+    """Return files with the rows of ``files``, except those of ``runs``.
 
-    A file stays as it is, and is named as it was, unless it has such rows, or there are
-    :data:`MANY`; others are written anew to the folder ``place``, row group by row group.
+    A file without such rows is kept, unless there are :data:`MANY` files. The others are copied,
+    row group by row group, to a new file in the folder ``place``.
     """
     wanted = pa.array(sorted(runs), pa.string())
     old = [(file, locate(analysis, file)) for file in files]

@@ -1,4 +1,4 @@
-"""Run folders as the pipeline sees them: which there are, what they are, whether they changed."""
+"""Run folders for the pipeline: find them, describe them, detect changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.java import PipelineError
 
 _READ = ("test.json", "results.json", "coverage.json", "faults.jsonl", "history.jsonl",
          "trace.parquet", "history.parquet/*", "nodes/*/trace.jsonl", "nodes/*/images")  # fmt: skip
-"""What an analysis reads of a run; its other files may change."""
+"""The files of a run that an analysis reads; other files may change."""
 
 
 def find_runs(store: Path) -> list[Path]:
@@ -32,11 +32,11 @@ def find_runs(store: Path) -> list[Path]:
 
 
 def check_store(store: Path) -> None:
-    """Raise :class:`~pipeline.java.PipelineError` where there is nothing to analyze."""
+    """Raise :class:`~pipeline.java.PipelineError` if there is nothing to analyze."""
     if not store.is_dir():
-        raise PipelineError(f"{store}: not a directory; give a store, such as ./store")
+        raise PipelineError(f"{store}: not a directory; pass a store, such as ./store")
     if not find_runs(store) and not any(store.glob("nights/*/runs.jsonl")):
-        raise PipelineError(f"{store}: holds no complete run (looked for */*/test.json)")
+        raise PipelineError(f"{store}: contains no complete run (no */*/test.json)")
 
 
 def run_id(folder: Path) -> str:
@@ -45,7 +45,7 @@ def run_id(folder: Path) -> str:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a digest of name, size and time of change of all that is read of a run."""
+    """Return a digest of name, size and modification time of all files that are read."""
     digest = blake2b(digest_size=12)
     for path in _files(folder):
         status = path.stat()
@@ -68,7 +68,7 @@ def read_test(folder: Path) -> dict[str, Any]:
 
 
 def recorded_verdict(folder: Path) -> dict[str, Any]:
-    """Return the checkers of ``results.json``; none where it is not there.
+    """Return the checkers in ``results.json``; empty if it is missing.
 
     Raises :class:`~histories.tables.HistoryError`.
     """
@@ -89,9 +89,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def describe(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of the table ``runs`` that ``test.json`` and the name tell.
+    """Return the columns of the table ``runs`` that come from ``test.json`` and the name.
 
-    Raises :class:`~histories.tables.HistoryError` for a value of another type than it has.
+    Raises :class:`~histories.tables.HistoryError` for a value of a wrong type.
     """
     try:
         return _described(folder, test)
@@ -133,10 +133,10 @@ def _described(folder: Path, test: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_key(test: dict[str, Any]) -> str:
-    """Return a digest of what was asked for: equal for runs of the same test.
+    """Return a digest of the options, equal for runs of the same test.
 
-    The planned faults and the simulator's knobs belong to it: they differ with a schedule that
-    was mutated or shrunk although the options are the same.
+    It includes the planned faults and the simulator's knobs: these differ if a schedule was mutated
+    or shrunk, although the options are the same.
     """
     options = dict(test.get("options") or {}) or {
         name: test.get(name)
@@ -149,7 +149,7 @@ def test_key(test: dict[str, Any]) -> str:
 
 
 def started_at(name: str, test: dict[str, Any]) -> datetime | None:
-    """Return when a run began: its folder is named by it. Virtual time does not count."""
+    """Return when a run began, from its folder's name; None for virtual time."""
     stamp, _, _ = name.rpartition("-")
     for form in ("%Y%m%dT%H%M%S.%fZ", "%Y%m%dT%H%M%SZ"):
         try:
@@ -161,7 +161,7 @@ def started_at(name: str, test: dict[str, Any]) -> datetime | None:
 
 
 def moment(text: Any) -> datetime | None:
-    """Return an ISO 8601 time, in UTC; None for what is none."""
+    """Return an ISO 8601 time, in UTC; None for any other value."""
     if not isinstance(text, str):
         return None
     try:
@@ -179,7 +179,7 @@ def _whole(value: Any) -> int | None:
     if value is None:
         return None
     number = int(value)
-    # Seeds may be unsigned 64-bit numbers; what has no place in the column is not told wrongly.
+    # Seeds may be unsigned 64-bit numbers; values that do not fit into the column become null.
     return number if -(1 << 63) <= number < 1 << 63 else None
 
 

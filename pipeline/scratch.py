@@ -1,4 +1,4 @@
-"""Temporary folders of an analysis, and those that killed ones left behind."""
+"""Temporary folders of analyses, and the removal of those of killed ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 _NAMED = re.compile(r"kraftwreck-(?:spark|silver)-(\d+)-")
 _OLD_S = 86_400
-"""Processes of other containers cannot be seen; none works for so long without a trace."""
+"""Processes of other containers are invisible; none runs this long without touching its folder."""
 
 
 @contextmanager
 def scratch(what: str) -> Iterator[Path]:
-    """Yield an empty folder for ``what`` (spark, silver), removed at the end.
+    """Yield an empty folder for ``what`` (spark, silver), and remove it at the end.
 
-    What a process that was killed left of the kind is removed, too, after a day.
+    Folders of killed processes are removed, too, after a day.
     """
     sweep(Path(tempfile.gettempdir()))
     prefix = f"kraftwreck-{what}-{os.getpid()}-"
@@ -29,7 +29,7 @@ def scratch(what: str) -> Iterator[Path]:
 
 
 def sweep(base: Path) -> None:
-    """Remove our own old folders in ``base`` whose process is gone."""
+    """Remove this user's old folders in ``base`` whose process has ended."""
     with suppress(OSError):
         for entry in os.scandir(base):
             named = _NAMED.match(entry.name)

@@ -1,10 +1,9 @@
-"""A Spark session that starts as fast as it can and says nothing it need not.
+"""A Spark session tuned for start-up time and quiet logging.
 
-Starting a JVM with Spark's ten thousand classes is what costs. An application class data
-sharing archive (JEP 350) of exactly those classes, kept in the user's cache folder, halves
-it; it is made by the first session and replaced when Spark or Java change. Local sessions
-over few runs also do without the optimizing JIT and without code generation, which cost
-more than they bring there.
+The start of a JVM with Spark's ten thousand classes is slow. An application class data sharing
+archive (JEP 350) of exactly these classes, kept in the user's cache folder, halves the time. The
+first session creates it, and a new Spark or Java replaces it. Local sessions over few runs also
+disable the optimizing JIT and code generation, which cost more time there than they save.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SHIPPED = ("histories", "nodes", "checkers", "harness", "nemesis", "pipeline")
 """Packages that executors on other machines need."""
 
 ATTEMPTS = 3
-"""How often a task is tried on a local master, as on any other."""
+"""How often a task is tried on a local master; other masters have the same default."""
 _LEFT_BEHIND_S = 3600
 _LOG_SETTINGS = """\
 rootLogger.level = error
@@ -52,14 +51,14 @@ def cache_folder() -> Path:
 
 
 def archive_path(java: str) -> Path:
-    """Return where the class archive for this Java and this Spark belongs."""
+    """Return the path of the class archive for this Java and this Spark."""
     name = hashlib.sha256(f"{java}\n{pyspark.__version__}\n{pyspark.__file__}".encode())
     return cache_folder() / f"spark-{name.hexdigest()[:16]}.jsa"
 
 
 @contextmanager
 def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSession]:
-    """Yield the process's Spark session and stop it, with its JVM, at the end.
+    """Yield the process's Spark session; stop it, with its JVM, at the end.
 
     ``small`` is for few runs on this machine. Raises :class:`PipelineError`.
     """
@@ -77,7 +76,7 @@ def session(master: str = "local[2]", *, small: bool = True) -> Iterator[SparkSe
         options.append(f"-XX:ArchiveClassesAtExit={making}")
     with scratch("spark") as place:
         options.append(f"-Dlog4j2.configurationFile={_log_settings(place)}")
-        # What Java makes for itself goes with the rest, even if its JVM is killed.
+        # Files that Java creates are removed with the rest, even if its JVM is killed.
         options.append(f"-Djava.io.tmpdir={place}")
         _environment(local)
         try:
@@ -123,7 +122,7 @@ def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSessio
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         }
     if re.fullmatch(r"local(\[[^],]+\])?", master):
-        # By itself a local master gives up at the first worker that is killed.
+        # By default a local master gives up when the first worker is killed.
         cores = master[6:-1] or "1"
         master = f"local[{cores},{ATTEMPTS}]"
     builder = SparkSession.builder.master(master).appName("kraftwreck")
@@ -133,7 +132,7 @@ def _build(master: str, scratch: Path, options: str, small: bool) -> SparkSessio
 
 
 def _environment(local: bool) -> None:
-    """What the JVM and its Python workers inherit."""
+    """Set the environment that the JVM and its Python workers inherit."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if local:  # Executors elsewhere must be able to reach the driver.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -143,8 +142,8 @@ def _environment(local: bool) -> None:
 
 
 def _log_settings(scratch: Path) -> Path:
-    """Write the log settings. (In SPARK_CONF_DIR they would be on the class path, which a
-    class archive does not allow.)"""
+    """Write the log settings. (SPARK_CONF_DIR would add a folder to the class path, which a class
+    archive does not allow.)"""
     path = scratch / "log4j2.properties"
     path.write_text(_LOG_SETTINGS)
     return path
@@ -161,7 +160,7 @@ def _zip(scratch: Path) -> Path:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop Spark and its JVM, and wait until the JVM is gone."""
+    """Stop Spark and its JVM, and wait until the JVM has ended."""
     context = spark.sparkContext
     gateway: Any = context._gateway
     spark.stop()
@@ -176,7 +175,7 @@ def _stop(spark: SparkSession) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    # Otherwise a later session of this process would talk to the JVM that is gone.
+    # Otherwise a later session of this process would use the JVM that has ended.
     type(context)._gateway = None
     type(context)._jvm = None
 
@@ -190,11 +189,11 @@ def _writable(folder: Path) -> bool:
 
 
 def _publish(making: Path, archive: Path) -> None:
-    """Give the finished archive its name; without one, the next session makes it."""
+    """Rename the finished archive; if that fails, the next session creates it."""
     with suppress(OSError):
         making.replace(archive)
     for left in archive.parent.glob("spark-*.tmp"):
-        # Of a process that was killed while it wrote.
+        # From a process that was killed while writing.
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:
                 left.unlink()

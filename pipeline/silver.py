@@ -1,8 +1,8 @@
 """From a run folder to silver: typed tables, written by Spark's Python workers as Parquet.
 
-A task reads one file of one run and writes one file; what it yields tells which, and what
-must be known of it later. All is done on whole columns. The pairs of a history are made by
-the same function as the checkers'.
+A task reads one file of one run and writes one file. It yields the names and the facts that are
+needed later. All work is done on whole columns. Invocations and completions are paired by the same
+function as in the checkers.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _WRITTEN = pa.schema(
 _BATCH = 1 << 17
 _SECOND = 1_000_000_000
 APART = 4 << 20
-"""From so many bytes on a file is read in a process of its own: it may be killed for its memory."""
+"""Files of at least this many bytes are read in a separate process, which may be killed."""
 _LARGE = 32 << 20
-"""From so many bytes of history on, every shard of a run is a task of its own."""
+"""With at least this many bytes of history, every shard of a run is a separate task."""
 
 
 def sources(folder: Path) -> list[tuple[str, Path]]:
-    """Return (table, file or run folder) of all that is to be read of a run."""
+    """Return (table, file or run folder) of everything to be read of a run."""
     history, trace = folder / "history.parquet", folder / "trace.parquet"
     shards = sorted(history.glob("*.parquet"))
     found = [("faults", folder), ("trace", trace if trace.is_file() else folder)]
@@ -61,9 +61,9 @@ def sources(folder: Path) -> list[tuple[str, Path]]:
 
 
 def write(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Write the silver file of each row of :data:`FILES`; tell what came of it.
+    """Write the silver file of each row of :data:`FILES`; yield the results.
 
-    A file that cannot be read is told, too, whatever is wrong with it: it stops nothing else.
+    For an unreadable file the error is yielded; it does not affect other files.
     """
     for batch in batches:
         for row in batch.to_pylist():
@@ -144,11 +144,11 @@ def operations(history: pa.Table, run: str, windows: list[tuple[int, int, str]])
 
 
 def _served(table: pa.Table, faults: list[Any]) -> Facts:
-    """Return counts, and per fault when clients were first served after its start and end."""
+    """Return counts, and when clients were first served after the start and end of each fault."""
     counts = {
         row["values"]: row["counts"] for row in table.column("type").value_counts().to_pylist()
     }
-    # A node that says it does not lead answers, too, but serves nobody.
+    # A node that answers "not leader" responds, but does not serve the client.
     serves = pc.or_(pc.not_equal(table.column("f"), "leader"), pc.is_valid(table.column("value")))
     ok = table.filter(pc.and_(pc.equal(table.column("type"), "ok"), serves))
     moments = (ok.column("invoked_ns").to_numpy(), ok.column("completed_ns").to_numpy())
@@ -168,7 +168,7 @@ def _trace(folder: Path, source: Path, out: Path) -> tuple[int, Facts]:
     if source == folder:
         batches: Iterable[pa.RecordBatch] = read_trace(folder).to_batches(_BATCH)
     else:
-        # Of a large trace only one batch at a time is in memory.
+        # Only one batch of a large trace at a time is in memory.
         batches = pq.ParquetFile(source).iter_batches(_BATCH, columns=TRACE_SCHEMA.names)
     rows = 0
     writer = None
@@ -199,7 +199,7 @@ def _on_test_clock(table: pa.Table, clocks: dict[str, NodeClock]) -> pa.Array:
         clock = clocks.get(name)
         if clock is None:
             unknown |= mine
-        elif clock.stretch == clock.squeeze == 1.0:  # Never disturbed: one difference tells all.
+        elif clock.stretch == clock.squeeze == 1.0:  # Never disturbed: a constant difference.
             times[mine] = mono[mine] - clock.reading(0)
         else:
             times[mine] = [clock.time(int(reading)) for reading in mono[mine]]

@@ -1,4 +1,4 @@
-"""Names of runs as names of files."""
+"""File names for runs."""
 
 from __future__ import annotations
 

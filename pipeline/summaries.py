@@ -1,4 +1,4 @@
-"""What an analysis says in one JSON line: verdicts, what is invalid, sizes of tables."""
+"""The summary of an analysis, one JSON line: verdicts, invalid runs, sizes of tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALIDITY: dict[str, Validity] = {"true": True, "false": False, "unknown": "unkn
 
 
 def of_tables(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    """Return the summary of tables that are at hand."""
+    """Return the summary of tables in memory."""
     return {
         **_verdicts(tables["runs"]),
         "invalid_keys": _count(tables["keys"], "valid", "false"),

@@ -1,4 +1,4 @@
-"""The part of docs/tables.md that lists every column: ``python -m pipeline.tables_page``."""
+"""Write the list of all columns in docs/tables.md: ``python -m pipeline.tables_page``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MARK = "<!-- what follows is written by python -m pipeline.tables_page -->"
 
 
 def listing() -> str:
-    """Return the listing as Markdown."""
+    """Return the list as Markdown."""
     parts = [
         _part("Silver", SILVER),
         _part("Gold, rows of single runs", PER_RUN),
@@ -33,7 +33,7 @@ def _part(title: str, tables: dict[str, pa.Schema]) -> str:
 
 
 def main() -> None:
-    """Write the listing anew behind the mark."""
+    """Replace the list after the mark."""
     head = PAGE.read_text().partition(MARK)[0]
     PAGE.write_text(f"{head}{MARK}\n\n{listing()}")
 

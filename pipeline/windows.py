@@ -1,4 +1,4 @@
-"""When which faults were in force, and when clients were served again after each."""
+"""The periods in which faults were in force, and when clients were served after each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def joined(faults: Iterable[FaultEvent]) -> list[tuple[FaultEvent, FaultEvent | 
 
 
 def fault_windows(faults: Iterable[FaultEvent]) -> list[tuple[int, int, str]]:
-    """Return (from, to, kind) of every fault, ns; one that never ended lasts for ever."""
+    """Return (from, to, kind) of every fault, ns; one that never ended lasts forever."""
     return [
         (start.time, FOREVER if end is None else end.done, start.kind)
         for start, end in joined(faults)
@@ -62,14 +62,14 @@ def name_windows(windows: list[tuple[int, int, str]], moments: Ints) -> pa.Array
 
 
 def first_served(after: Iterable[int | None], invoked: Ints, completed: Ints) -> list[int | None]:
-    """Return, for each moment, when the first answer came to what was invoked from it on.
+    """Return, for each moment, when the first operation invoked since then was served.
 
-    ``invoked`` and ``completed`` are of the operations that were served. None: no answer
-    came, or there is no moment.
+    ``invoked`` and ``completed`` are of the operations that were served. The result is None if
+    there is no response, or no moment.
     """
     order = np.argsort(invoked, kind="stable")
     begun = invoked[order]
-    # The earliest answer to anything that was invoked here or later.
+    # The earliest response to any operation invoked here or later.
     best = np.minimum.accumulate(completed[order][::-1])[::-1]
     found: list[int | None] = []
     for moment in after:
@@ -79,7 +79,7 @@ def first_served(after: Iterable[int | None], invoked: Ints, completed: Ints) ->
 
 
 def earliest(parts: Iterable[Any], size: int) -> list[int | None]:
-    """Merge answers of :func:`first_served` over parts of one history."""
+    """Merge the results of :func:`first_served` for parts of one history."""
     merged: list[int | None] = [None] * size
     for part in parts:
         for place, moment in enumerate(part or ()):

@@ -1,11 +1,10 @@
-"""A process that starts Spark at once and works on what it is told to.
+"""A process that starts Spark at once and then handles requests.
 
-``python -m pipeline.worker MASTER small|large PARENT``: writes ``{"ready": seconds}`` when Spark is
-up (and for small jobs warm), then for each line on stdin one line with what came of it, or
-``{"error": …}``. A line asks for ``{"run": folder}``, ``{"store": folder, "forget_removed":
-bool}`` or ``{"check": …}`` (:func:`pipeline.keyed.serve`). The process ends when stdin does,
-and at once when its parent, which has the pid ``PARENT``, is killed, be it before a line of this
-has run: nobody waits for a warm-up then.
+``python -m pipeline.worker MASTER small|large PARENT`` prints ``{"ready": seconds}`` when Spark is
+up (and for small jobs warm). Then it prints one line for each line on stdin: the result, or
+``{"error": …}``. A request is ``{"run": folder}``, ``{"store": folder, "forget_removed": bool}`` or
+``{"check": …}`` (:func:`pipeline.keyed.serve`). The process ends when stdin does. It ends at once
+when its parent, with the pid ``PARENT``, is killed, even if that happens before this code runs.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from pipeline.keyed import serve as check
 from pipeline.session import session
 
 _NICENESS = 5
-"""Spark's start must not slow the nodes that are being tested meanwhile."""
+"""The start of Spark must not slow the nodes under test down."""
 
 _PARENT_CHECK_S = 0.5
 
@@ -43,18 +42,18 @@ _PARENT_CHECK_S = 0.5
 def main() -> None:
     """Serve requests until stdin ends."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # Whatever else prints must not come between the answers.
+    os.dup2(2, 1)  # Other output must not come between the answers.
     with suppress(OSError):
         os.nice(_NICENESS)
     if os.getpgrp() != os.getpid():
-        os.setpgrp()  # What is started here, the JVM above all, is of one group.
+        os.setpgrp()  # All child processes, above all the JVM, are in one group.
     master, size = sys.argv[1:3]
     parent = int(sys.argv[3])
     if os.getppid() != parent:
-        return  # Here and not by the thread: nothing has been started that would have to end.
+        return  # The thread is not needed: nothing has been started yet.
     Thread(target=_end_with, args=(parent,), daemon=True).start()
     begun = monotonic()
-    # All that this process writes meanwhile, Spark's own files included, goes with it.
+    # All temporary files of this process, Spark's included, are removed with this folder.
     tempfile.tempdir = tempfile.mkdtemp(prefix="kraftwreck-worker-")
     try:
         with session(master, small=size == "small") as spark:
@@ -71,9 +70,10 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process and its group once ``parent`` is gone.
+    """End this process and its group when ``parent`` has ended.
 
-    A JVM that is only starting does not notice by itself: it fails to write where Python looks
+    A JVM that is starting does not notice that by itself: it fails to write its port where Python
+    expects it, and keeps running.
     for its port, and stays.
     """
     while os.getppid() == parent:
@@ -109,7 +109,7 @@ def _say(answers: Any, answer: dict[str, Any]) -> None:
 
 
 def warm_up(spark: SparkSession) -> None:
-    """Compute all tables over a tiny run: classes are loaded, Python workers are up."""
+    """Compute all tables of a tiny run: this loads classes and starts the Python workers."""
     with tempfile.TemporaryDirectory(prefix="kraftwreck-warm-") as scratch:
         folder = Path(scratch) / "warm" / "up"
         folder.mkdir(parents=True)

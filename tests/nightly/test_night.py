@@ -71,7 +71,7 @@ def test_a_killed_night_continues_where_it_stopped(fake_night: Make, after: int)
     assert told.state == "complete"
     assert told.sessions == 2
     assert told.interrupted_runs >= 1
-    assert "were under way when the night was stopped" in out
+    assert "were in progress when the night was stopped" in out
 
 
 def test_killed_again_and_again_no_run_is_lost_or_made_twice(fake_night: Make) -> None:
@@ -141,7 +141,7 @@ def test_an_unfinished_night_cannot_go_on_with_another_matrix(fake_night: Make) 
         wait_for(lambda: len(night.calls) >= 2, process)
         process.kill()
     night = fake_night({}, seeds="0..9")
-    with pytest.raises(NightError, match="began with another matrix"):
+    with pytest.raises(NightError, match="started with a different matrix"):
         night.run()
 
 
@@ -251,8 +251,8 @@ def test_a_case_of_the_corpus_that_fails_is_red_at_once(fake_night: Make, tmp_pa
     back = next(record for record in night.records if record.cell.endswith("back.json"))
     assert (back.n, back.kind, back.klass) == (0, "corpus", "system")
     summary = (night.path / "summary.md").read_text()
-    assert "1 came back" in summary
-    assert "is back" in summary
+    assert "1 failed again" in summary
+    assert "failed again" in summary
 
 
 def test_failures_of_earlier_nights_come_first(fake_night: Make) -> None:

@@ -56,7 +56,7 @@ RECORDS = [
     red(4, "forked", case="reds/000004/case.json", shrunk="reds/000004/shrunk.json"),
     run(5, klass="harness", valid="unknown", why="KeyError: 'n1'"),
     run(6, klass="environment", valid="unknown", why="no space left", cluster="netns"),
-    run(7, klass="flake", was="harness", why="gone at the second attempt"),
+    run(7, klass="flake", was="harness", why="no failure at the second attempt"),
     run(8, valid="unknown", why="epochs: out of time"),
     red(9, **PLANTED),
     run(10, **PLANTED),
@@ -169,7 +169,7 @@ def test_a_good_night_says_so(night: Night) -> None:
          "the clean build held; 1 planted bug found; exit code 1"),
         ([run(0), red(1, **PLANTED)], {"exit_code": 0}, "all is well; 1 planted bug found"),
         ([run(0)], {"given_up": {"netns": "no"}, "exit_code": 255},
-         "the clean build held; netns was given up; exit code 255"),
+         "the clean build held; netns was abandoned; exit code 255"),
         ([], {"exit_code": 0}, "nothing was run"),
     ],
 )  # fmt: skip

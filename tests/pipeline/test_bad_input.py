@@ -35,7 +35,7 @@ def test_without_runs(tmp_path: Path, made: bool, capsys: pytest.CaptureFixture[
         (store / "kraft" / "1-1.running" / "test.json").write_text("{}")
     assert status(["analyze", str(store)]) == 254
     error = capsys.readouterr().err
-    assert ("holds no complete run" if made else "not a directory") in error
+    assert ("contains no complete run" if made else "not a directory") in error
     assert error.count("\n") == 1
 
 

@@ -115,7 +115,7 @@ def test_transactions_reach_over_keys_and_are_refused(
     path = tmp_path / "history.jsonl"
     path.write_text("")
     assert status(["check", str(path), "-m", "list-append", "--master", "local"]) == 254
-    assert "does not judge every key by itself" in capsys.readouterr().err
+    assert "--master needs a model that judges each key alone" in capsys.readouterr().err
 
 
 def test_merged_results_are_in_the_order_of_the_history() -> None:

@@ -124,7 +124,7 @@ def test_staged_files_of_a_killed_analysis_are_deleted(tmp_path: Path) -> None:
 
 
 def test_two_analyses_at_once_are_refused(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(PipelineError, match="another analysis is at work"):
+    with locked(tmp_path), pytest.raises(PipelineError, match="another analysis is running"):
         locked(tmp_path).__enter__()
     with locked(tmp_path):
         pass
@@ -132,5 +132,5 @@ def test_two_analyses_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_an_unreadable_manifest_gives_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": "one"}')
-    with pytest.raises(PipelineError, match=r"manifest.json: .* to analyze everything anew"):
+    with pytest.raises(PipelineError, match=r"manifest.json: .* to analyze everything again"):
         load(tmp_path)
