@@ -133,7 +133,7 @@ def test_schedules_have_both_families_timed_and_triggered() -> None:
 
 def test_the_simulator_refuses_faults_for_hosts_only() -> None:
     check_simulator(("kill", "clock", "network"))
-    with pytest.raises(OptionError, match="'wire' works on real hosts only"):
+    with pytest.raises(OptionError, match="'wire' needs real hosts"):
         check_simulator(("kill", "wire"))
 
 
