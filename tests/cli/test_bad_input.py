@@ -218,7 +218,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cluster doctor -c nosuch", "use netns, vagrant"),
         ("cluster down nosuch", "'nosuch' not found on this machine"),
         ("cluster down -c nosuch", "use netns, vagrant"),
-        ("check nosuch --model nosuch", "'nosuch' is not there"),
+        ("check nosuch --model nosuch", "no model 'nosuch'"),
         ("check file --model register --format nosuch", "'--format'"),
         ("check file --model register --engine nosuch", "'--engine'"),
         ("check file --model register --engine elle", "--engine elle needs"),

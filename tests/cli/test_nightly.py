@@ -135,7 +135,7 @@ def test_there_is_nothing_to_resume(kraftwreck: Command, tmp_path: Path) -> None
         (("--confirm", "nowhere"), "NIGHT#N"),
         (("--confirm", "nowhere#1", "--plan"), "--confirm only allows"),
         (("{bad}",), "matrix[1].trees[1]: unknown mutant"),
-        (("{corpus}",), "corpus.cases[1]: {folder}/none: no case file"),
+        (("{corpus}",), "corpus.cases[1]: {folder}/none: no such case file"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -185,7 +185,8 @@ class TestCommand:
     ) -> None:
         assert run("heal") == (0, "nothing to heal\n")
         assert run("doctor") == (
-            254, "kraftwreck cluster doctor: no machine runs: kraftwreck cluster up -c vagrant\n",
+            254, "kraftwreck cluster doctor: no machine is running; start them with "
+            "kraftwreck cluster up -c vagrant\n",
         )  # fmt: skip
         assert {call.split()[0] for call in project.calls()} == {"status"}
 
