@@ -2,10 +2,8 @@
 # ARGS are passed on: make run ARGS="-w register -t 30"
 ARGS ?=
 PROVIDER ?= docker
-PACKAGES := histories nodes checkers simulation harness nemesis systems workloads pipeline \
-	reports nightly kraftwreck mutants examples oracle
 
-.PHONY: setup run test compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts vagrant-test lint lock clean
+.PHONY: setup run check test compiled test-compiled test-frames oracle test-oracle test-campaign test-hosts vagrant-test lint lock clean
 
 setup:
 	@scripts/setup
@@ -18,10 +16,17 @@ test:
 	@$(MAKE) --no-print-directory lint
 	.venv/bin/pytest -n 2 --dist loadgroup $(ARGS)
 
+# Before a commit, in a minute: lint, types, and the tests next to what changed since BASE that need
+# no cluster, Spark, browser or whole runs.
+BASE ?= HEAD
+check: lint
+	@.venv/bin/python -m tests.changed $(BASE) | xargs .venv/bin/pytest -q -n 2 --dist loadgroup \
+		-m "not (cluster or spark or browser or slow or oracle or campaign or vagrant or compiled)" $(ARGS)
+
 # Modules for `kraftwreck sim --compiled`, into build/compiled: minutes, once for these sources.
 compiled:
 	@scripts/setup --compile
-	@.venv/bin/python -m kraftwreck.compiled_tree
+	@.venv/bin/python -m kraftwreck.cli.compiled_tree
 
 test-compiled: compiled
 	.venv/bin/pytest -m compiled -n 0 $(ARGS)
@@ -29,7 +34,7 @@ test-compiled: compiled
 # Apache Kafka, the oracle, into build/oracle; quick when it is there.
 oracle:
 	@scripts/setup --oracle
-	@.venv/bin/python -m oracle.fetch
+	@.venv/bin/python -m kraftwreck.oracle.fetch
 
 test-oracle: oracle
 	.venv/bin/pytest -m oracle -n 2 --dist loadfile $(ARGS)
@@ -61,11 +66,11 @@ vagrant-test: setup
 lint: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy $(PACKAGES) tests bench
+	.venv/bin/mypy kraftwreck tests bench
 
 # Writes requirements.lock anew from pyproject.toml.
 lock: setup
-	.venv/bin/uv pip compile pyproject.toml --group dev --generate-hashes --no-annotate \
+	.venv/bin/uv pip compile pyproject.toml --extra all --group dev --generate-hashes --no-annotate \
 		--no-header --no-emit-index-url --no-emit-find-links -q -o requirements.lock
 
 clean:

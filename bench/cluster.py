@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.clusters.netns import NetnsCluster
-from harness.remote.agent import Agent
-from harness.remote.session import Remote, on_all
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.session import Remote, on_all
 
 
 def measure(nodes: int) -> dict[str, float]:

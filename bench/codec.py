@@ -17,10 +17,10 @@ from typing import Any
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from nodes.log.batch import decode_batch, encode_batch, parse_header, verify_crc
-from nodes.log.crc import crc32c, crc32c_by_table
-from nodes.protocol.apis import API_KEYS
-from nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.log.batch import decode_batch, encode_batch, parse_header, verify_crc
+from kraftwreck.nodes.log.crc import crc32c, crc32c_by_table
+from kraftwreck.nodes.protocol.apis import API_KEYS
+from kraftwreck.nodes.protocol.codec import decode, encode
 
 ROUNDS = 9
 ROUND_S = 0.05

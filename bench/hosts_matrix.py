@@ -31,9 +31,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nemesis.registry import families, needs_brokers
-from nodes.draw import draw_below
-from workloads.registry import workloads
+from kraftwreck.nemesis.registry import families, needs_brokers
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.workloads.registry import workloads
 
 NONE, ALL = "none", "all"
 WITHOUT, BROKERS, COMBINED = "without", "brokers", "combined"

@@ -39,12 +39,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.clusters.cluster import Host
-from harness.clusters.hosts import load_inventory
-from harness.remote.session import Remote
-from nemesis import generator
-from nemesis.registry import families
-from nodes.draw import draw_below
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.hosts import load_inventory
+from kraftwreck.harness.remote.session import Remote
+from kraftwreck.nemesis import generator
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.draw import draw_below
 
 ROOT = Path(__file__).resolve().parents[1]
 WAYS = ("alone", "heal", "next")

@@ -24,10 +24,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.log.snapshots import data_batch, header_batch
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.loader import Loader
-from nodes.protocol.records import decode_record, encode_record
+from kraftwreck.nodes.log.snapshots import data_batch, header_batch
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.loader import Loader
+from kraftwreck.nodes.protocol.records import decode_record, encode_record
 
 SIZES: Final = (10_000, 100_000, 1_000_000)
 PER_TOPIC: Final = 10

@@ -32,9 +32,9 @@ from bench.kafka_quorums import (
     register_brokers,
     wait_until_replicated,
 )
-from oracle.controller import OurController
-from oracle.ports import free_ports
-from oracle.quorum import KAFKA, OURS, Quorum
+from kraftwreck.oracle.controller import OurController
+from kraftwreck.oracle.ports import free_ports
+from kraftwreck.oracle.quorum import KAFKA, OURS, Quorum
 
 SIZE: Final = 5
 TOPICS_PER_BATCH: Final = 10

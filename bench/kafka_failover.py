@@ -34,10 +34,10 @@ from bench.kafka_quorums import (
     register_brokers,
     wait_until_replicated,
 )
-from harness.kafka_client import KafkaClient
-from nodes.protocol.errors import NONE
-from oracle.controller import HOST
-from oracle.quorum import KAFKA, OURS, Quorum
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.oracle.controller import HOST
+from kraftwreck.oracle.quorum import KAFKA, OURS, Quorum
 
 POLL_S: Final = 0.005
 CALL_MS: Final = 20_000

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nodes.protocol.apis import decode_response, encode_request
-from nodes.protocol.errors import NONE
-from oracle.controller import HOST
+from kraftwreck.nodes.protocol.apis import decode_response, encode_request
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.oracle.controller import HOST
 
 TIMEOUT_S: Final = 120.0
 _LENGTH: Final = struct.Struct(">i")

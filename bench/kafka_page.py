@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from oracle.java import find_java
-from oracle.release import kafka_version
+from kraftwreck.oracle.java import find_java
+from kraftwreck.oracle.release import kafka_version
 
 PAGE: Final = Path(__file__).with_name("results") / "kafka.md"
 ROOT: Final = Path(__file__).resolve().parents[1]

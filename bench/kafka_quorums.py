@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from nodes.protocol.errors import NONE
-from oracle.controller import BENCH_FLAGS, KafkaController
-from oracle.ports import free_ports
-from oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
-from oracle.silent_broker import SilentBroker
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.oracle.controller import BENCH_FLAGS, KafkaController
+from kraftwreck.oracle.ports import free_ports
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
+from kraftwreck.oracle.silent_broker import SilentBroker
 
 KINDS: Final = (KAFKA, OURS)
 BROKERS: Final = (100, 101, 102)

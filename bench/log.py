@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodes.log.batch import encode_batch
-from nodes.log.files import MetadataLogFiles
-from nodes.log.media import PLAIN, Media
-from nodes.log.snapshots import data_batch, footer_batch, header_batch
-from nodes.log.write_loss import WriteLossMedia
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.snapshots import data_batch, footer_batch, header_batch
+from kraftwreck.nodes.log.write_loss import WriteLossMedia
 
 APPENDS = 2000
 RECORDS = 200_000

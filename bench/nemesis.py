@@ -19,12 +19,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from harness.archive import PROJECT_TREE
-from harness.options import Style
-from harness.patched_nodes import patched_tree
-from kraftwreck.campaign import EVERYTHING
-from kraftwreck.hunt import Hunted, environment, hunt
-from mutants import catalogue
+from kraftwreck.cli.campaign import EVERYTHING
+from kraftwreck.cli.hunt import Hunted, hunt
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.options import Style
+from kraftwreck.harness.patched_nodes import environment, patched_tree
+from kraftwreck.mutants import catalogue
 
 STYLES: tuple[Style, ...] = ("swarm", "timed")
 HEAD = """# Two nemeses, side by side
@@ -99,7 +99,7 @@ def main(
 ) -> None:
     """Hunt each bug (default: all of the catalogue) with both nemeses and write the table."""
     if tree is not None:
-        import nodes
+        from kraftwreck import nodes
 
         imported = Path(nodes.__file__ or "").resolve().parent
         if imported != tree.resolve():

@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 import click
 
-from kraftwreck.campaign import Campaign, run_seed
-from nodes.consensus.effects import (
+from kraftwreck.cli.campaign import Campaign, run_seed
+from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     Effect,
     Event,
@@ -25,7 +25,7 @@ from nodes.consensus.effects import (
     RequestReceived,
     ResponseReceived,
 )
-from nodes.node import Node
+from kraftwreck.nodes.node import Node
 
 Step = tuple[bytes | None, int, int]
 """A pickled event (None: the start), monotonic microseconds, wall-clock milliseconds."""

@@ -25,9 +25,9 @@ from typing import Any
 import duckdb
 
 from bench.pipeline_store import CHECKERS, make_run, rows
-from pipeline.analysis import analyze_store
-from pipeline.gold import files, read
-from pipeline.session import session
+from kraftwreck.pipeline.analysis import analyze_store
+from kraftwreck.pipeline.gold import files, read
+from kraftwreck.pipeline.session import session
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

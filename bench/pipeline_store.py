@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.checkers.histories import registers
-from histories.columns import read_table
-from histories.parquet import write_history, write_table
-from histories.tables import TRACE_SCHEMA
+from kraftwreck.histories.columns import read_table
+from kraftwreck.histories.parquet import write_history, write_table
+from kraftwreck.histories.tables import TRACE_SCHEMA
 
 NODES = 5
 SECONDS = 60

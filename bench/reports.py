@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reports.run_report import write_report
+from kraftwreck.reports.run_report import write_report
 from tests.reports.conftest import ARGUMENTS, CHROMIUM
 from tests.reports.fake_run import write_fake_run
 

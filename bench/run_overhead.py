@@ -38,7 +38,7 @@ MARKS = (
 
 def once(seconds: float, seed: int, store: str) -> dict[str, float]:
     """Return the seconds of each step of one run; raises RuntimeError unless it was valid."""
-    command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", str(seconds)]
+    command = [sys.executable, "-m", "kraftwreck.cli.main", "run", "-t", str(seconds)]
     begun = last = time.monotonic()
     steps: dict[str, float] = {}
     with subprocess.Popen(

@@ -23,10 +23,10 @@ from multiprocessing import get_context
 
 import click
 
-from harness.simulated.run import simulate
-from kraftwreck import compiled_tree
-from kraftwreck.campaign import ALL, BY_SEED, Campaign, Tested, judge, make_injector, run_seed
-from workloads.registry import find, workloads
+from kraftwreck.cli import compiled_tree
+from kraftwreck.cli.campaign import ALL, BY_SEED, Campaign, Tested, judge, make_injector, run_seed
+from kraftwreck.harness.simulated.run import simulate
+from kraftwreck.workloads.registry import find, workloads
 
 LENGTHS_S = (30.0, 60.0, 300.0, 1200.0)
 

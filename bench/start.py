@@ -25,11 +25,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.netns import NetnsCluster
-from harness.kafka_client import KafkaClient
-from harness.options import RunOptions
-from systems.kraft import METADATA_VERSION, SYSTEM
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.systems.kraft import METADATA_VERSION, SYSTEM
 
 _READY_S = 60.0
 _ASK_MS = 700
@@ -88,7 +88,7 @@ def start(seed: int) -> dict[str, float]:
 def total(seconds: float, seed: int) -> float:
     """Return how much longer than ``seconds`` a run of the default test takes."""
     with tempfile.TemporaryDirectory() as store:
-        command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", str(seconds)]
+        command = [sys.executable, "-m", "kraftwreck.cli.main", "run", "-t", str(seconds)]
         began = time.monotonic()
         done = subprocess.run(
             [*command, "--seed", str(seed), "--store", store],

@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from reports.web import StoreServer
+from kraftwreck.reports.web import StoreServer
 from tests.reports.conftest import ARGUMENTS, CHROMIUM
 from tests.reports.made_store import FIRST_DAY, make_run, make_store
 

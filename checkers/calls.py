@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from histories.operation import FAIL, INFO, INVOKE, OK, Op
+from kraftwreck.histories.operation import FAIL, INFO, INVOKE, OK, Op
 
 OPEN = 1 << 62
 """``end`` of a call without a certain end."""

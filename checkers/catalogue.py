@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkers.jepsen import (
+from kraftwreck.checkers.jepsen import (
     banks,
     causal,
     counters,
@@ -27,8 +27,8 @@ from checkers.jepsen import (
     timing,
     unique_ids,
 )
-from checkers.jepsen.kafka import checker as kafka
-from checkers.judging import (
+from kraftwreck.checkers.jepsen.kafka import checker as kafka
+from kraftwreck.checkers.judging import (
     HistoryModel,
     Report,
     Settings,
@@ -41,7 +41,7 @@ from checkers.judging import (
     judge_searched,
     judge_transactions,
 )
-from checkers.linearizability.models import MODELS
+from kraftwreck.checkers.linearizability.models import MODELS
 
 __all__ = ["CATALOGUE", "HistoryModel", "Report", "Settings", "find", "options_of"]
 

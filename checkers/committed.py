@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers import topics
-from checkers.epochs import missing_traces
-from checkers.recorded.disk_log import StoredLog, disk_logs
-from checkers.recorded.disk_pass import disk_pass
-from checkers.recorded.run_data import FINAL, RunData
-from checkers.recorded.trace_pass import TracePass, trace_pass
-from histories.verdict import CheckerResult
+from kraftwreck.checkers import topics
+from kraftwreck.checkers.epochs import missing_traces
+from kraftwreck.checkers.recorded.disk_log import StoredLog, disk_logs
+from kraftwreck.checkers.recorded.disk_pass import disk_pass
+from kraftwreck.checkers.recorded.run_data import FINAL, RunData
+from kraftwreck.checkers.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.histories.verdict import CheckerResult
 
 _KINDS = frozenset({"I8", "I9", "I10", "I11", "I14"})
 _ON_DISK = _KINDS | {"I3", "I6", "I7"}

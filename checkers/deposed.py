@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from checkers.calls import Call
-from checkers.recorded.clocks import after, node_clocks, pauses, slowest
-from checkers.recorded.run_data import RunData
-from checkers.recorded.trace_pass import TracePass
-from histories.operation import OK
-from histories.trace import TraceEvent
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses, slowest
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.trace_pass import TracePass
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.trace import TraceEvent
 
 FETCH_TIMEOUT_MS = 2000
 SLACK_NS = 2_000_000_000

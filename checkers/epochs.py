@@ -6,13 +6,13 @@ LeaderChange records in disk images.
 
 from __future__ import annotations
 
-from checkers.deposed import Claim, bound_ns, claims, stale_leaders
-from checkers.findings import Findings
-from checkers.recorded.disk_log import disk_logs
-from checkers.recorded.run_data import RunData
-from checkers.recorded.trace_pass import TracePass, trace_pass
-from histories.trace import TraceEvent
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.deposed import Claim, bound_ns, claims, stale_leaders
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.disk_log import disk_logs
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import CheckerResult
 
 _KINDS = frozenset({"I1"})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from histories.trace import TraceEvent
-from histories.verdict import Anomaly
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import Anomaly
 
 KEPT = 10
 """Anomalies kept per type; further ones are only counted."""

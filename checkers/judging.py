@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from checkers.calls import pair
-from checkers.jepsen import clock_offsets, log_files
-from checkers.jepsen.judgement import Judgement
-from checkers.linearizability.keyed import TIME_LIMIT_S, check_keys, merge
-from checkers.linearizability.models import Model, Register
-from histories.events import Event, read_records
-from histories.source import HistoryFile, Source
-from histories.tables import HistoryError
-from histories.verdict import Anomaly, CheckerResult, merge_valid
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.jepsen import clock_offsets, log_files
+from kraftwreck.checkers.jepsen.judgement import Judgement
+from kraftwreck.checkers.linearizability.keyed import TIME_LIMIT_S, check_keys, merge
+from kraftwreck.checkers.linearizability.models import Model, Register
+from kraftwreck.histories.events import Event, read_records
+from kraftwreck.histories.source import HistoryFile, Source
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, merge_valid
 
 Options = Mapping[str, Any]
 
@@ -158,7 +158,7 @@ def judge_register(name: str, cas: bool) -> Any:
     """Judge a register: by sorting where values are distinct, else by a search."""
 
     def judge(source: Source, settings: Settings) -> Report:
-        from checkers.zones.registers import decide
+        from kraftwreck.checkers.zones.registers import decide
 
         initial = settings.options.get("initial")
         model = Register(name, cas=cas, initial=initial)
@@ -180,7 +180,7 @@ def judge_machine(name: str) -> Any:
     """Judge a machine, each key (and each independent element) by itself."""
 
     def judge(source: Source, settings: Settings) -> Report:
-        from checkers.machines.linearizable import check_calls
+        from kraftwreck.checkers.machines.linearizable import check_calls
 
         verdicts = check_calls(name, settings.options, pair(source.ops()), settings.time_limit_s)
         found = merge(name, verdicts)
@@ -194,7 +194,7 @@ def judge_machine(name: str) -> Any:
 
 
 def judge_log(source: Source, settings: Settings) -> Report:
-    from checkers.logs.linearizable import check_log
+    from kraftwreck.checkers.logs.linearizable import check_log
 
     judged = check_log(source, settings.time_limit_s)
     found = merge("log", [verdict for verdict, _ in judged])
@@ -207,13 +207,13 @@ def judge_log(source: Source, settings: Settings) -> Report:
 
 def judge_transactions(name: str) -> Any:
     def judge(source: Source, settings: Settings) -> Report:
-        from checkers.elle import check_transactions
-        from checkers.elle.files import read_history_file
+        from kraftwreck.checkers.elle import check_transactions
+        from kraftwreck.checkers.elle.files import read_history_file
 
         options = {key.replace("-", "_"): value for key, value in settings.options.items()}
         if settings.engine == "elle":
-            from checkers.elle.binding import Limits, check_with_elle
-            from checkers.elle.check import Options as Asked
+            from kraftwreck.checkers.elle.binding import Limits, check_with_elle
+            from kraftwreck.checkers.elle.check import Options as Asked
 
             limits = Limits(seconds=settings.time_limit_s)
             asked = Asked(**options)

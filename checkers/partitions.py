@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from checkers.calls import Call
-from checkers.findings import Findings
-from checkers.recorded.clocks import fastest
-from checkers.recorded.run_data import RunData
-from histories.operation import OK
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.clocks import fastest
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.verdict import CheckerResult
 
 SESSION_MS = 9000
 _NS = 1_000_000

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.calls import Call
-from checkers.findings import Findings
-from checkers.recorded.run_data import RunData
-from checkers.recorded.trace_pass import trace_pass
-from histories.fault import FaultEvent
-from histories.operation import OK
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.trace_pass import trace_pass
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.verdict import CheckerResult
 
 BOUND_NS = 30_000_000_000
 

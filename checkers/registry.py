@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 
-from checkers import (
+from kraftwreck.checkers import (
     committed,
     conformance,
     epochs,
@@ -16,9 +16,9 @@ from checkers import (
     stats,
     strength,
 )
-from checkers.linearizability import keyed as linearizable
-from checkers.recorded.run_data import RunData
-from histories.verdict import CheckerResult, Verdict
+from kraftwreck.checkers.linearizability import keyed as linearizable
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.verdict import CheckerResult, Verdict
 
 Checker = Callable[[RunData], CheckerResult]
 """A pure function: it reads the run and returns a verdict."""

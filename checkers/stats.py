@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.calls import Call
-from checkers.recorded.run_data import RunData
-from histories.operation import FAIL, INFO, OK
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.operation import FAIL, INFO, OK
+from kraftwreck.histories.verdict import CheckerResult
 
 
 def check(run: RunData) -> CheckerResult:

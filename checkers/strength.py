@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from checkers.calls import Call
-from checkers.recorded.clocks import NodeClock, node_clocks
-from checkers.recorded.run_data import RunData
-from histories.fault import FaultEvent
-from histories.operation import OK
-from histories.trace import TraceEvent
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import CheckerResult
 
 SECOND = 1_000_000_000
 NAME = "strength"

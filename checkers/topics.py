@@ -19,13 +19,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.calls import OPEN, Call
-from checkers.findings import Findings
-from checkers.linearizability.decide import Outcome
-from checkers.linearizability.decide import check as search
-from checkers.linearizability.keyed import describe
-from checkers.linearizability.models import MODELS
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import OPEN, Call
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.linearizability.decide import Outcome
+from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.keyed import describe
+from kraftwreck.checkers.linearizability.models import MODELS
+from kraftwreck.histories.operation import FAIL, OK
 
 TIME_LIMIT_S = 60.0
 _CHANGES = frozenset({"create", "delete"})

@@ -11,9 +11,16 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-PROJECT_TREE = Path(__file__).resolve().parents[1] / "nodes"
+PACKAGE = Path(__file__).parents[1]
+"""The folder of the package kraftwreck: in a checkout its subpackages are links to the folders at
+the root, so no path is resolved here."""
+IMPORT_ROOT = PACKAGE.parent
+"""The folder to put into ``PYTHONPATH`` of a process that imports kraftwreck."""
+PROJECT_TREE = PACKAGE / "nodes"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_MAIN = 'import runpy\n\nrunpy.run_module("nodes", run_name="__main__", alter_sys=True)\n'
+_MAIN = (
+    'import runpy\n\nrunpy.run_module("kraftwreck.nodes", run_name="__main__", alter_sys=True)\n'
+)
 
 
 def build_archive(tree: Path = PROJECT_TREE) -> bytes:
@@ -32,8 +39,11 @@ def build_archive(tree: Path = PROJECT_TREE) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         _add(archive, "__main__.py", _MAIN.encode())
+        _add(archive, "kraftwreck/__init__.py", b"")
         for path in files:
-            _add(archive, f"nodes/{path.relative_to(tree).as_posix()}", path.read_bytes())
+            _add(
+                archive, f"kraftwreck/nodes/{path.relative_to(tree).as_posix()}", path.read_bytes()
+            )
     return buffer.getvalue()
 
 

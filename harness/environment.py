@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from harness.voter_changes import VoterChange
-from histories.disturbance import Disturbance
+from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.histories.disturbance import Disturbance
 
 Grudge = Mapping[str, frozenset[str]]
 """For each node, the nodes whose packets it drops on arrival (Jepsen's grudge)."""

@@ -14,12 +14,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from harness.governor import ARM, FALL_BACK, LOOK, START, STOP, Counts, Governor
-from harness.run_errors import Trouble
-from harness.triggers import Armed, aim, delay_us
-from histories.fault import Fault, FaultEvent
-from histories.store import JsonLines, StoreError
-from histories.trace import TraceEvent
+from kraftwreck.harness.governor import ARM, FALL_BACK, LOOK, START, STOP, Counts, Governor
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.triggers import Armed, aim, delay_us
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.store import JsonLines, StoreError
+from kraftwreck.histories.trace import TraceEvent
 
 NEVER: Final = 1 << 62
 UNDOING: Final = 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from harness.interpreter import Client
-from harness.workload import Completion, Planned
-from histories.operation import OK
+from kraftwreck.harness.interpreter import Client
+from kraftwreck.harness.workload import Completion, Planned
+from kraftwreck.histories.operation import OK
 
 POLL_S = 0.2
 LIMIT_S = 15.0

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.triggers import Armed
-from histories.fault import Fault, Storm
-from histories.trace import TraceEvent
-from nodes.draw import draw
+from kraftwreck.harness.triggers import Armed
+from kraftwreck.histories.fault import Fault, Storm
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.draw import draw
 
 STOP, START, ARM, FALL_BACK, LOOK = range(5)
 """The actions due at a moment, in this order: faults end before others begin."""

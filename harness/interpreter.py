@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from harness.recorder import Recorder
-from harness.workload import Answer, Call, ClientState, Completion, Planned, Workload
-from histories.operation import INFO, Op
-from histories.store import StoreError
-from nodes.draw import draw, draw_unit
+from kraftwreck.harness.recorder import Recorder
+from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Planned, Workload
+from kraftwreck.histories.operation import INFO, Op
+from kraftwreck.histories.store import StoreError
+from kraftwreck.nodes.draw import draw, draw_unit
 
 
 class Connection(Protocol):

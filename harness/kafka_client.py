@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.gateway import dial
-from harness.workload import Answer
-from nodes.protocol.apis import decode_response, encode_request
-from nodes.protocol.codec import ProtocolError
+from kraftwreck.harness.clusters.gateway import dial
+from kraftwreck.harness.workload import Answer
+from kraftwreck.nodes.protocol.apis import decode_response, encode_request
+from kraftwreck.nodes.protocol.codec import ProtocolError
 
 _LENGTH = struct.Struct(">i")
 _MAX_FRAME = 64 << 20

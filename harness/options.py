@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from harness.command_line import command_line
-from histories.exit_codes import BadInputError
+from kraftwreck.harness.command_line import command_line
+from kraftwreck.histories.exit_codes import BadInputError
 
 CONTROLLER = "controller"
 BROKER = "broker"

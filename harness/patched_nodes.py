@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -9,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from harness.archive import PROJECT_TREE
-from harness.options import OptionError
+from kraftwreck.harness.archive import IMPORT_ROOT, PACKAGE, PROJECT_TREE
+from kraftwreck.harness.options import OptionError
 
-PROJECT = PROJECT_TREE.parent
-MUTANTS = PROJECT / "mutants"
+MUTANTS = PACKAGE / "mutants"
+OVERLAY = """from pkgutil import extend_path
+
+__path__ = extend_path(__path__, __name__)
+"""
+"""``kraftwreck/__init__.py`` of a folder whose few subpackages hide those of the project."""
 
 
 def patch_of(mutant: str) -> Path:
@@ -41,10 +46,25 @@ def patched_tree(patch: Path) -> Iterator[Path]:
         raise OptionError(f"{patch}: {reason}; pass a unified diff") from error
     _check_targets(patch, text)
     with tempfile.TemporaryDirectory(prefix="kraftwreck-nodes-") as folder:
-        tree = Path(folder) / "nodes"
+        tree = overlay(Path(folder)) / "nodes"
         shutil.copytree(PROJECT_TREE, tree, ignore=shutil.ignore_patterns("__pycache__"))
-        _apply(patch, Path(folder))
+        _apply(patch, tree.parent)
         yield tree
+
+
+def overlay(folder: Path) -> Path:
+    """Make ``folder/kraftwreck``, a package that is completed by the project's; return it."""
+    package = folder / "kraftwreck"
+    package.mkdir()
+    (package / "__init__.py").write_text(OVERLAY)
+    return package
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """Return the environment of a process that imports ``kraftwreck.nodes`` from ``tree``: the
+    ``nodes`` folder of an :func:`overlay`, or the project's."""
+    path = os.pathsep.join([str(tree.parents[1]), str(IMPORT_ROOT)])
+    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def _check_targets(patch: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from histories.exit_codes import BAD_ARGUMENTS
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
 
 VARIABLE = "KRAFTWRECK_PATIENCE"
 

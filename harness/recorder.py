@@ -6,10 +6,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from harness.governor import Counts
-from harness.workload import Completion, Planned
-from histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
-from histories.store import JsonLines
+from kraftwreck.harness.governor import Counts
+from kraftwreck.harness.workload import Completion, Planned
+from kraftwreck.histories.operation import FAIL, INFO, INVOKE, OK, Op, OpType
+from kraftwreck.histories.store import JsonLines
 
 
 class Recorder:

@@ -21,25 +21,25 @@ from typing import Any
 
 import msgspec
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.cluster import Cluster, ClusterUnavailable, Host, Machines
-from harness.environment import Environment
-from harness.faults import FaultInjector, FaultThread
-from harness.final_reads import final_operations
-from harness.interpreter import Client, Interpreter
-from harness.interrupts import Interrupted, Interrupts
-from harness.options import BROKER, RunOptions, repeat_command
-from harness.patience import PATIENCE
-from harness.recorder import Recorder
-from harness.remote.session import RemoteError
-from harness.run_errors import Trouble, merge
-from harness.system import Deployed, Disturbed, Followed, Housed, Preparing, System
-from harness.workload import ClientState, Workload, floor, owed
-from histories.exit_codes import FAILED
-from histories.fault import Fault
-from histories.reading import convert_run
-from histories.store import JsonLines, RunFolder, StoreError
-from nodes.draw import draw_below
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.cluster import Cluster, ClusterUnavailable, Host, Machines
+from kraftwreck.harness.environment import Environment
+from kraftwreck.harness.faults import FaultInjector, FaultThread
+from kraftwreck.harness.final_reads import final_operations
+from kraftwreck.harness.interpreter import Client, Interpreter
+from kraftwreck.harness.interrupts import Interrupted, Interrupts
+from kraftwreck.harness.options import BROKER, RunOptions, repeat_command
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.recorder import Recorder
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.harness.run_errors import Trouble, merge
+from kraftwreck.harness.system import Deployed, Disturbed, Followed, Housed, Preparing, System
+from kraftwreck.harness.workload import ClientState, Workload, floor, owed
+from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.reading import convert_run
+from kraftwreck.histories.store import JsonLines, RunFolder, StoreError
+from kraftwreck.nodes.draw import draw_below
 
 SET_UP_S = 90.0 * PATIENCE
 """How long a new cluster may take to serve clients, on a busy machine."""

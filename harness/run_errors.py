@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.remote.errors import RemoteError, UnreachableError
+from kraftwreck.harness.remote.errors import RemoteError, UnreachableError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.clusters.cluster import Host, Machines
-from harness.environment import Environment
-from harness.interpreter import Connection
-from harness.options import RunOptions
-from harness.run_errors import Trouble
-from histories.trace import TraceEvent
+from kraftwreck.harness.clusters.cluster import Host, Machines
+from kraftwreck.harness.environment import Environment
+from kraftwreck.harness.interpreter import Connection
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.histories.trace import TraceEvent
 
 Seen = Callable[[TraceEvent, int], None]
 """Called with a transition and the control node's monotonic clock (µs) at its time."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from histories.fault import Fault
-from histories.trace import TraceEvent
-from nodes.draw import draw, draw_below
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.draw import draw, draw_below
 
 Matches = Callable[[TraceEvent], bool]
 _JOINING = ("starting", "recovery")

@@ -12,9 +12,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from harness.workload import Answer, Call
-from nodes.consensus.endpoint import Endpoint
-from nodes.protocol import errors
+from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.protocol import errors
 
 DESCRIBE_VERSION: Final = 2
 """The first version with directory ids."""

@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from checkers.strength import Floor, FloorError, parse_floor
-from harness.options import OptionError
-from histories.operation import Op
+from kraftwreck.checkers.strength import Floor, FloorError, parse_floor
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.operation import Op
 
 
 @dataclass(slots=True)

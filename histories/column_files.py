@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.parquet_size import sized
-from histories.tables import HISTORY_SCHEMA, HistoryError
+from kraftwreck.histories.parquet_size import sized
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 _REQUIRED = ("process", "type", "f", "value")
 _TEXTS = ("key", "value")

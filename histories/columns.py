@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from histories.column_files import read_columns
-from histories.events import Event, guess_format, read_events, to_ops
-from histories.json_lines import UNREADABLE, lines, reason
-from histories.tables import HISTORY_SCHEMA, HistoryError, from_text, to_table, to_text
+from kraftwreck.histories.column_files import read_columns
+from kraftwreck.histories.events import Event, guess_format, read_events, to_ops
+from kraftwreck.histories.json_lines import UNREADABLE, lines, reason
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, from_text, to_table, to_text
 
 _TYPES = ("invoke", "ok", "fail", "info")
 _BATCH = 1 << 16

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from histories import edn
-from histories.events import FORMATS, guess_format, read_events, to_ops
-from histories.operation import Op
-from histories.parquet import write_table
-from histories.tables import HISTORY_SCHEMA, to_table
+from kraftwreck.histories import edn
+from kraftwreck.histories.events import FORMATS, guess_format, read_events, to_ops
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import write_table
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 
 __all__ = ["FORMATS", "guess_format", "load", "to_edn", "to_json", "to_json_lines", "write"]
 

@@ -17,12 +17,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from histories import edn
-from histories.column_files import read_columns
-from histories.json_lines import MAX_LINE, UNREADABLE, lines, reason
-from histories.operation import INVOKE, Op, OpType
-from histories.parquet_size import sized
-from histories.tables import HISTORY_SCHEMA, HistoryError, from_table
+from kraftwreck.histories import edn
+from kraftwreck.histories.column_files import read_columns
+from kraftwreck.histories.json_lines import MAX_LINE, UNREADABLE, lines, reason
+from kraftwreck.histories.operation import INVOKE, Op, OpType
+from kraftwreck.histories.parquet_size import sized
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, from_table
 
 FORMATS = ("jsonl", "edn", "json", "parquet", "arrow")
 _TYPES = get_args(OpType)

@@ -5,7 +5,7 @@ Source: Jepsen's ``jepsen.cli``: 0 valid, 1 invalid, 2 unknown, 254 bad argument
 
 from __future__ import annotations
 
-from histories.verdict import Validity
+from kraftwreck.histories.verdict import Validity
 
 VALID = 0
 """Valid. ``replay``: the same run. ``shrink``: a smaller case. ``mutants``: every bug found."""

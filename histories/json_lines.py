@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from histories.tables import HistoryError
+from kraftwreck.histories.tables import HistoryError
 
 MAX_LINE = 1 << 28
 """Bytes; a longer line is refused before it is parsed."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.parquet_size import sized
-from histories.tables import HISTORY_SCHEMA, HistoryError
+from kraftwreck.histories.parquet_size import sized
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 SHARDS = 8
 _DELTA = ("index", "time", "seq", "mono", "wall")

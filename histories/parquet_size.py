@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from histories.tables import HistoryError
+from kraftwreck.histories.tables import HistoryError
 
 _WIDTHS = {"BOOLEAN": 0.125, "INT32": 4.0, "FLOAT": 4.0, "BYTE_ARRAY": 4.0}
 """Least bytes in memory for one value, by physical type; others take eight."""

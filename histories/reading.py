@@ -8,13 +8,19 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.parquet import SHARDS, read_history_parquet, read_parquet, write_history, write_table
-from histories.store import whole_lines
-from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, Record, to_table
-from histories.trace import TraceEvent
-from histories.undecodable import UNDECODABLE
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import (
+    SHARDS,
+    read_history_parquet,
+    read_parquet,
+    write_history,
+    write_table,
+)
+from kraftwreck.histories.store import whole_lines
+from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, Record, to_table
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.undecodable import UNDECODABLE
 
 
 def read_lines(path: Path, kind: type[Record]) -> list[Record]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from histories.columns import read_table, table_of
-from histories.events import Event, guess_format, read_events, to_ops
-from histories.json_lines import torn_line
-from histories.operation import Op
-from histories.tables import HistoryError
+from kraftwreck.histories.columns import read_table, table_of
+from kraftwreck.histories.events import Event, guess_format, read_events, to_ops
+from kraftwreck.histories.json_lines import torn_line
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HistoryError
 
 
 class Source(ABC):

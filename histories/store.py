@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from histories.exit_codes import CommandError
+from kraftwreck.histories.exit_codes import CommandError
 
 RUNNING = ".running"
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 import pyarrow as pa
 
-from histories.exit_codes import BadInputError
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.trace import TraceEvent
+from kraftwreck.histories.exit_codes import BadInputError
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.trace import TraceEvent
 
 HISTORY_SCHEMA = pa.schema(
     [

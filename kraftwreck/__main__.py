@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftwreck.main import main
+from kraftwreck.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.environment import ClockSetting, Grudge
-from harness.run_errors import Trouble
-from histories.disturbance import Disturbance
-from histories.fault import Fault
-from nemesis.disks import DiskShape
-from nemesis.membership import MembershipShape
-from nemesis.registry import Family
-from nemesis.squeezes import SqueezeShape
+from kraftwreck.harness.environment import ClockSetting, Grudge
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.disks import DiskShape
+from kraftwreck.nemesis.membership import MembershipShape
+from kraftwreck.nemesis.registry import Family
+from kraftwreck.nemesis.squeezes import SqueezeShape
 
 
 @dataclass(slots=True, eq=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from histories.fault import Fault
-from nemesis.coverage import Coverage
-from nemesis.cuts import pattern_of, undirected_pattern, undirected_patterns
-from nemesis.partitions import MOST_LINKED
-from nemesis.registry import families
-from nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nemesis.cuts import pattern_of, undirected_pattern, undirected_patterns
+from kraftwreck.nemesis.partitions import MOST_LINKED
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 SECOND = 1_000_000_000
 _TRIES = 500

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from harness.options import DYNAMIC, STATIC, RunOptions
-from histories.fault import Fault, FaultEvent
-from histories.operation import INVOKE, Op
-from simulation.knobs import Knobs
+from kraftwreck.harness.options import DYNAMIC, STATIC, RunOptions
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.operation import INVOKE, Op
+from kraftwreck.simulation.knobs import Knobs
 
 SECOND = 1_000_000_000
 Operation = tuple[int, int]

@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from harness.options import OptionError
-from harness.triggers import TriggerError, parse
-from histories.fault import Fault
-from histories.undecodable import UNDECODABLE
-from nemesis.case import Case, Operation, Size
-from nemesis.registry import families
-from nodes.node_config import NodeConfig
-from simulation.knobs import Knobs
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.triggers import TriggerError, parse
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nemesis.case import Case, Operation, Size
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.simulation.knobs import Knobs
 
 FORMAT = 1
 

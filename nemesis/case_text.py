@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from histories.fault import Fault
-from nemesis.case import SECOND, Case, settings
-from nemesis.membership import MembershipShape
-from nemesis.registry import families
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.case import SECOND, Case, settings
+from kraftwreck.nemesis.membership import MembershipShape
+from kraftwreck.nemesis.registry import families
 
 _CHANGES = {"remove": "loses its vote", "add": "is made a voter", "wipe": "is replaced"}
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.environment import ClockSetting
-from nemesis.partitions import Pick, leader_first, shuffled
-from nodes.draw import draw, draw_below
+from kraftwreck.harness.environment import ClockSetting
+from kraftwreck.nemesis.partitions import Pick, leader_first, shuffled
+from kraftwreck.nodes.draw import draw, draw_below
 
 JUMPS_US = (50_000, 500_000, 5_000_000, 60_000_000, 3_600_000_000, 86_400_000_000)
 STROBES_US = (1_000, 10_000, 100_000, 1_000_000)

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from harness.options import OptionError, RunOptions
-from harness.simulated.store import options_of
-from histories.fault import Fault
-from histories.undecodable import UNDECODABLE
-from nemesis.coverage import Counts, Coverage
-from nemesis.coverage import load as load_coverage
-from nemesis.coverage import store as store_coverage
-from nodes.draw import draw_below
-from simulation.knobs import Knobs
+from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.simulated.store import options_of
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nemesis.coverage import Counts, Coverage
+from kraftwreck.nemesis.coverage import load as load_coverage
+from kraftwreck.nemesis.coverage import store as store_coverage
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.simulation.knobs import Knobs
 
 COVERAGE = "coverage.json"
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import msgspec
 
-from checkers.recorded.clocks import NodeClock, node_clocks
-from checkers.recorded.stored_events import StoredEvents
-from harness.options import BROKER, OptionError
-from histories.fault import FaultEvent
-from histories.trace import TraceEvent
-from histories.undecodable import UNDECODABLE
-from nemesis.cuts import directed_pattern, undirected_pattern, undirected_patterns
-from nemesis.registry import families
+from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
+from kraftwreck.checkers.recorded.stored_events import StoredEvents
+from kraftwreck.harness.options import BROKER, OptionError
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nemesis.cuts import directed_pattern, undirected_pattern, undirected_patterns
+from kraftwreck.nemesis.registry import families
 
 Counts = dict[str, int]
 _KINDS = ("cuts", "directed", "follows", "overlaps", "struck", "steps", "marks", "edges")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import combinations, permutations
 
-from nodes.draw import draw_below
+from kraftwreck.nodes.draw import draw_below
 
 Links = frozenset[tuple[int, int]]
 """Pairs of nodes: (sender, receiver) if directions count, otherwise the smaller one first."""

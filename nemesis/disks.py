@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one
+from kraftwreck.nemesis.partitions import Pick, pick_leader, pick_minority, pick_one
 
 DiskFault = Literal["slow", "full", "error", "flip", "readonly", "torn"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from histories.fault import Fault
-from nemesis import relays, schedule, triggers
-from nodes.draw import draw_below
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import relays, schedule, triggers
+from kraftwreck.nodes.draw import draw_below
 
 Style = Literal["timed", "mixed", "triggered", "depositions", "relay"]
 

@@ -13,23 +13,23 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from harness.environment import Environment
-from harness.run_errors import Trouble
-from histories.fault import Fault, FaultEvent
-from nemesis.active import Active
-from nemesis.injection.clocks import Clocks
-from nemesis.injection.cuts import Cuts
-from nemesis.injection.disks import Disks
-from nemesis.injection.disturbances import Disturbances
-from nemesis.injection.ground import Ground, Means, trouble
-from nemesis.injection.hosts import Hosts
-from nemesis.injection.members import Members
-from nemesis.injection.processes import Processes, Relief
-from nemesis.injection.restarts import Restarts
-from nemesis.injection.squeezes import Squeezes
-from nemesis.injection.terminations import Terminations
-from nemesis.registry import Action, Family, families, needs_brokers
-from nemesis.roles import RoleShape
+from kraftwreck.harness.environment import Environment
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.clocks import Clocks
+from kraftwreck.nemesis.injection.cuts import Cuts
+from kraftwreck.nemesis.injection.disks import Disks
+from kraftwreck.nemesis.injection.disturbances import Disturbances
+from kraftwreck.nemesis.injection.ground import Ground, Means, trouble
+from kraftwreck.nemesis.injection.hosts import Hosts
+from kraftwreck.nemesis.injection.members import Members
+from kraftwreck.nemesis.injection.processes import Processes, Relief
+from kraftwreck.nemesis.injection.restarts import Restarts
+from kraftwreck.nemesis.injection.squeezes import Squeezes
+from kraftwreck.nemesis.injection.terminations import Terminations
+from kraftwreck.nemesis.registry import Action, Family, families, needs_brokers
+from kraftwreck.nemesis.roles import RoleShape
 
 
 def _all_means(ground: Ground, lock: threading.RLock) -> dict[Action, Means]:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.voter_changes import VoterChange
-from nemesis.partitions import Pick, leader_first, pick_leader, pick_one, shuffled
+from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.nemesis.partitions import Pick, leader_first, pick_leader, pick_one, shuffled
 
 FEWEST = 3
 """The number of voters to which a quorum shrinks."""

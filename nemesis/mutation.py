@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from histories.fault import Fault
-from nemesis.registry import families
-from nemesis.triggers import DURATIONS_MS, MILLISECOND, RARE, USUAL
-from nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.triggers import DURATIONS_MS, MILLISECOND, RARE, USUAL
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 Schedule = list[Fault]
 _TRIGGERS = (*USUAL, *sorted(RARE))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from histories.disturbance import Disturbance, Part
-from nemesis.partitions import Pick, leader_first, shuffled
-from nodes.draw import draw, draw_below
+from kraftwreck.histories.disturbance import Disturbance, Part
+from kraftwreck.nemesis.partitions import Pick, leader_first, shuffled
+from kraftwreck.nodes.draw import draw, draw_below
 
 T = TypeVar("T")
 

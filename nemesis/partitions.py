@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from harness.environment import Grudge
-from nemesis.cuts import Links, pattern_of
-from nodes.draw import draw_below
+from kraftwreck.harness.environment import Grudge
+from kraftwreck.nemesis.cuts import Links, pattern_of
+from kraftwreck.nodes.draw import draw_below
 
 MOST_LINKED = 5
 """Shapes of single links choose among the first nodes, at most this many: the controllers."""

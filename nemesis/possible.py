@@ -11,16 +11,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from harness.options import OptionError
-from histories.disturbance import Disturbance
-from histories.fault import Fault
-from nemesis.network import NetworkShape
-from nemesis.partitions import PartitionShape
-from nemesis.registry import Family, Shape, families
-from nemesis.roles import RoleShape
-from nemesis.schedule import choose_by_weight
-from nemesis.squeezes import SqueezeShape
-from nodes.draw import draw_unit
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.network import NetworkShape
+from kraftwreck.nemesis.partitions import PartitionShape
+from kraftwreck.nemesis.registry import Family, Shape, families
+from kraftwreck.nemesis.roles import RoleShape
+from kraftwreck.nemesis.schedule import choose_by_weight
+from kraftwreck.nemesis.squeezes import SqueezeShape
+from kraftwreck.nodes.draw import draw_unit
 
 
 def need(family: Family, shape: Shape) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_ring, shuffled
+from kraftwreck.nemesis.partitions import (
+    Pick,
+    pick_leader,
+    pick_minority,
+    pick_one,
+    pick_ring,
+    shuffled,
+)
 
 
 @dataclass(frozen=True, slots=True)

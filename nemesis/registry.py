@@ -12,18 +12,18 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Literal
 
-from harness.environment import Grudge
-from harness.options import OptionError
-from nemesis.clocks import CLOCKS, ClockShape
-from nemesis.disks import DISKS, STORAGE, DiskShape
-from nemesis.membership import MEMBERSHIPS, MembershipShape
-from nemesis.network import NETWORKS, NetworkShape
-from nemesis.partitions import PARTITIONS, PartitionShape
-from nemesis.processes import HOSTS, KILLS, PAUSES, POWER, TERMINATIONS, ProcessShape
-from nemesis.restarts import RESTARTS, RestartShape
-from nemesis.roles import ROLE_DELAYS, ROLE_KILLS, ROLE_PAUSES, ROLES, RoleShape
-from nemesis.squeezes import SQUEEZES, SqueezeShape
-from nemesis.wire import WIRES
+from kraftwreck.harness.environment import Grudge
+from kraftwreck.harness.options import OptionError
+from kraftwreck.nemesis.clocks import CLOCKS, ClockShape
+from kraftwreck.nemesis.disks import DISKS, STORAGE, DiskShape
+from kraftwreck.nemesis.membership import MEMBERSHIPS, MembershipShape
+from kraftwreck.nemesis.network import NETWORKS, NetworkShape
+from kraftwreck.nemesis.partitions import PARTITIONS, PartitionShape
+from kraftwreck.nemesis.processes import HOSTS, KILLS, PAUSES, POWER, TERMINATIONS, ProcessShape
+from kraftwreck.nemesis.restarts import RESTARTS, RestartShape
+from kraftwreck.nemesis.roles import ROLE_DELAYS, ROLE_KILLS, ROLE_PAUSES, ROLES, RoleShape
+from kraftwreck.nemesis.squeezes import SQUEEZES, SqueezeShape
+from kraftwreck.nemesis.wire import WIRES
 
 Action = Literal[
     "cut",

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from histories.fault import Fault
-from nemesis.registry import families
-from nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 T = TypeVar("T")
 

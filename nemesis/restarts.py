@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nemesis.partitions import Pick, leader_first, pick_leader
+from kraftwreck.nemesis.partitions import Pick, leader_first, pick_leader
 
 How = Literal["stop", "kill"]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.environment import Grudge
-from histories.disturbance import Disturbance
-from nemesis.network import slow
-from nemesis.partitions import Build, cut_link, isolate, leader_first, shuffled, union
+from kraftwreck.harness.environment import Grudge
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.nemesis.network import slow
+from kraftwreck.nemesis.partitions import Build, cut_link, isolate, leader_first, shuffled, union
 
 
 def nobody(nodes: Sequence[str], targets: tuple[str, ...]) -> Grudge:

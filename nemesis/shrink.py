@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis.case import FLAT, SECOND, Case, Operation, replaced, settings, with_settings
-from nemesis.ddmin import ddmin
-from nemesis.triggers import DURATIONS_MS
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.case import FLAT, SECOND, Case, Operation, replaced, settings, with_settings
+from kraftwreck.nemesis.ddmin import ddmin
+from kraftwreck.nemesis.triggers import DURATIONS_MS
 
 FEWEST_NODES = 3
 TIME_LIMITS_S = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_ring
+from kraftwreck.nemesis.partitions import Pick, pick_leader, pick_minority, pick_one, pick_ring
 
 Want = Literal["cpu", "memory", "files", "oom", "slow-start"]
 

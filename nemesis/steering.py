@@ -14,15 +14,15 @@ from typing import Literal, get_args
 
 from msgspec.structs import replace as changed
 
-from harness.options import RunOptions
-from histories.fault import Fault
-from nemesis import aimed, generator
-from nemesis.corpus import Corpus, Entry
-from nemesis.coverage import Coverage
-from nemesis.mutation import mutate
-from nemesis.registry import families
-from nodes.draw import draw, draw_below, draw_unit
-from simulation.knobs import Knobs, draw_knobs
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import aimed, generator
+from kraftwreck.nemesis.corpus import Corpus, Entry
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nemesis.mutation import mutate
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.simulation.knobs import Knobs, draw_knobs
 
 Arm = Literal[
     "swarm", "timed", "triggered", "depositions", "relay", "pairs", "cuts", "mutation", "knobs"

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from histories.fault import Fault, Storm
-from nemesis.registry import Shape, families
-from nemesis.schedule import choose_by_weight
-from nemesis.triggers import aimed
-from nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.histories.fault import Fault, Storm
+from kraftwreck.nemesis.registry import Shape, families
+from kraftwreck.nemesis.schedule import choose_by_weight
+from kraftwreck.nemesis.triggers import aimed
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 SECOND = 1_000_000_000
 INTERVAL_S = 8.0

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from histories.fault import Fault
-from nemesis.registry import Family, Shape, families
-from nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.registry import Family, Shape, families
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 SECOND = 1_000_000_000
 INTERVAL_S = 10.0

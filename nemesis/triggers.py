@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import msgspec
 
-from harness.triggers import delay_us
-from histories.fault import Fault
-from nemesis.registry import families
-from nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.harness.triggers import delay_us
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from histories.disturbance import Disturbance, Names
-from nemesis.network import NetworkShape, choose, pick_links
-from nemesis.partitions import pick_leader
-from nodes.draw import draw_below
+from kraftwreck.histories.disturbance import Disturbance, Names
+from kraftwreck.nemesis.network import NetworkShape, choose, pick_links
+from kraftwreck.nemesis.partitions import pick_leader
+from kraftwreck.nodes.draw import draw_below
 
 CORRUPT = (1, 5, 20)
 TWICE = (10, 50, 100)

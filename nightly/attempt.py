@@ -9,14 +9,14 @@ from typing import Protocol
 
 import msgspec
 
-from histories.undecodable import UNDECODABLE
-from nightly.cells import MUTANT, Cell
-from nightly.child import Child, Ended
-from nightly.classify import Judged, classify
-from nightly.config import CLEAN, SIM, Config
-from nightly.plan import Planned
-from nightly.request import Answer, Request, Tools
-from nightly.trees import Trees
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nightly.cells import MUTANT, Cell
+from kraftwreck.nightly.child import Child, Ended
+from kraftwreck.nightly.classify import Judged, classify
+from kraftwreck.nightly.config import CLEAN, SIM, Config
+from kraftwreck.nightly.plan import Planned
+from kraftwreck.nightly.request import Answer, Request, Tools
+from kraftwreck.nightly.trees import Trees
 
 ANSWER, CASE, OUTPUT = "answer.json", "case.json", "output.txt"
 HEAL_S = 120.0

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from histories.store import write_json
-from histories.undecodable import UNDECODABLE
-from nemesis.coverage import Counts, Coverage
-from nightly.record import Record
+from kraftwreck.histories.store import write_json
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nemesis.coverage import Counts, Coverage
+from kraftwreck.nightly.record import Record
 
 FILE = "coverage_by_test.json"
 MOST_TESTS = 1000

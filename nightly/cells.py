@@ -9,16 +9,26 @@ from pathlib import Path
 
 import msgspec
 
-from harness.clusters.cluster import ClusterError
-from harness.clusters.providers import choose_cluster
-from harness.options import DYNAMIC, OptionError
-from harness.patched_nodes import patch_of
-from nemesis.registry import check_simulator, check_static
-from nemesis.registry import parse as parse_faults
-from nightly.config import ALL, CLEAN, SIM, Block, Config, ConfigError, Corpus, check, read
-from nightly.mistakes import key_lines, with_line
-from systems.registry import find as find_system
-from workloads.registry import find as find_workload
+from kraftwreck.harness.clusters.cluster import ClusterError
+from kraftwreck.harness.clusters.providers import choose_cluster
+from kraftwreck.harness.options import DYNAMIC, OptionError
+from kraftwreck.harness.patched_nodes import patch_of
+from kraftwreck.nemesis.registry import check_simulator, check_static
+from kraftwreck.nemesis.registry import parse as parse_faults
+from kraftwreck.nightly.config import (
+    ALL,
+    CLEAN,
+    SIM,
+    Block,
+    Config,
+    ConfigError,
+    Corpus,
+    check,
+    read,
+)
+from kraftwreck.nightly.mistakes import key_lines, with_line
+from kraftwreck.systems.registry import find as find_system
+from kraftwreck.workloads.registry import find as find_workload
 
 MUTANT, PATCH, TREE = "mutant", "patch", "tree"
 _MOST_CELLS = 100_000

@@ -6,10 +6,10 @@ import re
 import signal
 from dataclasses import dataclass
 
-from histories.exit_codes import BAD_ARGUMENTS, INVALID, UNKNOWN, VALID
-from nightly.child import Ended
-from nightly.record import Class
-from nightly.request import Answer
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, INVALID, UNKNOWN, VALID
+from kraftwreck.nightly.child import Ended
+from kraftwreck.nightly.record import Class
+from kraftwreck.nightly.request import Answer
 
 _ENVIRONMENT = re.compile(
     "|".join(

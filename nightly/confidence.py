@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nightly.record import Record
+from kraftwreck.nightly.record import Record
 
 CONFIDENCE = 0.99
 _FEW = 20

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from harness.options import DEFAULT_FAULTS, MOST_SEED
-from histories.exit_codes import BadInputError
-from nightly.mistakes import convert
+from kraftwreck.harness.options import DEFAULT_FAULTS, MOST_SEED
+from kraftwreck.histories.exit_codes import BadInputError
+from kraftwreck.nightly.mistakes import convert
 
 SIM = "sim"
 ALL = "all"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from nightly.cells import Cell, cells
-from nightly.config import (
+from kraftwreck.nightly.cells import Cell, cells
+from kraftwreck.nightly.config import (
     CONFIRM,
     Block,
     Budget,
@@ -24,11 +24,11 @@ from nightly.config import (
     Outputs,
     Retention,
 )
-from nightly.folder import PLAN, REDS, NightError
-from nightly.known import NIGHTS, Known
-from nightly.plan import Plan, deciding
-from nightly.record import Record, read_records
-from nightly.steering import SEEDS
+from kraftwreck.nightly.folder import PLAN, REDS, NightError
+from kraftwreck.nightly.known import NIGHTS, Known
+from kraftwreck.nightly.plan import Plan, deciding
+from kraftwreck.nightly.record import Record, read_records
+from kraftwreck.nightly.steering import SEEDS
 
 _RUN_OF_NIGHT = re.compile(r"(.+)#([0-9]{1,18})")
 

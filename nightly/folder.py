@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from harness.clusters.state import ProcessIdentity
-from histories.exit_codes import BadInputError
-from histories.store import JsonLines, StoreError, write_json
-from nightly.known import NIGHTS
-from nightly.plan import Plan
-from nightly.record import RUNS, Record, read_records
+from kraftwreck.harness.clusters.state import ProcessIdentity
+from kraftwreck.histories.exit_codes import BadInputError
+from kraftwreck.histories.store import JsonLines, StoreError, write_json
+from kraftwreck.nightly.known import NIGHTS
+from kraftwreck.nightly.plan import Plan
+from kraftwreck.nightly.record import RUNS, Record, read_records
 
 PLAN, NIGHT, STARTED, REDS, TREES, LOCK = (
     "plan.json", "night.json", "started", "reds", "trees", "lock",

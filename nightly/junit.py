@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as Tree
 
-from nightly.record import Record
-from nightly.totals import Night
+from kraftwreck.nightly.record import Record
+from kraftwreck.nightly.totals import Night
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_REDS = 20

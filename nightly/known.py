@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from histories.undecodable import UNDECODABLE
-from nemesis.coverage import Coverage
-from nemesis.registry import families
-from nightly.cells import Cell
-from nightly.config import SIM
-from nightly.record import Record, read_records
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nightly.cells import Cell
+from kraftwreck.nightly.config import SIM
+from kraftwreck.nightly.record import Record, read_records
 
 NIGHTS = "nights"
 COVERAGE = "coverage.json"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from nightly.record import Record
-from nightly.totals import Night
+from kraftwreck.nightly.record import Record
+from kraftwreck.nightly.totals import Night
 
 _PREFIX = "kraftwreck_night"
 

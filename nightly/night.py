@@ -10,25 +10,25 @@ from pathlib import Path
 
 import msgspec
 
-from histories.exit_codes import INTERRUPTED
-from histories.store import StoreError, write_json
-from histories.undecodable import UNDECODABLE
-from histories.verdict import WORDS
-from nightly.cells import Cell, case_files, missing_cases
-from nightly.config import Config
-from nightly.folder import NIGHT, TREES, NightError, NightFolder, night_folders
-from nightly.junit import junit
-from nightly.known import gather
-from nightly.metrics import metrics
-from nightly.plan import Order, Plan, deciding, length
-from nightly.record import Record
-from nightly.request import Tools
-from nightly.retention import retain
-from nightly.session import Session
-from nightly.steering import ROUND, SEEDS
-from nightly.summary import headline, summary
-from nightly.totals import Night, exit_code, total
-from nightly.trees import Trees
+from kraftwreck.histories.exit_codes import INTERRUPTED
+from kraftwreck.histories.store import StoreError, write_json
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import WORDS
+from kraftwreck.nightly.cells import Cell, case_files, missing_cases
+from kraftwreck.nightly.config import Config
+from kraftwreck.nightly.folder import NIGHT, TREES, NightError, NightFolder, night_folders
+from kraftwreck.nightly.junit import junit
+from kraftwreck.nightly.known import gather
+from kraftwreck.nightly.metrics import metrics
+from kraftwreck.nightly.plan import Order, Plan, deciding, length
+from kraftwreck.nightly.record import Record
+from kraftwreck.nightly.request import Tools
+from kraftwreck.nightly.retention import retain
+from kraftwreck.nightly.session import Session
+from kraftwreck.nightly.steering import ROUND, SEEDS
+from kraftwreck.nightly.summary import headline, summary
+from kraftwreck.nightly.totals import Night, exit_code, total
+from kraftwreck.nightly.trees import Trees
 
 Say = Callable[[str], None]
 

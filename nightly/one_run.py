@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.command_line import command_line
-from histories.exit_codes import FAILED
-from nemesis.coverage import Coverage
-from nightly.attempt import CASE, OUTPUT, Attempt, Attempts, Desk
-from nightly.child import Ended
-from nightly.classify import Judged
-from nightly.config import CLEAN, SIM, Config
-from nightly.folder import NightFolder
-from nightly.plan import Planned
-from nightly.record import Class, Failure, Record
-from nightly.request import Tools
-from nightly.shrinker import Shrinker
-from nightly.trees import Trees
+from kraftwreck.harness.command_line import command_line
+from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.attempt import CASE, OUTPUT, Attempt, Attempts, Desk
+from kraftwreck.nightly.child import Ended
+from kraftwreck.nightly.classify import Judged
+from kraftwreck.nightly.config import CLEAN, SIM, Config
+from kraftwreck.nightly.folder import NightFolder
+from kraftwreck.nightly.plan import Planned
+from kraftwreck.nightly.record import Class, Failure, Record
+from kraftwreck.nightly.request import Tools
+from kraftwreck.nightly.shrinker import Shrinker
+from kraftwreck.nightly.trees import Trees
 
 _KIND = tuple[str, str, str]
 

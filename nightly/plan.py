@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from nightly.cells import Cell
-from nightly.config import SIM, Config, seed_range
-from nightly.known import Known
-from nightly.record import Kind, Record
-from nightly.steering import ROUND, Dealer, Weights
-from nodes.draw import draw
+from kraftwreck.nightly.cells import Cell
+from kraftwreck.nightly.config import SIM, Config, seed_range
+from kraftwreck.nightly.known import Known
+from kraftwreck.nightly.record import Kind, Record
+from kraftwreck.nightly.steering import ROUND, Dealer, Weights
+from kraftwreck.nodes.draw import draw
 
 _DECIDES = ("name", "matrix", "corpus")
 _Group = tuple[int, str]

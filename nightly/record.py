@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from histories.store import whole_lines
-from histories.undecodable import UNDECODABLE
+from kraftwreck.histories.store import whole_lines
+from kraftwreck.histories.undecodable import UNDECODABLE
 
 Kind = Literal["corpus", "again", "cell"]
 Class = Literal["system", "harness", "environment", "flake"]

@@ -13,9 +13,9 @@ from typing import Literal
 
 import msgspec
 
-from nemesis.coverage import Coverage
-from nightly.config import Block
-from nightly.record import Failure, Valid
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.config import Block
+from kraftwreck.nightly.record import Failure, Valid
 
 Do = Literal["sim", "case", "cluster", "heal"]
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from histories.undecodable import UNDECODABLE
-from nightly.config import Config
-from nightly.folder import PLAN
-from nightly.known import NIGHTS
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nightly.config import Config
+from kraftwreck.nightly.folder import PLAN
+from kraftwreck.nightly.known import NIGHTS
 
 _RUN = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-\d+(\.running)?")
 _NIGHT = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-[a-z0-9-]+")

@@ -12,20 +12,20 @@ from contextlib import ExitStack
 from itertools import islice
 from types import TracebackType
 
-from harness.interrupts import listening
-from histories.store import StoreError, write_json
-from nemesis.coverage import Coverage
-from nightly.attempt import InterruptedRun
-from nightly.by_test import ByTest
-from nightly.child import Child
-from nightly.config import SIM, Config
-from nightly.folder import NightFolder
-from nightly.known import COVERAGE, read_coverage
-from nightly.one_run import Finished, Runner
-from nightly.plan import Order, Planned, Slot
-from nightly.record import Record
-from nightly.request import Tools
-from nightly.trees import Trees
+from kraftwreck.harness.interrupts import listening
+from kraftwreck.histories.store import StoreError, write_json
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.attempt import InterruptedRun
+from kraftwreck.nightly.by_test import ByTest
+from kraftwreck.nightly.child import Child
+from kraftwreck.nightly.config import SIM, Config
+from kraftwreck.nightly.folder import NightFolder
+from kraftwreck.nightly.known import COVERAGE, read_coverage
+from kraftwreck.nightly.one_run import Finished, Runner
+from kraftwreck.nightly.plan import Order, Planned, Slot
+from kraftwreck.nightly.record import Record
+from kraftwreck.nightly.request import Tools
+from kraftwreck.nightly.trees import Trees
 
 LOOK_AHEAD = 200
 """How many positions ahead to look for a run while others must wait."""

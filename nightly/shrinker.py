@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from harness.archive import PROJECT_TREE
-from nightly.attempt import Desk, InterruptedRun
-from nightly.child import Child
-from nightly.config import Limits
-from nightly.record import Failure
-from nightly.request import Tools
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.nightly.attempt import Desk, InterruptedRun
+from kraftwreck.nightly.child import Child
+from kraftwreck.nightly.config import Limits
+from kraftwreck.nightly.record import Failure
+from kraftwreck.nightly.request import Tools
 
 SHRUNK = "shrunk"
 LAST_RUNS_S = 120.0

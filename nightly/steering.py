@@ -13,11 +13,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from nightly.cells import Cell
-from nightly.config import SIM, Config, seed_range
-from nightly.known import Known, uncovered
-from nightly.record import Record
-from nodes.draw import draw, draw_below
+from kraftwreck.nightly.cells import Cell
+from kraftwreck.nightly.config import SIM, Config, seed_range
+from kraftwreck.nightly.known import Known, uncovered
+from kraftwreck.nightly.record import Record
+from kraftwreck.nodes.draw import draw, draw_below
 
 SEEDS = 1 << 31
 ROUND = 16

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from histories.exit_codes import VALID
-from nightly.record import Record
-from nightly.totals import Kind, Night
+from kraftwreck.histories.exit_codes import VALID
+from kraftwreck.nightly.record import Record
+from kraftwreck.nightly.totals import Kind, Night
 
 _MOST_KINDS = 12
 _MOST_LINES = 10

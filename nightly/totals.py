@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from histories.exit_codes import FAILED, INVALID, UNKNOWN, VALID
-from nemesis.coverage import Coverage
-from nightly.record import Record
+from kraftwreck.histories.exit_codes import FAILED, INVALID, UNKNOWN, VALID
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.record import Record
 
 FORMAT = 1
 CLASSES = ("system", "harness", "environment", "flake")

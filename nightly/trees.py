@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.archive import PROJECT_TREE
-from harness.options import OptionError
-from harness.patched_nodes import patched_tree
-from nightly.cells import tree_source
-from nightly.config import CLEAN
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.patched_nodes import overlay, patched_tree
+from kraftwreck.nightly.cells import tree_source
+from kraftwreck.nightly.config import CLEAN
 
 _NO_NEWLINE = "\\ No newline at end of file\n"
 
@@ -42,10 +42,12 @@ class Trees:
                     shutil.copyfile(source, patch)
             try:
                 with patched_tree(patch) as patched:
-                    part = self.nodes(tree).parent.with_suffix(".part")
+                    folder = self._folder / _name(tree)
+                    part = folder.with_suffix(".part")
                     shutil.rmtree(part, ignore_errors=True)
-                    shutil.copytree(patched, part / "nodes")
-                    part.rename(self.nodes(tree).parent)
+                    part.mkdir()
+                    shutil.copytree(patched, overlay(part) / "nodes")
+                    part.rename(folder)
             except OptionError as error:
                 patch.unlink()
                 raise OptionError(f"{tree}: {error}") from error
@@ -56,7 +58,9 @@ class Trees:
 
     def nodes(self, tree: str) -> Path:
         """Return the node code of ``tree``, in its folder ``nodes``."""
-        return PROJECT_TREE if tree == CLEAN else self._folder / _name(tree) / "nodes"
+        return (
+            PROJECT_TREE if tree == CLEAN else self._folder / _name(tree) / "kraftwreck" / "nodes"
+        )
 
     def clear(self) -> None:
         """Remove the copies of the node code; keep the patches."""

@@ -1,7 +1,7 @@
-"""Run a node: ``python3 -m nodes``, and the entry point of the deployed zip."""
+"""Run a node: ``python3 -m kraftwreck.nodes``, and the entry point of the deployed zip."""
 
 import sys
 
-from nodes.server.main import main
+from kraftwreck.nodes.server.main import main
 
 sys.exit(main())

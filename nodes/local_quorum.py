@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nodes.consensus.effects import Abandon, Effect, Reply
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import membership
-from nodes.consensus.kraft.leader import Leader, Progress
-from nodes.consensus.kraft.messages import NO_DIRECTORY
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.voters import VoterSet
-from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
-from nodes.protocol import errors
-from nodes.server.wire import ShapeError, request_from_body, response_to_body
+from kraftwreck.nodes.consensus.effects import Abandon, Effect, Reply
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import membership
+from kraftwreck.nodes.consensus.kraft.leader import Leader, Progress
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.requests import handle_request
+from kraftwreck.nodes.consensus.kraft.voters import VoterSet
+from kraftwreck.nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.server.wire import ShapeError, request_from_body, response_to_body
 
 Body = dict[str, Any]
 

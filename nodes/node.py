@@ -12,9 +12,9 @@ from collections import deque
 from functools import partial
 from typing import Final
 
-from nodes.broker.broker import FIRST_CORRELATION, Broker
-from nodes.broker.leadership import controller_of
-from nodes.consensus.effects import (
+from kraftwreck.nodes.broker.broker import FIRST_CORRELATION, Broker
+from kraftwreck.nodes.broker.leadership import controller_of
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiRequest,
     ApiResponseReceived,
@@ -28,25 +28,25 @@ from nodes.consensus.effects import (
     Stopped,
     Tick,
 )
-from nodes.consensus.kraft import poll, snapshots
-from nodes.consensus.kraft.containment import contained
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.responses import handle_response
-from nodes.consensus.kraft.voters import LISTENER as CONTROLLER_LISTENER
-from nodes.consensus.recovered import Recovered, Snapshot
-from nodes.draw import draw
-from nodes.local_quorum import LocalQuorum
-from nodes.log.snapshots import data_records, read_header
-from nodes.metadata.controller import Controller
-from nodes.metadata.controllers import ControllerIdentity
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.image_values import Listener
-from nodes.metadata.loader import WORK_RECORDS, Applied, Loader
-from nodes.metadata.operation import Record
-from nodes.node_config import NodeConfig
-from nodes.protocol.records import decode_record
+from kraftwreck.nodes.consensus.kraft import poll, snapshots
+from kraftwreck.nodes.consensus.kraft.containment import contained
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.requests import handle_request
+from kraftwreck.nodes.consensus.kraft.responses import handle_response
+from kraftwreck.nodes.consensus.kraft.voters import LISTENER as CONTROLLER_LISTENER
+from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.local_quorum import LocalQuorum
+from kraftwreck.nodes.log.snapshots import data_records, read_header
+from kraftwreck.nodes.metadata.controller import Controller
+from kraftwreck.nodes.metadata.controllers import ControllerIdentity
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image_values import Listener
+from kraftwreck.nodes.metadata.loader import WORK_RECORDS, Applied, Loader
+from kraftwreck.nodes.metadata.operation import Record
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.records import decode_record
 
 DIGEST_INTERVAL: Final = 64
 """Offsets between two traces of the image's digest."""

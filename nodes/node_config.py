@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
 
 
 @dataclass(slots=True, frozen=True)

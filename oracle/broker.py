@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.kafka_client import KafkaClient
-from nodes.log.format import format_directory
-from oracle.controller import HOST, LISTENER, TEST_FLAGS, quorum_properties
-from oracle.java import java_command
-from oracle.process import Process
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.nodes.log.format import format_directory
+from kraftwreck.oracle.controller import HOST, LISTENER, TEST_FLAGS, quorum_properties
+from kraftwreck.oracle.java import java_command
+from kraftwreck.oracle.process import Process
 
 CLIENT_LISTENER: Final = "PLAINTEXT"
 ASK_MS: Final = 2000
@@ -103,4 +103,4 @@ class OurBroker(Broker):
 
     def command(self) -> list[str]:
         """Return the command line of ``nodes.server``."""
-        return [sys.executable, "-m", "nodes.server", "--config", str(self.config)]
+        return [sys.executable, "-m", "kraftwreck.nodes.server", "--config", str(self.config)]

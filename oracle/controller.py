@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from nodes.log.format import format_directory
-from nodes.log.uuids import from_text
-from oracle.java import java_command, run_tool
-from oracle.process import ROOT, Process
-from oracle.release import OracleError
+from kraftwreck.nodes.log.format import format_directory
+from kraftwreck.nodes.log.uuids import from_text
+from kraftwreck.oracle.java import java_command, run_tool
+from kraftwreck.oracle.process import ROOT, Process
+from kraftwreck.oracle.release import OracleError
 
 LISTENER: Final = "CONTROLLER"
 HOST: Final = "127.0.0.1"
@@ -26,7 +26,7 @@ BENCH_FLAGS: Final = (
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
 )
 """The flags in Kafka's own start script."""
-_SERVER: Final = (sys.executable, "-m", "nodes.server")
+_SERVER: Final = (sys.executable, "-m", "kraftwreck.nodes.server")
 
 
 def quorum_properties(ports: Mapping[int, int], *, dynamic: bool) -> dict[str, str]:

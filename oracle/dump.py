@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.log.batch import decode_batch, encode_batch, split_batches
-from nodes.log.uuids import to_text
-from nodes.protocol.records import (
+from kraftwreck.nodes.log.batch import decode_batch, encode_batch, split_batches
+from kraftwreck.nodes.log.uuids import to_text
+from kraftwreck.nodes.protocol.records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LEADER_CHANGE,
@@ -22,8 +22,8 @@ from nodes.protocol.records import (
     encode_control,
     encode_record,
 )
-from oracle.java import run_tool
-from oracle.release import OracleError
+from kraftwreck.oracle.java import run_tool
+from kraftwreck.oracle.release import OracleError
 
 DUMP: Final = "org.apache.kafka.tools.DumpLogSegments"
 CONTROL_NAMES: Final = {

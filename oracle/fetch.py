@@ -1,4 +1,4 @@
-"""``python -m oracle.fetch``: download the pinned jars of Apache Kafka, or report why not.
+"""Download the pinned jars of Apache Kafka: ``python -m kraftwreck.oracle.fetch``.
 
 Maven resolves and downloads them from its configured repositories; the result must match
 ``artefacts.lock`` exactly. Nothing is done if all jars are present. ``--lock`` rewrites the lock
@@ -21,9 +21,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from histories.exit_codes import BAD_ARGUMENTS, FAILED
-from oracle.java import find_java
-from oracle.release import (
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED
+from kraftwreck.oracle.java import find_java
+from kraftwreck.oracle.release import (
     LOCK,
     POM,
     Artefact,
@@ -97,7 +97,7 @@ def write_lock() -> str:
     """Resolve ``pom.xml`` and write the result as the new lock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = ["# Written by python -m oracle.fetch --lock from pom.xml; see docs/oracle.md."]
+        lines = ["# Written by kraftwreck.oracle.fetch --lock from pom.xml; see docs/oracle.md."]
         for group, artifact, version in download(folder):
             jar = Artefact(group, artifact, version, "")
             digest = hashlib.sha256((folder / jar.file_name).read_bytes()).hexdigest()
@@ -108,7 +108,7 @@ def write_lock() -> str:
 
 def main() -> int:
     """Fetch, or write the lock; return the exit status."""
-    parser = argparse.ArgumentParser(prog="oracle.fetch")
+    parser = argparse.ArgumentParser(prog="kraftwreck.oracle.fetch")
     parser.add_argument("--lock", action="store_true", help="rewrite artefacts.lock")
     options = parser.parse_args()
     os.umask(0o022)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodes.log.batch import parse_header, split_batches
-from nodes.log.snapshots import parse_snapshot_name, verify
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.loader import Loader
-from oracle.release import OracleError
+from kraftwreck.nodes.log.batch import parse_header, split_batches
+from kraftwreck.nodes.log.snapshots import parse_snapshot_name, verify
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.loader import Loader
+from kraftwreck.oracle.release import OracleError
 
 
 def snapshots(log: Path) -> dict[int, Path]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from oracle.release import OracleError, class_path
+from kraftwreck.oracle.release import OracleError, class_path
 
 LEAST_JAVA: Final = 17
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")

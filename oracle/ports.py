@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Final
 
-from oracle.controller import HOST
+from kraftwreck.oracle.controller import HOST
 
 FIRST_PORT: Final = 30_000
 PORTS_PER_WORKER: Final = 600

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from harness.clusters.kernel import die_with_parent
-from oracle.release import OracleError
+from kraftwreck.harness.clusters.kernel import die_with_parent
+from kraftwreck.oracle.release import OracleError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 STOP_S: Final = 30.0

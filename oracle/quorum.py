@@ -8,11 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from harness.kafka_client import KafkaClient
-from nodes.log.format import load_meta
-from nodes.log.uuids import random_uuid, to_text
-from nodes.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
-from oracle.controller import HOST, Controller, KafkaController, OurController
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.nodes.log.format import load_meta
+from kraftwreck.nodes.log.uuids import random_uuid, to_text
+from kraftwreck.nodes.protocol.errors import NONE, TOPIC_ALREADY_EXISTS
+from kraftwreck.oracle.controller import HOST, Controller, KafkaController, OurController
 
 T = TypeVar("T")
 Body = dict[str, Any]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from harness.kafka_client import KafkaClient
-from nodes.log.uuids import random_uuid
-from nodes.protocol.errors import NONE
-from oracle.controller import HOST
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.nodes.log.uuids import random_uuid
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.oracle.controller import HOST
 
 HEARTBEAT_S: Final = 0.5
 TIMEOUT_MS: Final = 3000

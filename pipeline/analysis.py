@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from histories.parquet import write_table
-from histories.tables import HistoryError
-from pipeline.changes import Changes, changes
-from pipeline.compute import Computed, compute
-from pipeline.fleet import SOURCES, fleet
-from pipeline.gold import ANALYSIS, conform
-from pipeline.gold_frames import open_table
-from pipeline.java import PipelineError
-from pipeline.manifest import (
+from kraftwreck.histories.parquet import write_table
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.pipeline.changes import Changes, changes
+from kraftwreck.pipeline.compute import Computed, compute
+from kraftwreck.pipeline.fleet import SOURCES, fleet
+from kraftwreck.pipeline.gold import ANALYSIS, conform
+from kraftwreck.pipeline.gold_frames import open_table
+from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.manifest import (
     STAGING,
     Manifest,
     Refused,
@@ -32,12 +32,12 @@ from pipeline.manifest import (
     locked,
     settle,
 )
-from pipeline.nights import read_night
-from pipeline.rewrite import without
-from pipeline.runs import fingerprint, run_id
-from pipeline.schemas import GOLD, PER_RUN, SILVER
-from pipeline.scratch import scratch
-from pipeline.summaries import of_store, of_tables
+from kraftwreck.pipeline.nights import read_night
+from kraftwreck.pipeline.rewrite import without
+from kraftwreck.pipeline.runs import fingerprint, run_id
+from kraftwreck.pipeline.schemas import GOLD, PER_RUN, SILVER
+from kraftwreck.pipeline.scratch import scratch
+from kraftwreck.pipeline.summaries import of_store, of_tables
 
 
 def _nothing(_: str) -> None:

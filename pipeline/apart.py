@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from histories.tables import HistoryError
+from kraftwreck.histories.tables import HistoryError
 
 Tell = Callable[[str], None]
 

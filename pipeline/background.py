@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from histories.store import RUNNING
-from pipeline.java import PipelineError, java_version
+from kraftwreck.harness.archive import IMPORT_ROOT
+from kraftwreck.histories.store import RUNNING
+from kraftwreck.pipeline.java import PipelineError, java_version
 
-ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 120.0
 
 
@@ -111,7 +111,9 @@ class Handle:
         return answer
 
 
-def start(run_folder: Path = ROOT, *, master: str = "local[2]", small: bool = True) -> Handle:
+def start(
+    run_folder: Path = IMPORT_ROOT, *, master: str = "local[2]", small: bool = True
+) -> Handle:
     """Start Spark in the background for the run in ``run_folder``, which may have just begun.
 
     ``small`` means a few runs only. Raises :class:`~pipeline.java.PipelineError` if there is no
@@ -120,11 +122,11 @@ def start(run_folder: Path = ROOT, *, master: str = "local[2]", small: bool = Tr
     java_version()
     size = "small" if small else "large"
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.worker", master, size, str(os.getpid())],
+        [sys.executable, "-m", "kraftwreck.pipeline.worker", master, size, str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        cwd=ROOT,
+        cwd=IMPORT_ROOT,
         start_new_session=True,
     )
     return Handle(process, run_folder.resolve())

@@ -9,13 +9,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pipeline.gold import ANALYSIS
-from pipeline.manifest import Manifest, load, locked, settle
-from pipeline.nights import find_nights
-from pipeline.runs import find_runs, fingerprint, run_id
-from pipeline.schemas import VERSION
-from pipeline.slugs import slug
-from pipeline.summaries import of_store
+from kraftwreck.pipeline.gold import ANALYSIS
+from kraftwreck.pipeline.manifest import Manifest, load, locked, settle
+from kraftwreck.pipeline.nights import find_nights
+from kraftwreck.pipeline.runs import find_runs, fingerprint, run_id
+from kraftwreck.pipeline.schemas import VERSION
+from kraftwreck.pipeline.slugs import slug
+from kraftwreck.pipeline.summaries import of_store
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from histories.tables import HistoryError
-from histories.verdict import Validity, merge_valid
-from pipeline import judging, silver
-from pipeline.gold_frames import leaders, of_findings, of_operations, open_table
-from pipeline.runs import describe, read_test, run_id
-from pipeline.schemas import GOLD, SILVER
-from pipeline.slugs import slug
-from pipeline.windows import earliest
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.verdict import Validity, merge_valid
+from kraftwreck.pipeline import judging, silver
+from kraftwreck.pipeline.gold_frames import leaders, of_findings, of_operations, open_table
+from kraftwreck.pipeline.runs import describe, read_test, run_id
+from kraftwreck.pipeline.schemas import GOLD, SILVER
+from kraftwreck.pipeline.slugs import slug
+from kraftwreck.pipeline.windows import earliest
 
 _VALIDITY: dict[str, Validity] = {"true": True, "false": False, "unknown": "unknown"}
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.schemas import FLEET
+from kraftwreck.pipeline.schemas import FLEET
 
 _EVERY = """
     SELECT run, test_key, code, day, tree, system, workload, cluster, seed, faults, valid,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.java import PipelineError
-from pipeline.manifest import load, locate
-from pipeline.schemas import GOLD, SILVER
+from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.manifest import load, locate
+from kraftwreck.pipeline.schemas import GOLD, SILVER
 
 ANALYSIS = "analysis"
 

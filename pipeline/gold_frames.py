@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from pipeline.schemas import GOLD, SILVER
+from kraftwreck.pipeline.schemas import GOLD, SILVER
 
 _QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 _TOGETHER = "quantiles"

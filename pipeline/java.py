@@ -1,13 +1,14 @@
-"""Check that there is a Java for Spark, before Spark itself is imported."""
+"""Check that there is a PySpark, and a Java for it, before Spark itself is imported."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
-from histories.exit_codes import BadInputError
+from kraftwreck.histories.exit_codes import BadInputError
 
 
 class PipelineError(BadInputError):
@@ -15,7 +16,12 @@ class PipelineError(BadInputError):
 
 
 def java_version() -> str:
-    """Return the output of ``java -version``. Raises :class:`PipelineError` without Java."""
+    """Return the output of ``java -version``.
+
+    Raises :class:`PipelineError` without Java or PySpark.
+    """
+    if find_spec("pyspark") is None:
+        raise PipelineError("Spark needs pyspark: pip install 'kraftwreck[spark]'")
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     try:

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from checkers.linearizability.keyed import explain, model_of, verdicts_of
-from checkers.recorded.run_data import RunData
-from checkers.registry import check
-from histories.verdict import Anomaly, Validity
-from nemesis.coverage import Coverage, coverage
-from pipeline.apart import Died, Tell, apart
-from pipeline.runs import read_test, recorded_verdict
-from pipeline.silver import one_line
+from kraftwreck.checkers.linearizability.keyed import explain, model_of, verdicts_of
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.registry import check
+from kraftwreck.histories.verdict import Anomaly, Validity
+from kraftwreck.nemesis.coverage import Coverage, coverage
+from kraftwreck.pipeline.apart import Died, Tell, apart
+from kraftwreck.pipeline.runs import read_test, recorded_verdict
+from kraftwreck.pipeline.silver import one_line
 
 Batches = Iterable[pa.RecordBatch]
 Row = dict[str, Any]

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from checkers.catalogue import HistoryModel, Settings, find
-from histories.columns import read_table
-from histories.events import Event, of_ops
-from histories.operation import Op
-from histories.source import HistoryFile, Source
-from histories.tables import from_table, to_text
-from histories.verdict import Anomaly, CheckerResult, merge_valid
-from pipeline.silver import one_line
+from kraftwreck.checkers.catalogue import HistoryModel, Settings, find
+from kraftwreck.histories.columns import read_table
+from kraftwreck.histories.events import Event, of_ops
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.source import HistoryFile, Source
+from kraftwreck.histories.tables import from_table, to_text
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, merge_valid
+from kraftwreck.pipeline.silver import one_line
 
 BY_KEY = frozenset(
     {

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from histories.store import write_json
-from histories.undecodable import UNDECODABLE
-from pipeline.java import PipelineError
-from pipeline.schemas import VERSION
+from kraftwreck.histories.store import write_json
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.schemas import VERSION
 
 NAME = "manifest.json"
 STAGING = "staging"

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from histories.store import whole_lines
-from histories.tables import HistoryError, to_text
-from histories.undecodable import UNDECODABLE
-from pipeline.runs import moment
-from pipeline.schemas import FLEET
+from kraftwreck.histories.store import whole_lines
+from kraftwreck.histories.tables import HistoryError, to_text
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.pipeline.runs import moment
+from kraftwreck.pipeline.schemas import FLEET
 
 _WORDS = {True: "true", False: "false"}
 

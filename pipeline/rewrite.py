@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.gold import conform
-from pipeline.manifest import locate
+from kraftwreck.pipeline.gold import conform
+from kraftwreck.pipeline.manifest import locate
 
 MANY = 64
 """This many files of a table are merged into one."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from histories.store import RUNNING
-from histories.tables import HistoryError
-from histories.undecodable import UNDECODABLE
-from pipeline.java import PipelineError
+from kraftwreck.histories.store import RUNNING
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.pipeline.java import PipelineError
 
 _READ = ("test.json", "results.json", "coverage.json", "faults.jsonl", "history.jsonl",
          "trace.parquet", "history.parquet/*", "nodes/*/trace.jsonl", "nodes/*/images")  # fmt: skip

@@ -23,10 +23,10 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from pipeline.java import PipelineError, java_version
-from pipeline.scratch import scratch
+from kraftwreck.harness.archive import IMPORT_ROOT, PACKAGE
+from kraftwreck.pipeline.java import PipelineError, java_version
+from kraftwreck.pipeline.scratch import scratch
 
-ROOT = Path(__file__).resolve().parent.parent
 SHIPPED = ("histories", "nodes", "checkers", "harness", "nemesis", "pipeline")
 """Packages that executors on other machines need."""
 
@@ -137,8 +137,8 @@ def _environment(local: bool) -> None:
     if local:  # Executors elsewhere must be able to reach the driver.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(ROOT) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, paths)])
+    if str(IMPORT_ROOT) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORT_ROOT), *filter(None, paths)])
 
 
 def _log_settings(scratch: Path) -> Path:
@@ -152,10 +152,11 @@ def _log_settings(scratch: Path) -> Path:
 def _zip(scratch: Path) -> Path:
     path = scratch / "kraftwreck.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("kraftwreck/__init__.py", "")
         for package in SHIPPED:
-            for file in sorted((ROOT / package).rglob("*")):
+            for file in sorted((PACKAGE / package).rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:
-                    archive.write(file, file.relative_to(ROOT))
+                    archive.write(file, file.relative_to(IMPORT_ROOT))
     return path
 
 

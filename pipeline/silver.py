@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.recorded.clocks import NodeClock, node_clocks
-from checkers.zones.operations import TYPES, pair_rows
-from histories.parquet import read_parquet
-from histories.reading import read_faults, read_history, read_trace
-from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, to_text
-from pipeline.apart import apart
-from pipeline.runs import read_test, run_id
-from pipeline.schemas import SILVER
-from pipeline.windows import fault_windows, first_served, joined, name_windows
+from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
+from kraftwreck.checkers.zones.operations import TYPES, pair_rows
+from kraftwreck.histories.parquet import read_parquet
+from kraftwreck.histories.reading import read_faults, read_history, read_trace
+from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, to_text
+from kraftwreck.pipeline.apart import apart
+from kraftwreck.pipeline.runs import read_test, run_id
+from kraftwreck.pipeline.schemas import SILVER
+from kraftwreck.pipeline.windows import fault_windows, first_served, joined, name_windows
 
 Batches = Iterable[pa.RecordBatch]
 Facts = dict[str, Any]

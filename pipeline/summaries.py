@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.verdict import Validity, merge_valid
-from pipeline.gold import files, read
-from pipeline.schemas import GOLD, SILVER
+from kraftwreck.histories.verdict import Validity, merge_valid
+from kraftwreck.pipeline.gold import files, read
+from kraftwreck.pipeline.schemas import GOLD, SILVER
 
 _VALIDITY: dict[str, Validity] = {"true": True, "false": False, "unknown": "unknown"}
 

@@ -1,4 +1,7 @@
-"""Write the list of all columns in docs/tables.md: ``python -m pipeline.tables_page``."""
+"""Write the list of all columns in docs/tables.md.
+
+python -m kraftwreck.pipeline.tables_page
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.schemas import FLEET, PER_RUN, SILVER, columns
+from kraftwreck.pipeline.schemas import FLEET, PER_RUN, SILVER, columns
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "tables.md"
-MARK = "<!-- what follows is written by python -m pipeline.tables_page -->"
+MARK = "<!-- what follows is written by python -m kraftwreck.pipeline.tables_page -->"
 
 
 def listing() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from histories.fault import FaultEvent
+from kraftwreck.histories.fault import FaultEvent
 
 Ints = npt.NDArray[np.int64]
 FOREVER = 1 << 62

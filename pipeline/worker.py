@@ -1,9 +1,10 @@
 """A process that starts Spark at once and then handles requests.
 
-``python -m pipeline.worker MASTER small|large PARENT`` prints ``{"ready": seconds}`` when Spark is
-up (and for small jobs warm). Then it prints one line for each line on stdin: the result, or
-``{"error": …}``. A request is ``{"run": folder}``, ``{"store": folder, "forget_removed": bool}`` or
-``{"check": …}`` (:func:`pipeline.keyed.serve`). The process ends when stdin does. It ends at once
+``python -m kraftwreck.pipeline.worker MASTER small|large PARENT`` prints ``{"ready": seconds}``
+when Spark is up (and for small jobs warm). Then it prints one line for each line on stdin: the
+result, or ``{"error": …}``. A request is ``{"run": folder}``, ``{"check": …}``
+(:func:`pipeline.keyed.serve`) or ``{"store": folder, "forget_removed": bool}``.
+The process ends when stdin does. It ends at once
 when its parent, with the pid ``PARENT``, is killed, even if that happens before this code runs.
 """
 
@@ -24,14 +25,14 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from histories.operation import Op
-from histories.parquet import write_history, write_table
-from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
-from histories.trace import TraceEvent
-from pipeline.analysis import analyze_run, analyze_store
-from pipeline.java import PipelineError
-from pipeline.keyed import serve as check
-from pipeline.session import session
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import write_history, write_table
+from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, to_table
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.pipeline.analysis import analyze_run, analyze_store
+from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.keyed import serve as check
+from kraftwreck.pipeline.session import session
 
 _NICENESS = 5
 """The start of Spark must not slow the nodes under test down."""

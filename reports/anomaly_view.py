@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from histories.operation import Op
-from histories.verdict import Anomaly, Verdict
-from reports.cycle_view import CyclePicture, cycles_of, draw_cycle
-from reports.drawing import Picture
-from reports.evidence import draw_evidence
-from reports.facts import Report, event_identity, facts_of
-from reports.linearization import windows_of
-from reports.node_lanes import Clocks
-from reports.operations import NEVER, TYPES, Operations, value_text
-from reports.plain import is_liveness, meaning
-from reports.window_view import draw_window
-from reports.words import seconds_text, span_text
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.verdict import Anomaly, Verdict
+from kraftwreck.reports.cycle_view import CyclePicture, cycles_of, draw_cycle
+from kraftwreck.reports.drawing import Picture
+from kraftwreck.reports.evidence import draw_evidence
+from kraftwreck.reports.facts import Report, event_identity, facts_of
+from kraftwreck.reports.linearization import windows_of
+from kraftwreck.reports.node_lanes import Clocks
+from kraftwreck.reports.operations import NEVER, TYPES, Operations, value_text
+from kraftwreck.reports.plain import is_liveness, meaning
+from kraftwreck.reports.window_view import draw_window
+from kraftwreck.reports.words import seconds_text, span_text
 
 MAX_OPERATIONS = 100
 """At most this many are listed per anomaly; ``results.json`` has all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from histories.fault import FaultEvent
+from kraftwreck.histories.fault import FaultEvent
 
 
 @dataclass

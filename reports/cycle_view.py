@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from checkers.elle.explain import SENTENCES
-from histories.verdict import CheckerResult
-from reports.drawing import CHARACTER
+from kraftwreck.checkers.elle.explain import SENTENCES
+from kraftwreck.histories.verdict import CheckerResult
+from kraftwreck.reports.drawing import CHARACTER
 
 MAX_TRANSACTIONS = 12
 MAX_LINES, MAX_TEXT = 5, 36

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from histories.convert import to_edn, to_json
-from reports.perfetto import write_perfetto
-from reports.run_folder import Run
-from reports.tables import size_text
+from kraftwreck.histories.convert import to_edn, to_json
+from kraftwreck.reports.perfetto import write_perfetto
+from kraftwreck.reports.run_folder import Run
+from kraftwreck.reports.tables import size_text
 
 MANY = 20_000
 """With more events in the history or in all traces, the files are only written on request."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reports.drawing import Picture, Span, draw
-from reports.operations import NEVER, TYPES, Operations
+from kraftwreck.reports.drawing import Picture, Span, draw
+from kraftwreck.reports.operations import NEVER, TYPES, Operations
 
 MAX_BARS = 24
 _NEVER_ENDED = 1 << 62

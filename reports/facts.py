@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from histories.verdict import Anomaly, Verdict
+from kraftwreck.histories.verdict import Anomaly, Verdict
 
 MAX_REPORTS = 500
 """At most this many anomalies are joined and shown; ``results.json`` has all."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from histories.operation import INVOKE, Op
-from histories.verdict import CheckerResult, Verdict
-from reports.operations import value_text
-from reports.run_folder import Run
-from reports.run_report import render_report
+from kraftwreck.histories.operation import INVOKE, Op
+from kraftwreck.histories.verdict import CheckerResult, Verdict
+from kraftwreck.reports.operations import value_text
+from kraftwreck.reports.run_folder import Run
+from kraftwreck.reports.run_report import render_report
 
 _SHORTEST = 1_000_000
 """Nanoseconds. Times of a shorter history are taken as positions of events."""

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as Tree
 
-from checkers import strength
-from histories.verdict import CheckerResult
-from reports import words
-from reports.run_folder import load_test, load_verdict
+from kraftwreck.checkers import strength
+from kraftwreck.histories.verdict import CheckerResult
+from kraftwreck.reports import words
+from kraftwreck.reports.run_folder import load_test, load_verdict
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 MAX_ANOMALIES = 100

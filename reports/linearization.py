@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from checkers.calls import Call, HistoryShapeError, by_key, pair
-from checkers.linearizability.models import thaw
-from histories.operation import FAIL, OK, Op
-from histories.verdict import Anomaly, CheckerResult
-from reports.specification import IMPOSSIBLE, Specification, Step, specification
+from kraftwreck.checkers.calls import Call, HistoryShapeError, by_key, pair
+from kraftwreck.checkers.linearizability.models import thaw
+from kraftwreck.histories.operation import FAIL, OK, Op
+from kraftwreck.histories.verdict import Anomaly, CheckerResult
+from kraftwreck.reports.specification import IMPOSSIBLE, Specification, Step, specification
 
 TAIL = 6
 """The number of operations at the end of the known order that are drawn and reordered."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.tables import TRACE_SCHEMA, HistoryError, from_table
-from histories.trace import TraceEvent
+from kraftwreck.histories.tables import TRACE_SCHEMA, HistoryError, from_table
+from kraftwreck.histories.trace import TraceEvent
 
 MANY = 1_000_000
 """A trace with more events than this is thinned out."""

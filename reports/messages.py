@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from checkers.recorded.capture import INPUTS, asker_of
-from harness.simulated.messages import facts
-from histories.trace import TraceEvent
-from nodes.consensus.effects import RequestReceived, ResponseReceived
-from nodes.server.plain import from_plain
-from reports.node_lanes import Clocks
-from reports.operations import Interned
-from reports.run_folder import Run
+from kraftwreck.checkers.recorded.capture import INPUTS, asker_of
+from kraftwreck.harness.simulated.messages import facts
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import RequestReceived, ResponseReceived
+from kraftwreck.nodes.server.plain import from_plain
+from kraftwreck.reports.node_lanes import Clocks
+from kraftwreck.reports.operations import Interned
+from kraftwreck.reports.run_folder import Run
 
 FILE = "messages.jsonl"
 NEAR_US = 1_500_000

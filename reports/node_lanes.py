@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.recorded.clocks import NodeClock, node_clocks
-from histories.fault import FaultEvent
-from histories.trace import TraceEvent
+from kraftwreck.checkers.recorded.clocks import NodeClock, node_clocks
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.trace import TraceEvent
 
 GONE = frozenset({"fatal", "stop"})
 """Trace kinds after which the process has ended."""

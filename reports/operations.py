@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from histories.operation import INVOKE, Op
+from kraftwreck.histories.operation import INVOKE, Op
 
 TYPES = ("ok", "fail", "info", "open")
 """The ways in which an operation ends; "open": the history ends before its completion."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reports import tables, words
+from kraftwreck.reports import tables, words
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -16,7 +16,7 @@ ASSETS = Path(__file__).parent / "assets"
 def environment() -> Environment:
     """Return the template environment, which escapes everything not marked as safe."""
     templates = Environment(
-        loader=PackageLoader("reports", "templates"),
+        loader=PackageLoader("kraftwreck.reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

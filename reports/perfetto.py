@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from reports.bands import Band, join_faults
-from reports.node_lanes import Clocks, NodeLane, clocks, node_lane
-from reports.operations import NEVER, TYPES, Operations, join_operations
-from reports.run_folder import Run
-from reports.words import run_name
+from kraftwreck.reports.bands import Band, join_faults
+from kraftwreck.reports.node_lanes import Clocks, NodeLane, clocks, node_lane
+from kraftwreck.reports.operations import NEVER, TYPES, Operations, join_operations
+from kraftwreck.reports.run_folder import Run
+from kraftwreck.reports.words import run_name
 
 CLIENTS, NEMESIS, FIRST_NODE = 1, 2, 10
 """Process ids; those of nodes start at :data:`FIRST_NODE`."""

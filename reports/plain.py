@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.invariants.table import TABLE
-from checkers.invariants.table_controller import LIVENESS
-from reports.bands import Band
-from reports.node_lanes import NodeLane
-from reports.words import seconds_text
+from kraftwreck.checkers.invariants.table import TABLE
+from kraftwreck.checkers.invariants.table_controller import LIVENESS
+from kraftwreck.reports.bands import Band
+from kraftwreck.reports.node_lanes import NodeLane
+from kraftwreck.reports.words import seconds_text
 
 _STATEMENTS = {invariant.id: invariant for invariant in TABLE}
 _LIVENESS = {"no-recovery", "never-ok", *(invariant.id for invariant in LIVENESS)}

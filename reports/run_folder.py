@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from histories.exit_codes import BadInputError
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.parquet import read_history_parquet, read_parquet
-from histories.tables import TRACE_SCHEMA, HistoryError, from_table
-from histories.trace import TraceEvent
-from histories.undecodable import UNDECODABLE
-from histories.verdict import Verdict
-from reports.long_traces import is_long, thinned
+from kraftwreck.histories.exit_codes import BadInputError
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import read_history_parquet, read_parquet
+from kraftwreck.histories.tables import TRACE_SCHEMA, HistoryError, from_table
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.reports.long_traces import is_long, thinned
 
 T = TypeVar("T")
 

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from reports import words
-from reports.anomaly_view import EVENT_FIELDS, anomaly_views
-from reports.bands import Band, join_faults
-from reports.downloads import downloads, write_downloads
-from reports.facts import MAX_REPORTS
-from reports.messages import Diagram, diagram, moments_of
-from reports.node_lanes import clocks, node_lane
-from reports.operations import TYPES, Operations, join_operations, seconds
-from reports.packing import pack_columns, pack_json, pack_text, script_json, smallest
-from reports.page import ASSETS, environment, policy, style
-from reports.plain import circumstances
-from reports.run_folder import Run, load_run
-from reports.tables import files, latency_words, leaders, numbers, type_counts
+from kraftwreck.reports import words
+from kraftwreck.reports.anomaly_view import EVENT_FIELDS, anomaly_views
+from kraftwreck.reports.bands import Band, join_faults
+from kraftwreck.reports.downloads import downloads, write_downloads
+from kraftwreck.reports.facts import MAX_REPORTS
+from kraftwreck.reports.messages import Diagram, diagram, moments_of
+from kraftwreck.reports.node_lanes import clocks, node_lane
+from kraftwreck.reports.operations import TYPES, Operations, join_operations, seconds
+from kraftwreck.reports.packing import pack_columns, pack_json, pack_text, script_json, smallest
+from kraftwreck.reports.page import ASSETS, environment, policy, style
+from kraftwreck.reports.plain import circumstances
+from kraftwreck.reports.run_folder import Run, load_run
+from kraftwreck.reports.tables import files, latency_words, leaders, numbers, type_counts
 
 SCRIPTS = (
     "data.js", "view.js", "paint.js", "faults.js", "nodes.js", "messages.js",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.calls import Call
-from checkers.linearizability.models import (
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.models import (
     ANY,
     MODELS,
     PRESENT,
@@ -19,9 +19,9 @@ from checkers.linearizability.models import (
     after,
     allowed,
 )
-from checkers.machines.log import Log
-from checkers.machines.models import MACHINES
-from histories.operation import OK
+from kraftwreck.checkers.machines.log import Log
+from kraftwreck.checkers.machines.models import MACHINES
+from kraftwreck.histories.operation import OK
 
 IMPOSSIBLE = object()
 """Instead of a state: a call cannot take effect, or the state is unknown."""

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from reports import words
-from reports.node_lanes import NodeLane
-from reports.operations import NEVER, TYPES, Operations
+from kraftwreck.reports import words
+from kraftwreck.reports.node_lanes import NodeLane
+from kraftwreck.reports.operations import NEVER, TYPES, Operations
 
 MAX_FILES = 200
 

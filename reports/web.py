@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from reports.connections import Seats
-from reports.run_folder import RunFolderError
-from reports.store.compare import render_compare
-from reports.store.entries import StoreReader
-from reports.store.folder import render_folder
-from reports.store.index import ANALYSIS, NIGHTS, is_run
-from reports.store.night_page import render_night
-from reports.store.overview import render_overview
-from reports.store.shell import Page
+from kraftwreck.reports.connections import Seats
+from kraftwreck.reports.run_folder import RunFolderError
+from kraftwreck.reports.store.compare import render_compare
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.folder import render_folder
+from kraftwreck.reports.store.index import ANALYSIS, NIGHTS, is_run
+from kraftwreck.reports.store.night_page import render_night
+from kraftwreck.reports.store.overview import render_overview
+from kraftwreck.reports.store.shell import Page
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",

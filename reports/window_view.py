@@ -6,10 +6,10 @@ of an order run from left to right.
 
 from __future__ import annotations
 
-from checkers.calls import OPEN, Call
-from histories.operation import FAIL, OK
-from reports.drawing import Order, Picture, Span, draw
-from reports.linearization import LegalOrder, Window, label, name
+from kraftwreck.checkers.calls import OPEN, Call
+from kraftwreck.histories.operation import FAIL, OK
+from kraftwreck.reports.drawing import Order, Picture, Span, draw
+from kraftwreck.reports.linearization import LegalOrder, Window, label, name
 
 
 def draw_window(window: Window) -> Picture:

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from checkers import strength
-from histories.verdict import CheckerResult, Validity, Verdict
+from kraftwreck.checkers import strength
+from kraftwreck.histories.verdict import CheckerResult, Validity, Verdict
 
 LABELS: dict[Validity | None, str] = {
     True: "valid",

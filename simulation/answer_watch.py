@@ -7,10 +7,10 @@ for ever. F2 is judged after the run, once the cluster has been healthy for a wh
 
 from __future__ import annotations
 
-from simulation.failures import Failures
-from simulation.host import ClientCall, Host
-from simulation.network import ApiMessage, Rpc
-from simulation.world import World
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import ClientCall, Host
+from kraftwreck.simulation.network import ApiMessage, Rpc
+from kraftwreck.simulation.world import World
 
 PATIENCE = 5_000_000
 """Microseconds within which a controller of a healthy cluster answers every request."""

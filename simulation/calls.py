@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodes.consensus.effects import ApiRequest, Event, FatalError, RequestReceived
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import ApiRequest, Event, FatalError, RequestReceived
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     RemoveRaftVoterRequest,
     Request,
     Response,
     VoterChangeResponse,
 )
-from simulation.encoding import carried_request
-from simulation.host import ClientCall, Host
-from simulation.timeline import CLIENT, Timeline
+from kraftwreck.simulation.encoding import carried_request
+from kraftwreck.simulation.host import ClientCall, Host
+from kraftwreck.simulation.timeline import CLIENT, Timeline
 
 CLIENT_LATENCY = 300
 """Microseconds from a client to a node, or back."""

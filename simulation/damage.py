@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.kraft.messages import (
     FetchResponse,
     FetchSnapshotResponse,
     Response,
 )
-from nodes.draw import draw
-from nodes.log.batch import CRC_START, HEADER_SIZE, BatchError, parse_header
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.log.batch import CRC_START, HEADER_SIZE, BatchError, parse_header
 
 _CRC_SIZE = 4
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodes.consensus.effects import Trace
-from nodes.log.quorum_state import QuorumStateError
-from nodes.log.recovery import LogCorruptError
-from simulation.host import Host
+from kraftwreck.nodes.consensus.effects import Trace
+from kraftwreck.nodes.log.quorum_state import QuorumStateError
+from kraftwreck.nodes.log.recovery import LogCorruptError
+from kraftwreck.simulation.host import Host
 
 
 def last_words(host: Host, kind: str, detail: dict[str, Any]) -> Trace:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -24,25 +24,25 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.draw import draw_below
-from nodes.log.batch import BatchError, split_batches
-from nodes.log.layout import (
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.batch import BatchError, split_batches
+from kraftwreck.nodes.log.layout import (
     EPOCH_CHECKPOINT,
     METADATA_DIRECTORY,
     QUORUM_STATE,
     inside,
     segment_name,
 )
-from nodes.log.layout import segment_offsets as offsets_of
-from nodes.log.quorum_state import QuorumStateError
-from nodes.log.recovery import LogCorruptError
-from nodes.log.snapshots import parse_snapshot_name, snapshot_name
-from nodes.server.storage import Storage
-from simulation.disk_check import disagreements
-from simulation.disk_index import DiskIndex, Durable, SnapshotId, batch_range
-from simulation.disk_trouble import DiskTrouble, Kind
-from simulation.filesystem import Crash, Filesystem, Inode, Loss
+from kraftwreck.nodes.log.layout import segment_offsets as offsets_of
+from kraftwreck.nodes.log.quorum_state import QuorumStateError
+from kraftwreck.nodes.log.recovery import LogCorruptError
+from kraftwreck.nodes.log.snapshots import parse_snapshot_name, snapshot_name
+from kraftwreck.nodes.server.storage import Storage
+from kraftwreck.simulation.disk_check import disagreements
+from kraftwreck.simulation.disk_index import DiskIndex, Durable, SnapshotId, batch_range
+from kraftwreck.simulation.disk_trouble import DiskTrouble, Kind
+from kraftwreck.simulation.filesystem import Crash, Filesystem, Inode, Loss
 
 __all__ = [
     "LOG",

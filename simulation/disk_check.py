@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     CleanLog,
     FinishSnapshot,
@@ -19,8 +19,15 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.recovered import Recovered
-from simulation.disk_index import DiskIndex, Durable, SnapshotId, age, batch_epoch, batch_range
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.simulation.disk_index import (
+    DiskIndex,
+    Durable,
+    SnapshotId,
+    age,
+    batch_epoch,
+    batch_range,
+)
 
 
 def disagreements(

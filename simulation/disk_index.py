@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,

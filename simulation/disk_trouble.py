@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Literal
 
-from nodes.draw import draw_below
+from kraftwreck.nodes.draw import draw_below
 
 Kind = Literal["slow", "full", "error", "readonly"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodes.consensus.effects import DURABLE, AppendLog, Effect, FinishSnapshot
-from nodes.consensus.recovered import Recovered
-from nodes.draw import draw, draw_below
-from simulation.disk import RECOVERY_STEPS, DiskError
-from simulation.disk_index import CACHED, Durable, fact
-from simulation.host import DiskWork, Host
-from simulation.knobs import Knobs
-from simulation.timeline import Timeline
+from kraftwreck.nodes.consensus.effects import DURABLE, AppendLog, Effect, FinishSnapshot
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.simulation.disk import RECOVERY_STEPS, DiskError
+from kraftwreck.simulation.disk_index import CACHED, Durable, fact
+from kraftwreck.simulation.host import DiskWork, Host
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.timeline import Timeline
 
 PAGE_CACHE_WRITE = 10
 """Microseconds of a write without a flush."""

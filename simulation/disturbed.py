@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from histories.disturbance import Disturbance
-from nodes.draw import draw
-from simulation.network import ApiMessage, Network, Rpc
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.nodes.draw import draw
+from kraftwreck.simulation.network import ApiMessage, Network, Rpc
 
 LATEST = 2_000_000
 """The longest delay (µs) that disturbances add to a message."""

@@ -12,18 +12,18 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import ResponseReceived
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.messages import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import ResponseReceived
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     Request,
 )
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.voter_watch import VoterWatch
-from simulation.world import World
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.voter_watch import VoterWatch
+from kraftwreck.simulation.world import World
 
 SLACK = 1_000_000
 """Microseconds that a node may take in addition to its settings."""

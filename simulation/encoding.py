@@ -7,9 +7,9 @@ sender fails, because no healthy node ever sends one.
 
 from __future__ import annotations
 
-from nodes.consensus.effects import FatalError
-from nodes.consensus.kraft.messages import QuorumResponse, Request, Response
-from nodes.protocol.apis import (
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.consensus.kraft.messages import QuorumResponse, Request, Response
+from kraftwreck.nodes.protocol.apis import (
     NAMES,
     SUPPORTED,
     decode_request_header,
@@ -17,8 +17,8 @@ from nodes.protocol.apis import (
     encode_request,
     encode_response,
 )
-from nodes.protocol.codec import ProtocolError, decode
-from nodes.server.wire import (
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode
+from kraftwreck.nodes.server.wire import (
     ShapeError,
     api_of,
     request_from_body,

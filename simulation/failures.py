@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from histories.trace import TraceEvent
+from kraftwreck.histories.trace import TraceEvent
 
 MOST_FAILURES = 50
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from nodes.draw import draw_below
-from nodes.log.lock import DirectoryLockedError
-from nodes.log.media import File, Media
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.lock import DirectoryLockedError
+from kraftwreck.nodes.log.media import File, Media
 
 SECTOR = 512
 """Bytes that reach the platter together or not at all."""

@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import Effect, Event
-from nodes.consensus.kraft.messages import Request
-from nodes.consensus.recovered import Recovered
-from simulation.clocks import Clock
-from simulation.disk import Disk
-from simulation.disk_index import Durable
-from simulation.network import Rpc
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import Effect, Event
+from kraftwreck.nodes.consensus.kraft.messages import Request
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.simulation.clocks import Clock
+from kraftwreck.simulation.disk import Disk
+from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.network import Rpc
 
 
 class SimNode(Protocol):

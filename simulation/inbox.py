@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     ApiResponseReceived,
     Event,
@@ -10,10 +10,10 @@ from nodes.consensus.effects import (
     ResponseReceived,
     Shutdown,
 )
-from nodes.draw import draw
-from simulation.host import Host
-from simulation.timeline import WorldError
-from simulation.wires import Wires
+from kraftwreck.nodes.draw import draw
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.timeline import WorldError
+from kraftwreck.simulation.wires import Wires
 
 _SIGNAL = 1 << 32
 """Stands for the connection of a signal, which is independent of all connections."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import Reply, ResponseReceived, Send
-from nodes.consensus.kraft.messages import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived, Send
+from kraftwreck.nodes.consensus.kraft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -22,18 +22,18 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from simulation.answer_watch import AnswerWatch
-from simulation.election_watch import ElectionWatch
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.logs import LogWatch
-from simulation.network import Rpc
-from simulation.request_watch import RequestWatch
-from simulation.service_watch import ServiceWatch
-from simulation.snapshot_watch import SnapshotWatch
-from simulation.storm_watch import StormWatch
-from simulation.voter_watch import VoterWatch
-from simulation.world import World
+from kraftwreck.simulation.answer_watch import AnswerWatch
+from kraftwreck.simulation.election_watch import ElectionWatch
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.logs import LogWatch
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.request_watch import RequestWatch
+from kraftwreck.simulation.service_watch import ServiceWatch
+from kraftwreck.simulation.snapshot_watch import SnapshotWatch
+from kraftwreck.simulation.storm_watch import StormWatch
+from kraftwreck.simulation.voter_watch import VoterWatch
+from kraftwreck.simulation.world import World
 
 REFUSALS = ("contradiction", "defect")
 """Traces of messages that a node refused: nodes of one release never give cause for that."""

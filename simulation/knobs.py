@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from nodes.draw import draw_below
+from kraftwreck.nodes.draw import draw_below
 
 T = TypeVar("T")
 

@@ -8,14 +8,14 @@ and one predecessor in the whole world.
 
 from __future__ import annotations
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import AppendLog, CleanLog, InstallSnapshot, TruncateLog
-from simulation.disk import Disk
-from simulation.disk_index import Durable, batch_epoch, batch_range
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.voter_watch import VoterWatch, is_voter
-from simulation.world import World
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import AppendLog, CleanLog, InstallSnapshot, TruncateLog
+from kraftwreck.simulation.disk import Disk
+from kraftwreck.simulation.disk_index import Durable, batch_epoch, batch_range
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.voter_watch import VoterWatch, is_voter
+from kraftwreck.simulation.world import World
 
 
 class LogWatch:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodes.consensus.kraft.messages import Request, Response
-from nodes.draw import draw
-from simulation.knobs import Knobs
+from kraftwreck.nodes.consensus.kraft.messages import Request, Response
+from kraftwreck.nodes.draw import draw
+from kraftwreck.simulation.knobs import Knobs
 
 _NUMBERS = 8
 """Random numbers taken from one hash."""

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import ResponseReceived, Send
-from nodes.consensus.kraft.messages import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -31,12 +31,12 @@ from nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
     VoterChangeResponse,
 )
-from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
-from simulation.election_watch import SLACK, quorum_settings
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.voter_watch import VoterWatch
-from simulation.world import World
+from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from kraftwreck.simulation.election_watch import SLACK, quorum_settings
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.voter_watch import VoterWatch
+from kraftwreck.simulation.world import World
 
 BLUR = 1_000
 """Error in microseconds of the times of a drifting clock: its changes are whole microseconds."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from histories.trace import TraceEvent
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.network import ApiMessage, Rpc
-from simulation.world import World
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import ApiMessage, Rpc
+from kraftwreck.simulation.world import World
 
 RUNNING = "running"
 BROKERS = "PLAINTEXT"

@@ -11,15 +11,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
-from nodes.consensus.kraft.messages import FetchSnapshotRequest
-from nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
-from simulation.disk_index import Durable, SnapshotId
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.logs import LogWatch
-from simulation.world import World
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import CleanLog, FinishSnapshot, InstallSnapshot
+from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
+from kraftwreck.nodes.log.snapshots import SnapshotCorruptError, snapshot_name, verify
+from kraftwreck.simulation.disk_index import Durable, SnapshotId
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.logs import LogWatch
+from kraftwreck.simulation.world import World
 
 
 class SnapshotWatch:

@@ -9,18 +9,18 @@ times in a second at most.
 
 from __future__ import annotations
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import Reply, ResponseReceived
-from nodes.consensus.kraft.messages import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import Reply, ResponseReceived
+from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     VoterChangeResponse,
     VoteResponse,
 )
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.network import Rpc
-from simulation.world import World
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.network import Rpc
+from kraftwreck.simulation.world import World
 
 MOST_IN_VAIN = 200
 """Failed requests of one node to another in a second; a back-off of 20 ms allows 50."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from histories.trace import TraceEvent
-from nodes.consensus.kraft.messages import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     RemoveRaftVoterRequest,
     Request,
     VoteRequest,
 )
-from simulation.failures import Failures
-from simulation.host import Host
-from simulation.world import World
+from kraftwreck.simulation.failures import Failures
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
 
 ANY = bytes(16)
 """The directory of a voter whose disk is unknown: it matches every disk."""

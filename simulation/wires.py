@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     ApiRequest,
@@ -24,26 +24,26 @@ from nodes.consensus.effects import (
     SendApi,
     SnapshotReply,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchSnapshotResponse,
     QuorumResponse,
     Response,
 )
-from nodes.draw import draw
-from nodes.protocol.apis import SUPPORTED
-from nodes.protocol.codec import ProtocolError, decode, encode
-from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
-from simulation.calls import Calls, answer_body
-from simulation.damage import carries, damaged
-from simulation.disturbed import Disturbances, copy_of
-from simulation.encoding import carried_answer, carried_request
-from simulation.host import ClientCall, Host
-from simulation.knobs import Knobs
-from simulation.network import ApiMessage, Network, Rpc
-from simulation.timeline import NET, TIMER, Timeline
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.protocol.apis import SUPPORTED
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from kraftwreck.simulation.calls import Calls, answer_body
+from kraftwreck.simulation.damage import carries, damaged
+from kraftwreck.simulation.disturbed import Disturbances, copy_of
+from kraftwreck.simulation.encoding import carried_answer, carried_request
+from kraftwreck.simulation.host import ClientCall, Host
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.network import ApiMessage, Network, Rpc
+from kraftwreck.simulation.timeline import NET, TIMER, Timeline
 
 KRAFT_FEATURE = "kraft.version"
 

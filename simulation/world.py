@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
-from histories.disturbance import Disturbance
-from histories.trace import TraceEvent
-from nodes.consensus.effects import (
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     Effect,
@@ -31,19 +31,19 @@ from nodes.consensus.effects import (
     Tick,
     Trace,
 )
-from nodes.consensus.kraft.messages import Request
-from nodes.draw import draw, draw_below
-from simulation.calls import Done
-from simulation.clocks import Clock
-from simulation.deaths import failed, last_words, refuses
-from simulation.disk import Disk, DiskContent, DiskError
-from simulation.disk_index import Durable
-from simulation.disk_work import DURABLE_TYPES, DiskWorker
-from simulation.host import Host, NodeFactory
-from simulation.inbox import shuffle
-from simulation.knobs import Knobs
-from simulation.timeline import DISK, TIMER, Timeline, WorldError
-from simulation.wires import Wires
+from kraftwreck.nodes.consensus.kraft.messages import Request
+from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.simulation.calls import Done
+from kraftwreck.simulation.clocks import Clock
+from kraftwreck.simulation.deaths import failed, last_words, refuses
+from kraftwreck.simulation.disk import Disk, DiskContent, DiskError
+from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.disk_work import DURABLE_TYPES, DiskWorker
+from kraftwreck.simulation.host import Host, NodeFactory
+from kraftwreck.simulation.inbox import shuffle
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.timeline import DISK, TIMER, Timeline, WorldError
+from kraftwreck.simulation.wires import Wires
 
 _BUSY_LOOP = 5000
 """Ticks in a row that request the next at once; a large snapshot in pieces takes a thousand."""

@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.archive import build_archive, digest, with_bytecode
-from harness.clusters.cluster import Host, Machines
-from harness.environment import Environment
-from harness.interpreter import Connection
-from harness.kafka_client import KafkaClient
-from harness.options import CONTROLLER, DYNAMIC, RunOptions
-from harness.remote.agent import AGENT, modules
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import RemoteError, on_all
-from harness.remote.settings import Settings
-from harness.run_errors import Trouble
-from harness.system import Deployed, Seen
+from kraftwreck.harness.archive import build_archive, digest, with_bytecode
+from kraftwreck.harness.clusters.cluster import Host, Machines
+from kraftwreck.harness.environment import Environment
+from kraftwreck.harness.interpreter import Connection
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.harness.options import CONTROLLER, DYNAMIC, RunOptions
+from kraftwreck.harness.remote.agent import AGENT, modules
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import RemoteError, on_all
+from kraftwreck.harness.remote.settings import Settings
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.system import Deployed, Seen
 
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 _WHO_LEADS: dict[str, Any] = {

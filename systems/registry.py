@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
-from harness.options import OptionError
-from harness.system import System
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.system import System
 
 
 @cache
 def systems() -> Mapping[str, System]:
     """Return all systems by name."""
-    from systems.kraft import SYSTEM
+    from kraftwreck.systems.kraft import SYSTEM
 
     found: dict[str, System] = {SYSTEM.name: SYSTEM}
     for point in entry_points(group="kraftwreck.systems"):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from harness.clusters.cluster import ClusterUnavailable
-from harness.clusters.netns import probe
+from kraftwreck.harness.clusters.cluster import ClusterUnavailable
+from kraftwreck.harness.clusters.netns import probe
 
 ALONE = ("cluster", "spark", "browser")
 """Markers of tests that share the machine's network or memory: one worker each."""
@@ -52,7 +52,7 @@ class Ended:
 @pytest.fixture
 def kraftwreck(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run the command line in this process, as in ``kraftwreck("run", "-t", "5")``."""
-    from kraftwreck.main import status
+    from kraftwreck.cli.main import status
 
     def run(*arguments: object) -> Ended:
         capsys.readouterr()

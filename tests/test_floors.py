@@ -14,7 +14,7 @@ FLOORS: list[set[str]] = [
     {"histories", "nodes"},
     {"checkers", "simulation"},
     {"harness", "examples"},
-    {"nemesis", "oracle", "systems", "workloads"},
+    {"mutants", "nemesis", "oracle", "systems", "workloads"},
     {"nightly", "pipeline", "reports"},
     {"kraftwreck"},
 ]
@@ -23,20 +23,36 @@ FLOOR = {package: level for level, packages in enumerate(FLOORS) for package in 
 MODULES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 
 
+RELATIVE = "."
+
+
 def imported_names(source: str) -> set[str]:
-    """Top-level names of everything ``source`` imports, wherever in the file."""
+    """The top-level packages that ``source`` imports, wherever in the file; of our own the floor's
+    package below ``kraftwreck``. ``kraftwreck`` alone is the command line."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names.update(alias.name.split(".")[0] for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            names.add((node.module or "").split(".")[0])
-    return names
+            if node.level:
+                names.add(RELATIVE)
+                continue
+            module = node.module or ""
+            inner = [f"{module}.{alias.name}" for alias in node.names]
+            names.update(inner if module == "kraftwreck" else [module])
+    return {_floor_of(name.split(".")) for name in names}
+
+
+def _floor_of(parts: list[str]) -> str:
+    below = parts[1] if parts[0] == "kraftwreck" and len(parts) > 1 else parts[0]
+    if parts[0] != "kraftwreck":
+        assert parts[0] not in PACKAGES, f"import kraftwreck.{parts[0]}: it hides others' packages"
+    return below if below in PACKAGES else parts[0]
 
 
 def forbidden(package: str, imported: set[str]) -> set[str]:
     """The project packages that ``package`` may not import."""
+    assert RELATIVE not in imported, "imports are absolute"
     ours = imported & PACKAGES - {package}
     bad = {name for name in ours if FLOOR[name] >= FLOOR[package]}
     if package == "nodes":
@@ -44,10 +60,26 @@ def forbidden(package: str, imported: set[str]) -> set[str]:
     return bad
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_only_go_down(module: Path) -> None:
-    package = module.relative_to(ROOT).parts[0]
-    assert not forbidden(package, imported_names(module.read_text()))
+def test_imports_only_go_down() -> None:
+    upward = {
+        str(module.relative_to(ROOT)): bad
+        for module in MODULES
+        if (bad := forbidden(module.relative_to(ROOT).parts[0], imported_names(module.read_text())))
+    }
+    assert upward == {}
+
+
+def test_every_folder_of_ours_is_imported_from_the_one_package() -> None:
+    for folder in ("tests", "bench"):
+        for module in (ROOT / folder).rglob("*.py"):
+            imported_names(module.read_text())
+    with pytest.raises(AssertionError, match=r"import kraftwreck\.nodes: it hides others"):
+        imported_names("from nodes.draw import draw")
+
+
+def test_every_floor_is_linked_below_the_package() -> None:
+    for package in PACKAGES - {"kraftwreck"}:
+        assert (ROOT / "kraftwreck" / package).readlink() == Path("..") / package
 
 
 def test_the_rule_itself_refuses_an_upward_import() -> None:
@@ -70,9 +102,9 @@ def test_nodes_need_only_the_standard_library() -> None:
 
 
 TIED = [
-    {"nodes.consensus.kraft.fetches", "nodes.consensus.kraft.replication"},
-    {"nodes.consensus.kraft.membership", "nodes.consensus.kraft.replica"},
-    {"nodes.metadata.image", "nodes.metadata.image_records"},
+    {"kraftwreck.nodes.consensus.kraft.fetches", "kraftwreck.nodes.consensus.kraft.replication"},
+    {"kraftwreck.nodes.consensus.kraft.membership", "kraftwreck.nodes.consensus.kraft.replica"},
+    {"kraftwreck.nodes.metadata.image", "kraftwreck.nodes.metadata.image_records"},
 ]
 """Files that name each other's types, and are one thing in two files each."""
 
@@ -89,11 +121,15 @@ def files_imported(source: str, known: set[str]) -> set[str]:
     return found & known
 
 
+def module_name(path: Path) -> str:
+    """The dotted name of a module: folders at the root are links below ``kraftwreck``."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "kraftwreck" else ("kraftwreck", *parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
-    names = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in MODULES
-    }
+    names = {module_name(path): path for path in MODULES}
     graph = networkx.DiGraph(
         (name, other)
         for name, path in names.items()

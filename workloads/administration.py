@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.workload import Answer, Call, ClientState, Completion, Invocation
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.controller import (
+from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Invocation
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import (
     CERTAINLY_NOT_DONE,
     METADATA_VERSION,
     TOPIC,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from harness.workload import Answer, Call, ClientState, Completion, Invocation
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
+from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Invocation
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
 
 METADATA_VERSION: Final = 12
 TOPIC: Final = 2

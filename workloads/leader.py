@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from checkers.strength import Floor
-from harness.workload import Call, ClientState, Completion, Invocation, Planned
-from histories.operation import Op
-from nodes.protocol import errors
-from workloads.controller import error_name, not_answered
+from kraftwreck.checkers.strength import Floor
+from kraftwreck.harness.workload import Call, ClientState, Completion, Invocation, Planned
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import error_name, not_answered
 
 DESCRIBE_QUORUM_VERSION: Final = 1
 METADATA_TOPIC: Final = "__cluster_metadata"

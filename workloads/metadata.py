@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from harness.workload import Call, ClientState, Completion, Invocation, Planned
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.controller import (
+from kraftwreck.harness.workload import Call, ClientState, Completion, Invocation, Planned
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import (
     METADATA_VERSION,
     ask_controller,
     change,
@@ -23,8 +23,8 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
-from workloads.probe_requests import PREFIX
-from workloads.probes import note_partitions
+from kraftwreck.workloads.probe_requests import PREFIX
+from kraftwreck.workloads.probes import note_partitions
 
 CREATE_TOPICS_VERSION: Final = 7
 DELETE_TOPICS_VERSION: Final = 6

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from harness.workload import ClientState, Completion, Invocation, Planned
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.administration import OPERATIONS, metadata_of
-from workloads.controller import (
+from kraftwreck.harness.workload import ClientState, Completion, Invocation, Planned
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.administration import OPERATIONS, metadata_of
+from kraftwreck.workloads.controller import (
     ask_controller,
     ask_for_write,
     change,
@@ -24,8 +24,8 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
-from workloads.metadata import CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, read_names
-from workloads.phantoms import (
+from kraftwreck.workloads.metadata import CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, read_names
+from kraftwreck.workloads.phantoms import (
     NO_EPOCH,
     THREADS,
     TIMEOUT_MS,
@@ -36,9 +36,9 @@ from workloads.phantoms import (
     register,
     restart,
 )
-from workloads.probes import ask, probe_of
-from workloads.proposals import HONEST, WRONG, propose
-from workloads.stories import story_of
+from kraftwreck.workloads.probes import ask, probe_of
+from kraftwreck.workloads.proposals import HONEST, WRONG, propose
+from kraftwreck.workloads.stories import story_of
 
 UNREGISTER_VERSION: Final = 0
 PRODUCER_IDS_VERSION: Final = 0

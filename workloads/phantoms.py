@@ -12,11 +12,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from harness.workload import Answer, Call, ClientState
-from nodes.draw import draw, draw_below
-from nodes.metadata.features import SUPPORTED_FEATURES
-from nodes.protocol import errors
-from workloads.controller import (
+from kraftwreck.harness.workload import Answer, Call, ClientState
+from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.nodes.metadata.features import SUPPORTED_FEATURES
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import (
     METADATA_VERSION,
     ask_controller,
     error_name,

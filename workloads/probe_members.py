@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.workload import ClientState
-from workloads.phantoms import NO_EPOCH, registration
+from kraftwreck.harness.workload import ClientState
+from kraftwreck.workloads.phantoms import NO_EPOCH, registration
 
 Body = dict[str, Any]
 Choose = Callable[..., int]

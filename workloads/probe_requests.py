@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from harness.workload import ClientState
-from nodes.draw import draw_below
-from workloads import probe_members
-from workloads.controller import METADATA_VERSION, TOPIC, metadata_request
+from kraftwreck.harness.workload import ClientState
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.workloads import probe_members
+from kraftwreck.workloads.controller import METADATA_VERSION, TOPIC, metadata_request
 
 PREFIX: Final = "ask"
 """The prefix of the names of probes' topics."""

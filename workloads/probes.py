@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from harness.workload import Call, ClientState, Completion, Invocation
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.controller import (
+from kraftwreck.harness.workload import Call, ClientState, Completion, Invocation
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import (
     ask_controller,
     ask_for_write,
     error_name,
     not_answered,
     refused_by_node,
 )
-from workloads.probe_requests import PREFIX, PROBES, REMEMBERED, Body
-from workloads.stories import STORIES, tell
+from kraftwreck.workloads.probe_requests import PREFIX, PROBES, REMEMBERED, Body
+from kraftwreck.workloads.stories import STORIES, tell
 
 NAMES: Final = 64
 """Operations of a client until the names of its probes repeat."""

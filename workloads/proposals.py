@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from harness.workload import Answer, Call, ClientState, Completion, Invocation
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.controller import (
+from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Invocation
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import (
     METADATA_VERSION,
     ask_controller,
     error_name,
@@ -23,7 +23,7 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
-from workloads.phantoms import NO_EPOCH, Phantom, phantoms_of
+from kraftwreck.workloads.phantoms import NO_EPOCH, Phantom, phantoms_of
 
 ALTER_PARTITION_VERSION: Final = 3
 ELECT_LEADERS_VERSION: Final = 2

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from harness.workload import ClientState, Completion, Invocation, Planned
-from histories.operation import Op
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.controller import (
+from kraftwreck.harness.workload import ClientState, Completion, Invocation, Planned
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.controller import (
     TOPIC,
     ask_controller,
     ask_elsewhere,
@@ -29,7 +29,7 @@ from workloads.controller import (
     not_answered,
     refused_by_node,
 )
-from workloads.metadata import CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION
+from kraftwreck.workloads.metadata import CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION
 
 ALTER_CONFIGS_VERSION: Final = 1
 DESCRIBE_CONFIGS_VERSION: Final = 4

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 
-from harness.options import OptionError
-from harness.workload import Workload
-from workloads import leader, metadata, partitions, register, requests
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.workload import Workload
+from kraftwreck.workloads import leader, metadata, partitions, register, requests
 
 
 @cache

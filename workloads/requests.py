@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workloads.partitions import PartitionsWorkload
+from kraftwreck.workloads.partitions import PartitionsWorkload
 
 
 class RequestsWorkload(PartitionsWorkload):

@@ -11,14 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from harness.workload import Answer, Call, ClientState, Completion, Invocation
-from nodes.draw import draw_below
-from nodes.protocol import errors
-from workloads.administration import ELR_VERSION, UPDATE_FEATURES_VERSION, UPGRADE
-from workloads.controller import ask_controller, error_name, not_answered, refused_by_node
-from workloads.phantoms import NO_EPOCH, Phantom, beat, live, phantoms_of, restart
-from workloads.probe_requests import PREFIX
-from workloads.proposals import ALTER_PARTITION_VERSION
+from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Invocation
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.administration import ELR_VERSION, UPDATE_FEATURES_VERSION, UPGRADE
+from kraftwreck.workloads.controller import (
+    ask_controller,
+    error_name,
+    not_answered,
+    refused_by_node,
+)
+from kraftwreck.workloads.phantoms import NO_EPOCH, Phantom, beat, live, phantoms_of, restart
+from kraftwreck.workloads.probe_requests import PREFIX
+from kraftwreck.workloads.proposals import ALTER_PARTITION_VERSION
 
 Body = dict[str, Any]
 Choose = Callable[..., int]

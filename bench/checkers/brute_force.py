@@ -25,21 +25,21 @@ import pyarrow as pa
 
 from bench.checkers import judges, naive_cycles
 from bench.checkers.random_histories import machine, one_register, transactions
-from checkers.calls import pair
-from checkers.elle import check_transactions
-from checkers.linearizability.decide import check as search
-from checkers.linearizability.models import MODELS, Register
-from checkers.logs import stream
-from checkers.logs.decide import AmbiguousError
-from checkers.logs.decide import decide as decide_log
-from checkers.logs.linearizable import judge_calls
-from checkers.logs.operations import from_columns
-from checkers.machines import fifo
-from checkers.machines.linearizable import check_calls
-from checkers.zones import key_values
-from checkers.zones.registers import decide
-from histories.operation import Op
-from histories.tables import HISTORY_SCHEMA, to_table
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.models import MODELS, Register
+from kraftwreck.checkers.logs import stream
+from kraftwreck.checkers.logs.decide import AmbiguousError
+from kraftwreck.checkers.logs.decide import decide as decide_log
+from kraftwreck.checkers.logs.linearizable import judge_calls
+from kraftwreck.checkers.logs.operations import from_columns
+from kraftwreck.checkers.machines import fifo
+from kraftwreck.checkers.machines.linearizable import check_calls
+from kraftwreck.checkers.zones import key_values
+from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 
 History = list[Op]
 _BATCH = 500
@@ -63,7 +63,7 @@ def _register_truth(history: History) -> bool:
 
 def _keyed(histories: Sequence[History]) -> list[Any]:
     """Judge many histories at once, compiled: each is a key of one table."""
-    import checkers.linearizability.search_kernel  # noqa: F401  # from then on columns are searched
+    import kraftwreck.checkers.linearizability.search_kernel  # noqa: F401  # from then on columns are searched
 
     rows: History = []
     for number, history in enumerate(histories):

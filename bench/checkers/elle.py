@@ -23,7 +23,7 @@ import click
 import msgspec
 
 from bench.checkers import transactions
-from checkers.elle.binding import ElleMissingError, find_elle
+from kraftwreck.checkers.elle.binding import ElleMissingError, find_elle
 
 CONCURRENCIES = (5, 10, 20, 50)
 PLANTED = {"list-append": "G-single-item", "rw-register": "G1c"}
@@ -33,9 +33,9 @@ _NATIVE = """
 import resource, sys, time
 begun = time.perf_counter()
 from pathlib import Path
-from checkers.elle import check_transactions
-from checkers.elle.files import read_history_file
-from histories.without_pandas import leave_pandas_out
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.files import read_history_file
+from kraftwreck.histories.without_pandas import leave_pandas_out
 leave_pandas_out()
 found = check_transactions(read_history_file(Path(sys.argv[1])), sys.argv[2])
 usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -45,9 +45,9 @@ print(time.perf_counter() - begun, usage.ru_utime + usage.ru_stime, usage.ru_max
 _ELLE = """
 import resource, sys, time
 from pathlib import Path
-from checkers.elle.binding import check_with_elle
-from checkers.elle.check import Options
-from histories.events import read_events, to_ops
+from kraftwreck.checkers.elle.binding import check_with_elle
+from kraftwreck.checkers.elle.check import Options
+from kraftwreck.histories.events import read_events, to_ops
 ops = list(to_ops(read_events(Path(sys.argv[1]))))
 begun = time.perf_counter()
 found = check_with_elle(ops, sys.argv[2], Options(), command=sys.argv[3] or None)

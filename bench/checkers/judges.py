@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from histories.operation import Op
+from kraftwreck.histories.operation import Op
 
 
 class Done(NamedTuple):

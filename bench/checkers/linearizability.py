@@ -1,6 +1,6 @@
 """Measures how fast histories of registers and logs are decided, from the file to the verdict.
 
-    python -m bench.checkers.linearizability.decide [ROUNDS] [FOLDER]
+    python -m bench.checkers.linearizability [ROUNDS] [FOLDER]
 
 Every line is a process of its own: median seconds (wall, and CPU of both cores) from the start of
 reading to the verdict, without starting Python and its imports, and the greatest memory. ``stale``
@@ -27,19 +27,19 @@ import pyarrow.parquet as pq
 
 from bench.checkers.histories import log, registers
 from bench.checkers.small import small
-from histories.columns import read_table
+from kraftwreck.histories.columns import read_table
 
 _CHILD = """
 import json, re, statistics, sys, time
 from pathlib import Path
-from checkers.catalogue import Settings, find
-from checkers.linearizability.models import Register
-from checkers.zones.operations import pair_rows, read_operations
-from checkers.zones.registers import decide
-from histories.source import HistoryFile
-from histories.without_pandas import leave_pandas_out
-import checkers.logs.linearizable
-import checkers.linearizability.compiled_search
+from kraftwreck.checkers.catalogue import Settings, find
+from kraftwreck.checkers.linearizability.models import Register
+from kraftwreck.checkers.zones.operations import pair_rows, read_operations
+from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.histories.source import HistoryFile
+from kraftwreck.histories.without_pandas import leave_pandas_out
+import kraftwreck.checkers.logs.linearizable
+import kraftwreck.checkers.linearizability.compiled_search
 leave_pandas_out()
 model, path, warm = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 now = time.process_time

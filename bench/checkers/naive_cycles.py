@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from checkers.elle.models import boundary
-from histories.operation import Op
+from kraftwreck.checkers.elle.models import boundary
+from kraftwreck.histories.operation import Op
 
 WW, WR, RW, ORDER = 1, 2, 4, 8
 DIRECT = frozenset(

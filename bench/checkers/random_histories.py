@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from histories.operation import Op, OpType
+from kraftwreck.histories.operation import Op, OpType
 
 Ask = Callable[[], tuple[str, Any]]
 Do = Callable[[str, Any, bool, bool], tuple[bool, Any]]

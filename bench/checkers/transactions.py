@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from histories.tables import HISTORY_SCHEMA
-from nodes.draw import draw
+from kraftwreck.histories.tables import HISTORY_SCHEMA
+from kraftwreck.nodes.draw import draw
 
 KEYS, WRITES_PER_KEY, MAX_LENGTH = 10, 32, 4
 INFO, FAIL = 0.05, 0.01

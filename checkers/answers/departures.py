@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from checkers.answers.exchanges import Exchange
-from checkers.answers.state import StateHistory
-from checkers.recorded.metadata_model import Broker
-from nodes.protocol import errors
+from kraftwreck.checkers.answers.exchanges import Exchange
+from kraftwreck.checkers.answers.state import StateHistory
+from kraftwreck.checkers.recorded.metadata_model import Broker
+from kraftwreck.nodes.protocol import errors
 
 if TYPE_CHECKING:
-    from checkers.invariants.evidence import Evidence  # whose package imports this
+    from kraftwreck.checkers.invariants.evidence import Evidence  # whose package imports this
 
 FAR = 1 << 62
 

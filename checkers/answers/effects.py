@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from checkers.answers.config_values import altered
-from checkers.answers.exchanges import Exchange
-from checkers.answers.placement import fault
-from checkers.answers.state import TOPIC, State, StateHistory, Versions
-from checkers.recorded.metadata_model import Broker, Partition
-from nodes.protocol import errors
+from kraftwreck.checkers.answers.config_values import altered
+from kraftwreck.checkers.answers.exchanges import Exchange
+from kraftwreck.checkers.answers.placement import fault
+from kraftwreck.checkers.answers.state import TOPIC, State, StateHistory, Versions
+from kraftwreck.checkers.recorded.metadata_model import Broker, Partition
+from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
 PREFERRED = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.answers import refusals
-from checkers.answers.exchanges import Exchange
-from checkers.answers.state import State
-from nodes.protocol import errors
+from kraftwreck.checkers.answers import refusals
+from kraftwreck.checkers.answers.exchanges import Exchange
+from kraftwreck.checkers.answers.state import State
+from kraftwreck.nodes.protocol import errors
 
 
 def left_out(first: State, exchange: Exchange) -> Iterator[tuple[str, int]]:

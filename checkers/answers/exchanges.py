@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from checkers.recorded.clocks import slowest
-from histories.message import Message
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.histories.message import Message
 
 if TYPE_CHECKING:
-    from checkers.invariants.evidence import Evidence  # whose package imports this
+    from kraftwreck.checkers.invariants.evidence import Evidence  # whose package imports this
 
 
 class Exchange(NamedTuple):

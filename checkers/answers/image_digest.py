@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.answers.state import StateHistory
-from checkers.recorded.metadata_model import Broker, Partition
-from nodes.metadata import image_values
-from nodes.metadata.image_digest import MODULUS, hash_of
+from kraftwreck.checkers.answers.state import StateHistory
+from kraftwreck.checkers.recorded.metadata_model import Broker, Partition
+from kraftwreck.nodes.metadata import image_values
+from kraftwreck.nodes.metadata.image_digest import MODULUS, hash_of
 
 
 class NoDigestError(Exception):

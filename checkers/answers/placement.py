@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.answers.refusals import candidates
-from checkers.answers.state import State
+from kraftwreck.checkers.answers.refusals import candidates
+from kraftwreck.checkers.answers.state import State
 
 
 def fault(state: State, placed: Sequence[Sequence[int]]) -> str | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from checkers.answers.config_values import RULES
-from checkers.answers.refusals import LOST, NO_ID, is_legal_name, resource
-from checkers.answers.state import BROKER, TOPIC, State
-from checkers.recorded.metadata_model import Broker, Partition
-from nodes.protocol import errors
+from kraftwreck.checkers.answers.config_values import RULES
+from kraftwreck.checkers.answers.refusals import LOST, NO_ID, is_legal_name, resource
+from kraftwreck.checkers.answers.state import BROKER, TOPIC, State
+from kraftwreck.checkers.recorded.metadata_model import Broker, Partition
+from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
 Fault = str | None

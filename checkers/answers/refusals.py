@@ -15,10 +15,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from checkers.answers.config_values import altered, is_legal
-from checkers.answers.state import BROKER, TOPIC, State
-from checkers.recorded.metadata_model import NO_LEADER, Partition
-from nodes.protocol import errors
+from kraftwreck.checkers.answers.config_values import altered, is_legal
+from kraftwreck.checkers.answers.state import BROKER, TOPIC, State
+from kraftwreck.checkers.recorded.metadata_model import NO_LEADER, Partition
+from kraftwreck.nodes.protocol import errors
 
 Body = dict[str, Any]
 Codes = set[int] | None

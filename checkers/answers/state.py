@@ -10,8 +10,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from checkers.recorded.metadata_model import Broker, MetadataModel, Partition, PartitionKey
-from checkers.recorded.replay import Step
+from kraftwreck.checkers.recorded.metadata_model import (
+    Broker,
+    MetadataModel,
+    Partition,
+    PartitionKey,
+)
+from kraftwreck.checkers.recorded.replay import Step
 
 T = TypeVar("T")
 TOPIC: Final = 2

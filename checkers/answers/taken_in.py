@@ -10,12 +10,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from checkers.answers.exchanges import Commits, Exchange
-from checkers.answers.state import State, StateHistory
-from checkers.recorded.clocks import running_since
+from kraftwreck.checkers.answers.exchanges import Commits, Exchange
+from kraftwreck.checkers.answers.state import State, StateHistory
+from kraftwreck.checkers.recorded.clocks import running_since
 
 if TYPE_CHECKING:
-    from checkers.invariants.evidence import Evidence  # whose package imports this
+    from kraftwreck.checkers.invariants.evidence import Evidence  # whose package imports this
 
 LAG_NS = 1_000_000_000
 """How long a running node may take to answer with what it has received."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.conformance.quorum_model import QuorumModel
-from checkers.conformance.replica_model import ReplicaModel
-from checkers.findings import Findings
-from checkers.recorded.run_data import RunData
-from histories.trace import TraceEvent
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.conformance.quorum_model import QuorumModel
+from kraftwreck.checkers.conformance.replica_model import ReplicaModel
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import CheckerResult
 
 NONCONFORMANT = "nonconformant"
 

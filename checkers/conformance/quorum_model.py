@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from checkers.conformance.replica_model import (
+from kraftwreck.checkers.conformance.replica_model import (
     CANDIDATE,
     FOLLOWER,
     LEADER,
@@ -17,7 +17,7 @@ from checkers.conformance.replica_model import (
     RESIGNED,
     ReplicaModel,
 )
-from histories.trace import TraceEvent
+from kraftwreck.histories.trace import TraceEvent
 
 Proof = tuple[str, list[TraceEvent]]
 

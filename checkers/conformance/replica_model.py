@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from histories.trace import TraceEvent
+from kraftwreck.histories.trace import TraceEvent
 
 NONE: Final = -1
 NO_DIRECTORY: Final = bytes(16).hex()

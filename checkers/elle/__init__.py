@@ -1,3 +1,3 @@
 """Transactions: the anomalies of a history, and the consistency models that they refute."""
 
-from checkers.elle.check import check_transactions as check_transactions
+from kraftwreck.checkers.elle.check import check_transactions as check_transactions

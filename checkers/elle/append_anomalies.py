@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.grouping import Groups
-from checkers.elle.orders import Orders, orders_of
-from checkers.elle.transactions import FAIL, INFO, OK, READ, WRITE, Bools, Transactions
+from kraftwreck.checkers.elle.grouping import Groups
+from kraftwreck.checkers.elle.orders import Orders, orders_of
+from kraftwreck.checkers.elle.transactions import FAIL, INFO, OK, READ, WRITE, Bools, Transactions
 
 Found = dict[str, list[dict[str, Any]]]
 UNKNOWN_PREFIX = "..."

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.graph import RW, WR, WW
-from checkers.elle.orders import Orders
-from checkers.elle.transactions import WRITE, Ints, Transactions, runs, starts_of
+from kraftwreck.checkers.elle.graph import RW, WR, WW
+from kraftwreck.checkers.elle.orders import Orders
+from kraftwreck.checkers.elle.transactions import WRITE, Ints, Transactions, runs, starts_of
 
 Parts = list[tuple[Ints, Ints, int]]
 INIT = "init"

@@ -27,13 +27,13 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from checkers.elle.check import Analysis, Options, as_checker_result
-from checkers.elle.closed import Closed
-from histories import edn
-from histories.convert import to_json
-from histories.events import plain
-from histories.operation import Op
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.elle.check import Analysis, Options, as_checker_result
+from kraftwreck.checkers.elle.closed import Closed
+from kraftwreck.histories import edn
+from kraftwreck.histories.convert import to_json
+from kraftwreck.histories.events import plain
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.verdict import CheckerResult
 
 MODELS = ("list-append", "rw-register")
 """The models that elle-cli checks too."""

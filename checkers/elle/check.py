@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.elle import models, predicates, supported
-from checkers.elle.append_anomalies import append_anomalies
-from checkers.elle.append_graph import AppendGraph
-from checkers.elle.commitment import doubtful_reads
-from checkers.elle.component import Budget, Component
-from checkers.elle.cycles import Search, search
-from checkers.elle.explain import SENTENCES, Explainer, cycle_map, operations_of, text_of
-from checkers.elle.graph import Graph, joined, process_edges, realtime_edges
-from checkers.elle.reading import WRITES, read_transactions
-from checkers.elle.transactions import (
+from kraftwreck.checkers.elle import models, predicates, supported
+from kraftwreck.checkers.elle.append_anomalies import append_anomalies
+from kraftwreck.checkers.elle.append_graph import AppendGraph
+from kraftwreck.checkers.elle.commitment import doubtful_reads
+from kraftwreck.checkers.elle.component import Budget, Component
+from kraftwreck.checkers.elle.cycles import Search, search
+from kraftwreck.checkers.elle.explain import SENTENCES, Explainer, cycle_map, operations_of, text_of
+from kraftwreck.checkers.elle.graph import Graph, joined, process_edges, realtime_edges
+from kraftwreck.checkers.elle.reading import WRITES, read_transactions
+from kraftwreck.checkers.elle.transactions import (
     Bools,
     Ints,
     RepeatedAppendError,
     TransactionError,
     Transactions,
 )
-from histories.operation import Op
-from histories.tables import from_table
-from histories.verdict import Anomaly, CheckerResult, Validity
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import from_table
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Validity
 
 MODELS = (*WRITES, predicates.NAME)
 """The models of :func:`check_transactions`."""
@@ -134,7 +134,7 @@ def analyze(history: Sequence[Op] | pa.Table, model: str, options: Options) -> A
         return Analysis(model, refused, {})
     if model == "list-append":
         return _lists(transactions, options)
-    from checkers.elle.register_graph import register_graph
+    from kraftwreck.checkers.elle.register_graph import register_graph
 
     explainer, parts, found = register_graph(
         transactions,

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from histories.operation import Op
+from kraftwreck.histories.operation import Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.elle.orders import Pairs, number_keys
-from checkers.elle.transactions import LIST, OK, READ, WRITE, Bools, Transactions, runs
+from kraftwreck.checkers.elle.orders import Pairs, number_keys
+from kraftwreck.checkers.elle.transactions import LIST, OK, READ, WRITE, Bools, Transactions, runs
 
 
 def doubtful_reads(transactions: Transactions) -> Bools:

@@ -13,9 +13,9 @@ from time import thread_time
 
 import numpy as np
 
-from checkers.elle.components import strong_components
-from checkers.elle.graph import REALTIME, Graph
-from checkers.elle.transactions import Ints
+from kraftwreck.checkers.elle.components import strong_components
+from kraftwreck.checkers.elle.graph import REALTIME, Graph
+from kraftwreck.checkers.elle.transactions import Ints
 
 Step = tuple[int, int, int]
 """From one transaction to another by an edge of one kind."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.transactions import Ints, starts_of
+from kraftwreck.checkers.elle.transactions import Ints, starts_of
 
 _ROOM = 1 << 20
 _ROUNDS = 24
@@ -73,7 +73,7 @@ def tangled(source: Ints, target: Ints, begin: Ints, end: Ints) -> Ints:
 
 @cache
 def _compiled() -> Any:
-    from checkers.elle.kernels import tarjan
+    from kraftwreck.checkers.elle.kernels import tarjan
 
     return tarjan
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from checkers.elle.component import Component, OutOfTimeError, Step
-from checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW
-from checkers.elle.models import implied
+from kraftwreck.checkers.elle.component import Component, OutOfTimeError, Step
+from kraftwreck.checkers.elle.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW
+from kraftwreck.checkers.elle.models import implied
 
 
 @dataclass(frozen=True, slots=True)

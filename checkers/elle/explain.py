@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from checkers.elle.cycles import Cycle
-from checkers.elle.graph import NAMES, PROCESS, REALTIME
-from checkers.elle.transactions import Transactions
+from kraftwreck.checkers.elle.cycles import Cycle
+from kraftwreck.checkers.elle.graph import NAMES, PROCESS, REALTIME
+from kraftwreck.checkers.elle.transactions import Transactions
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.elle.reading import as_numbers
-from histories.events import guess_format, read_events, to_ops
-from histories.json_lines import UNREADABLE, lines
-from histories.operation import Op, OpType
-from histories.tables import HISTORY_SCHEMA, HistoryError
+from kraftwreck.checkers.elle.reading import as_numbers
+from kraftwreck.histories.events import guess_format, read_events, to_ops
+from kraftwreck.histories.json_lines import UNREADABLE, lines
+from kraftwreck.histories.operation import Op, OpType
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 _COLUMNS = ("index", "process", "type", "f", "value", "time")
 _SCHEMA = pa.schema([HISTORY_SCHEMA.field(name) for name in _COLUMNS])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkers.elle.components import strong_components, tangled
-from checkers.elle.transactions import OK, Ints, Transactions
+from kraftwreck.checkers.elle.components import strong_components, tangled
+from kraftwreck.checkers.elle.transactions import OK, Ints, Transactions
 
 WW, WR, RW, PROCESS, REALTIME, RWP, WRP = 1, 2, 4, 8, 16, 32, 64
 NAMES = {

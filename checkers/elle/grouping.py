@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from checkers.elle.orders import Orders
-from checkers.elle.transactions import READ, WRITE, Bools, Ints, MicroOps
+from kraftwreck.checkers.elle.orders import Orders
+from kraftwreck.checkers.elle.transactions import READ, WRITE, Bools, Ints, MicroOps
 
 
 class Groups:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkers.elle.transactions import (
+from kraftwreck.checkers.elle.transactions import (
     LIST,
     OK,
     READ,

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.graph import RW, RWP, WR, WRP, WW
-from checkers.elle.transactions import (
+from kraftwreck.checkers.elle.graph import RW, RWP, WR, WRP, WW
+from kraftwreck.checkers.elle.transactions import (
     FAIL,
     INVOKE,
     KINDS,
@@ -30,7 +30,7 @@ from checkers.elle.transactions import (
     Transactions,
     pair,
 )
-from histories.operation import Op
+from kraftwreck.histories.operation import Op
 
 NAME = "closed-predicate"
 Parts = list[tuple[Ints, Ints, int]]

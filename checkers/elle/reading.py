@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.elle.orders import Pairs, number_keys
-from checkers.elle.tokens import tokens_of
-from checkers.elle.transactions import (
+from kraftwreck.checkers.elle.orders import Pairs, number_keys
+from kraftwreck.checkers.elle.tokens import tokens_of
+from kraftwreck.checkers.elle.transactions import (
     INVOKE,
     KINDS,
     LIST,
@@ -34,7 +34,7 @@ from checkers.elle.transactions import (
     Transactions,
     pair,
 )
-from histories.operation import Op
+from kraftwreck.histories.operation import Op
 
 WRITES = {"list-append": "append", "rw-register": "w"}
 """A model's name of writes; reads are ``r``."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.registers import Registers
-from checkers.elle.transactions import FAIL, NULL, READ, WRITE, Ints
+from kraftwreck.checkers.elle.registers import Registers
+from kraftwreck.checkers.elle.transactions import FAIL, NULL, READ, WRITE, Ints
 
 Found = dict[str, list[dict[str, Any]]]
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.graph import RW, WR, WW
-from checkers.elle.register_anomalies import RegisterAnomalies
-from checkers.elle.register_versions import VersionOrders
-from checkers.elle.registers import Registers
-from checkers.elle.transactions import (
+from kraftwreck.checkers.elle.graph import RW, WR, WW
+from kraftwreck.checkers.elle.register_anomalies import RegisterAnomalies
+from kraftwreck.checkers.elle.register_versions import VersionOrders
+from kraftwreck.checkers.elle.registers import Registers
+from kraftwreck.checkers.elle.transactions import (
     NULL,
     Ints,
     TransactionError,

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.components import strong_components
-from checkers.elle.registers import Registers
-from checkers.elle.transactions import INFO, OK, Ints
+from kraftwreck.checkers.elle.components import strong_components
+from kraftwreck.checkers.elle.registers import Registers
+from kraftwreck.checkers.elle.transactions import INFO, OK, Ints
 
 
 class VersionOrders:

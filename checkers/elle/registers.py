@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.elle.grouping import Groups
-from checkers.elle.orders import Pairs, number_keys
-from checkers.elle.transactions import NULL, OK, READ, WRITE, Ints, Transactions
+from kraftwreck.checkers.elle.grouping import Groups
+from kraftwreck.checkers.elle.orders import Pairs, number_keys
+from kraftwreck.checkers.elle.transactions import NULL, OK, READ, WRITE, Ints, Transactions
 
 
 class Registers:

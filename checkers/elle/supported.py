@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from checkers.elle import models, predicates
-from checkers.elle.append_anomalies import AppendAnomalies
-from checkers.elle.cycles import CYCLES
-from checkers.elle.models import UnknownModelError
-from checkers.elle.register_anomalies import RegisterAnomalies
+from kraftwreck.checkers.elle import models, predicates
+from kraftwreck.checkers.elle.append_anomalies import AppendAnomalies
+from kraftwreck.checkers.elle.cycles import CYCLES
+from kraftwreck.checkers.elle.models import UnknownModelError
+from kraftwreck.checkers.elle.register_anomalies import RegisterAnomalies
 
 _OF_PREDICATES = frozenset(name.replace("-item", "") for name in CYCLES)
 _OF_REGISTERS = frozenset({*RegisterAnomalies.LOOKS, "cyclic-versions"})

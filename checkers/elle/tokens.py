@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from checkers.elle.transactions import LIST, NULL, READ, SCALAR, WRITE, Ints, MicroOps
+from kraftwreck.checkers.elle.transactions import LIST, NULL, READ, SCALAR, WRITE, Ints, MicroOps
 
 _CHUNK_ROWS = 1 << 14  # texts of about a megabyte: they stay in the cache
 _MAX_DIGITS = 18

@@ -10,12 +10,12 @@ the invariants of Kafka's RaftEventSimulationTest and of Vanlightly's TLA+ speci
 
 from __future__ import annotations
 
-from checkers.epochs import missing_traces
-from checkers.invariants.evidence import Evidence
-from checkers.invariants.report import Report
-from checkers.invariants.table import GROUPS, TABLE
-from checkers.recorded.run_data import RunData
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.epochs import missing_traces
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.table import GROUPS, TABLE
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.verdict import CheckerResult
 
 CONTROLLER_ERROR = "controller-error"
 """An operation that failed in a controller for an unforeseen reason; no invariant of the list."""

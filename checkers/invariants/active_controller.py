@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.invariants.evidence import NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from checkers.invariants.standing import LEADER, STEP_NS, Standing
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.standing import LEADER, STEP_NS, Standing
+from kraftwreck.nodes.protocol import errors
 
 _PARTS = {
     "AlterConfigs": "responses",

@@ -6,12 +6,12 @@ compares acknowledged operations with the records of the committed log.
 
 from __future__ import annotations
 
-from checkers.calls import Call
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, Evidence
-from checkers.invariants.report import Report
-from checkers.invariants.topic_rules import TopicRules
-from histories.operation import OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.topic_rules import TopicRules
+from kraftwreck.histories.operation import OK
 
 SETTING = "retention.ms"
 """The topic setting that holds the value of a register."""

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from checkers.answers import effects, elections, reads, refusals
-from checkers.answers.departures import Departures
-from checkers.answers.exchanges import Commits, Exchange
-from checkers.answers.state import State, StateHistory
-from checkers.answers.taken_in import LAG_NS, TakenIn
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
-from checkers.invariants.report import Report
-from checkers.invariants.sessions import NOBODY, answered, session_ns
-from checkers.recorded.clocks import slowest
-from histories.message import Message
-from nodes.protocol import errors
+from kraftwreck.checkers.answers import effects, elections, reads, refusals
+from kraftwreck.checkers.answers.departures import Departures
+from kraftwreck.checkers.answers.exchanges import Commits, Exchange
+from kraftwreck.checkers.answers.state import State, StateHistory
+from kraftwreck.checkers.answers.taken_in import LAG_NS, TakenIn
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.sessions import NOBODY, answered, session_ns
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.histories.message import Message
+from kraftwreck.nodes.protocol import errors
 
 IDS = ("C15", "C18", "C19", "C20")
 NOT_WHOLE = "the disks no longer hold the whole committed log"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.recorded.run_data import RunData
-from histories.operation import FAIL, INFO, OK
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.operation import FAIL, INFO, OK
 
 MANY = 1 << 30
 STORY = "story"

@@ -7,14 +7,14 @@ heartbeats is one that it has applied.
 
 from __future__ import annotations
 
-from checkers.answers.exchanges import Commits
-from checkers.answers.state import StateHistory, Versions
-from checkers.answers.taken_in import LAG_NS
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.clocks import running_since
-from histories.trace import TraceEvent
+from kraftwreck.checkers.answers.exchanges import Commits
+from kraftwreck.checkers.answers.state import StateHistory, Versions
+from kraftwreck.checkers.answers.taken_in import LAG_NS
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.clocks import running_since
+from kraftwreck.histories.trace import TraceEvent
 
 SLACK_NS = 100_000_000
 """How much the clocks of several hosts may differ after they were compared."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from checkers.invariants.report import Report
-from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.metadata_model import Broker, Fields, MetadataModel
-from checkers.recorded.replay import Step
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.recorded.metadata_model import Broker, Fields, MetadataModel
+from kraftwreck.checkers.recorded.replay import Step
 
 _NAMING_AN_EPOCH = frozenset(
     {

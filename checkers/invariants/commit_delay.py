@@ -13,10 +13,10 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import Any
 
-from checkers.invariants.evidence import NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from histories.message import Message
-from histories.trace import TraceEvent
+from kraftwreck.checkers.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
 
 BEFORE_NS = 2_000_000_000
 """How long nothing may have been wrong before a judged commit."""

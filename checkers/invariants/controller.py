@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from checkers.answers.state import StateHistory
-from checkers.invariants.broker_rules import BrokerRules
-from checkers.invariants.eligible_rules import EligibleRules
-from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
-from checkers.invariants.partition_rules import PartitionRules
-from checkers.invariants.report import Report
-from checkers.invariants.topic_rules import TopicRules
-from checkers.recorded.committed_log import Segment
-from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.metadata_model import Fields, MetadataModel
-from checkers.recorded.replay import Replay, Step, replay
+from kraftwreck.checkers.answers.state import StateHistory
+from kraftwreck.checkers.invariants.broker_rules import BrokerRules
+from kraftwreck.checkers.invariants.eligible_rules import EligibleRules
+from kraftwreck.checkers.invariants.evidence import NO_LOG, NO_MESSAGES, Evidence
+from kraftwreck.checkers.invariants.partition_rules import PartitionRules
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.topic_rules import TopicRules
+from kraftwreck.checkers.recorded.committed_log import Segment
+from kraftwreck.checkers.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.recorded.metadata_model import Fields, MetadataModel
+from kraftwreck.checkers.recorded.replay import Replay, Step, replay
 
 BY_RECORDS = ("C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10", "C11", "C14")
 """The ids that the replay judges, alone or together with captured messages."""

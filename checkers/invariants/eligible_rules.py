@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from checkers.invariants.broker_rules import LARGEST_BATCH
-from checkers.invariants.report import Report
-from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.metadata_model import NO_LEADER, MetadataModel, Partition
-from checkers.recorded.replay import Step
+from kraftwreck.checkers.invariants.broker_rules import LARGEST_BATCH
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.recorded.metadata_model import NO_LEADER, MetadataModel, Partition
+from kraftwreck.checkers.recorded.replay import Step
 
 MIN_INSYNC = "min.insync.replicas"
 TOPIC = 2

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from checkers.recorded.clocks import after, node_clocks, pauses
-from checkers.recorded.committed_log import CommittedLog, committed_log
-from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.disk_pass import DiskPass, disk_pass
-from checkers.recorded.log_chain import BatchId
-from checkers.recorded.run_data import RunData
-from checkers.recorded.trace_pass import TracePass, trace_pass
-from histories.message import Message
-from histories.trace import TraceEvent
+from kraftwreck.checkers.recorded.clocks import after, node_clocks, pauses
+from kraftwreck.checkers.recorded.committed_log import CommittedLog, committed_log
+from kraftwreck.checkers.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.recorded.disk_pass import DiskPass, disk_pass
+from kraftwreck.checkers.recorded.log_chain import BatchId
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
 
 NO_TRACE = "no trace"
 NO_IMAGES = "no disk image"

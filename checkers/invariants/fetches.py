@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.invariants.evidence import NO_MESSAGES, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.log_chain import START, BatchId, LogChain
-from histories.message import Message
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.log_chain import START, BatchId, LogChain
+from kraftwreck.histories.message import Message
 
 
 def check(evidence: Evidence, report: Report) -> None:

@@ -6,10 +6,10 @@ nodes report are compared with the committed records, replayed by the checkers' 
 
 from __future__ import annotations
 
-from checkers.answers.image_digest import NoDigestError, digests
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, Evidence
-from checkers.invariants.report import Report
+from kraftwreck.checkers.answers.image_digest import NoDigestError, digests
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.invariants.report import Report
 
 DIGITS = 32
 """Length of a digest; a text of another length cannot be compared."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from checkers.invariants.evidence import Evidence
-from checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.invariants.report import Report
 
 Group = Callable[[Evidence, Report], None]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from checkers.deposed import slack_ns, stale_leaders, timeout_ns
-from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.disk_log import disk_logs
-from checkers.recorded.log_chain import Election
-from histories.message import Message
+from kraftwreck.checkers.deposed import slack_ns, stale_leaders, timeout_ns
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.disk_log import disk_logs
+from kraftwreck.checkers.recorded.log_chain import Election
+from kraftwreck.histories.message import Message
 
 SLACK_NS = 1_000_000_000
 """How much later a captured answer may be than the request that resets the leader's timer."""

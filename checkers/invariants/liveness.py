@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.node_track import Standing
-from checkers.recovery import BOUND_NS, last_heal
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.node_track import Standing
+from kraftwreck.checkers.recovery import BOUND_NS, last_heal
 
 SETTLED_NS = 10_000_000_000
 """Elections within this time are counted together."""

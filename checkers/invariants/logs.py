@@ -4,8 +4,8 @@ NoTruncateBelowHW, D7 LeaderEpochCache."""
 
 from __future__ import annotations
 
-from checkers.invariants.evidence import NO_IMAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.evidence import NO_IMAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
 
 
 def check(evidence: Evidence, report: Report) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_TRACE, Evidence
-from checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
 
 
 def check(evidence: Evidence, report: Report) -> None:

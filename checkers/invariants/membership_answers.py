@@ -10,12 +10,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.refused_upgrades import raises_kraft_version, refused_in_vain
-from checkers.invariants.report import Report
-from checkers.invariants.standing import LEADER, Standing, Voters, told
-from histories.message import Message
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.refused_upgrades import raises_kraft_version, refused_in_vain
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.standing import LEADER, Standing, Voters, told
+from kraftwreck.histories.message import Message
+from kraftwreck.nodes.protocol import errors
 
 ADD, REMOVE, DESCRIBE = "AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum"
 UPDATE = "UpdateFeatures"

@@ -3,15 +3,20 @@ LeaderEpochRule, C6 UncleanOnlyIfAllowed and C14 ReassignmentSane."""
 
 from __future__ import annotations
 
-from checkers.answers.config_values import is_true
-from checkers.invariants.asked_reassignments import AskedReassignments
-from checkers.invariants.broker_rules import LARGEST_BATCH
-from checkers.invariants.report import Report
-from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.metadata_model import NO_LEADER, MetadataModel, Partition, PartitionKey
-from checkers.recorded.replay import Step
-from checkers.recorded.run_data import RunData
-from nodes.log.uuids import LOST
+from kraftwreck.checkers.answers.config_values import is_true
+from kraftwreck.checkers.invariants.asked_reassignments import AskedReassignments
+from kraftwreck.checkers.invariants.broker_rules import LARGEST_BATCH
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.recorded.metadata_model import (
+    NO_LEADER,
+    MetadataModel,
+    Partition,
+    PartitionKey,
+)
+from kraftwreck.checkers.recorded.replay import Step
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.nodes.log.uuids import LOST
 
 SAME_LEADER = -2
 UNCLEAN = 1

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from checkers.invariants.standing import FOLLOWER, LEADER, Position, Standing, told
-from histories.message import Message
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.standing import FOLLOWER, LEADER, Position, Standing, told
+from kraftwreck.histories.message import Message
+from kraftwreck.nodes.protocol import errors
 
 _OF_LEADER = ("Fetch", "FetchSnapshot", "UpdateRaftVoter")
 _OF_ANYBODY = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.invariants.evidence import Evidence
-from checkers.invariants.standing import LEADER, STEP_NS, Standing
-from histories.message import Message
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.invariants.standing import LEADER, STEP_NS, Standing
+from kraftwreck.histories.message import Message
+from kraftwreck.nodes.protocol import errors
 
 KRAFT_FEATURE = "kraft.version"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from checkers.findings import Findings
-from histories.trace import TraceEvent
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.histories.trace import TraceEvent
 
 CHECKED, BROKEN, NOT_CHECKED = "checked", "broken", "not checked"
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.log_chain import Committed
-from histories.message import Message
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.log_chain import Committed
+from kraftwreck.histories.message import Message
 
 LATE_NS = 5_000_000_000
 """How long a request may have been under way before a newer registration was committed."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from itertools import chain
 
-from checkers.deposed import timeout_ns
-from checkers.invariants.evidence import NO_MESSAGES, Evidence
-from checkers.invariants.report import Report
-from histories.message import Message
-from histories.trace import TraceEvent
+from kraftwreck.checkers.deposed import timeout_ns
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
 
 CHECK_QUORUM = "check-quorum"
 RECENT = 0.5

@@ -7,11 +7,11 @@ follower would start over with each new snapshot and never catch up.
 
 from __future__ import annotations
 
-from checkers.invariants.evidence import NO_MESSAGES, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.clocks import slowest
-from histories.trace import TraceEvent
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.protocol import errors
 
 _MS = 1_000_000
 SLACK_NS = 3_000_000_000

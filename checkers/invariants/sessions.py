@@ -10,15 +10,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from checkers.invariants.broker_rules import HOLE
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.clocks import slowest
-from histories.message import Message
-from histories.operation import OK
-from histories.trace import TraceEvent
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants.broker_rules import HOLE
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.protocol import errors
 
 SESSION_MS = 9000
 SLACK_NS = 3_000_000_000

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.committed_log import Snapshot
-from checkers.recorded.disk_log import disk_logs
-from checkers.recorded.replay import Replay
-from nodes.log.batch import BatchError
-from nodes.log.snapshots import (
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_IMAGES, NO_LOG, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.committed_log import Snapshot
+from kraftwreck.checkers.recorded.disk_log import disk_logs
+from kraftwreck.checkers.recorded.replay import Replay
+from kraftwreck.nodes.log.batch import BatchError
+from kraftwreck.nodes.log.snapshots import (
     SnapshotCorruptError,
     SnapshotHeader,
     parse_snapshot_name,
     read_header,
 )
-from nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.codec import ProtocolError
 
 
 def check(evidence: Evidence, report: Report) -> None:

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from checkers.invariants.evidence import Evidence
-from histories.message import Message
-from histories.trace import TraceEvent
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.trace import TraceEvent
 
 STEP_NS = 1_000_000
 """How much the times of a trace event and an answer of one step may differ."""

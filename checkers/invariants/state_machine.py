@@ -3,10 +3,10 @@ TransactionAtomic, I29 NoIllegalState."""
 
 from __future__ import annotations
 
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from histories.trace import TraceEvent
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.histories.trace import TraceEvent
 
 
 def check(evidence: Evidence, report: Report) -> None:

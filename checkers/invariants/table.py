@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.invariants import (
+from kraftwreck.checkers.invariants import (
     broker_life,
     fetches,
     leadership,
@@ -19,9 +19,9 @@ from checkers.invariants import (
     state_machine,
     votes,
 )
-from checkers.invariants.invariant import Group, Invariant
-from checkers.invariants.table_answers import ANSWERS
-from checkers.invariants.table_controller import CONTROLLER, LIVENESS
+from kraftwreck.checkers.invariants.invariant import Group, Invariant
+from kraftwreck.checkers.invariants.table_answers import ANSWERS
+from kraftwreck.checkers.invariants.table_controller import CONTROLLER, LIVENESS
 
 SAFETY = (
     Invariant(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from checkers.invariants import (
+from kraftwreck.checkers.invariants import (
     active_controller,
     answers,
     broker_life,
@@ -18,7 +18,7 @@ from checkers.invariants import (
     unasked_settings,
     voter_sets,
 )
-from checkers.invariants.invariant import Invariant
+from kraftwreck.checkers.invariants.invariant import Invariant
 
 ANSWERS = (
     Invariant(

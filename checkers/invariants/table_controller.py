@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from checkers.invariants import admin, controller, liveness, requests, sessions, state_machine
-from checkers.invariants.invariant import Invariant
+from kraftwreck.checkers.invariants import (
+    admin,
+    controller,
+    liveness,
+    requests,
+    sessions,
+    state_machine,
+)
+from kraftwreck.checkers.invariants.invariant import Invariant
 
 LIVENESS = (
     Invariant(

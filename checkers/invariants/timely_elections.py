@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.answers.config_values import is_true
-from checkers.answers.exchanges import Commits
-from checkers.answers.refusals import is_online
-from checkers.answers.state import State, StateHistory
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, Evidence
-from checkers.invariants.report import Report
-from checkers.invariants.sessions import append_ns, reigns
-from checkers.recorded.clocks import slowest
-from checkers.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
+from kraftwreck.checkers.answers.config_values import is_true
+from kraftwreck.checkers.answers.exchanges import Commits
+from kraftwreck.checkers.answers.refusals import is_online
+from kraftwreck.checkers.answers.state import State, StateHistory
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.sessions import append_ns, reigns
+from kraftwreck.checkers.recorded.clocks import slowest
+from kraftwreck.checkers.recorded.metadata_model import NO_LEADER, Partition, PartitionKey
 
 REBALANCE = "leader_imbalance_check_interval_seconds"
 UNCLEAN = "unclean_leader_election_interval_ms"

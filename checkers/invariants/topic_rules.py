@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.invariants.report import Report
-from checkers.recorded.replay import Step
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.replay import Step
 
 
 class TopicRules:

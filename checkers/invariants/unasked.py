@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, Evidence
-from checkers.invariants.report import Report
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, Evidence
+from kraftwreck.checkers.invariants.report import Report
 
 WORKLOADS = ("leader", "metadata", "partitions", "register", "requests")
 """Workloads whose operations name the topics that they create."""

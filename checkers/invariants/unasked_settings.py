@@ -11,16 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from checkers.answers.config_values import SET, altered
-from checkers.answers.exchanges import Commits
-from checkers.answers.state import BROKER, TOPIC, StateHistory
-from checkers.invariants.answers import UNTOLD
-from checkers.invariants.controller import Controller
-from checkers.invariants.eligible_rules import MIN_INSYNC
-from checkers.invariants.evidence import Evidence
-from checkers.invariants.report import Report
-from histories.message import Message
-from nodes.protocol import errors
+from kraftwreck.checkers.answers.config_values import SET, altered
+from kraftwreck.checkers.answers.exchanges import Commits
+from kraftwreck.checkers.answers.state import BROKER, TOPIC, StateHistory
+from kraftwreck.checkers.invariants.answers import UNTOLD
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.eligible_rules import MIN_INSYNC
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.histories.message import Message
+from kraftwreck.nodes.protocol import errors
 
 APIS: Final = {
     "AlterConfigs": "responses",

@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkers.answers.exchanges import Commits
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
-from checkers.recorded.committed_log import DECODING, control_records
-from checkers.recorded.disk_log import StoredBatch, disk_logs, read_batches
-from histories.trace import TraceEvent
-from nodes.log.batch import BatchError
-from nodes.protocol import errors
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
+from kraftwreck.checkers.answers.exchanges import Commits
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import NO_LOG, NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
+from kraftwreck.checkers.recorded.committed_log import DECODING, control_records
+from kraftwreck.checkers.recorded.disk_log import StoredBatch, disk_logs, read_batches
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.log.batch import BatchError
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
 
 Set = frozenset[tuple[int, str]]
 """(node id, directory id in hex) of the voters."""

@@ -3,9 +3,9 @@ MonotonicEpoch, I16 PrevoteHarmless, I17 LeaderStickiness, I27 ObserverNotCounte
 
 from __future__ import annotations
 
-from checkers.deposed import timeout_ns
-from checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
-from checkers.invariants.report import Report
+from kraftwreck.checkers.deposed import timeout_ns
+from kraftwreck.checkers.invariants.evidence import NO_MESSAGES, NO_TRACE, Evidence
+from kraftwreck.checkers.invariants.report import Report
 
 _MS = 1_000_000
 REQUEST_TIMEOUT_MS = 2000

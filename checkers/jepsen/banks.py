@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options
-from histories.events import Event
-from histories.tables import HistoryError
-from histories.verdict import Anomaly
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.verdict import Anomaly
 
 
 def check(events: Iterable[Event], options: Options) -> Judgement:

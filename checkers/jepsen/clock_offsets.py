@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, unknown
-from histories.tables import HistoryError
+from kraftwreck.checkers.jepsen.judgement import Judgement, unknown
+from kraftwreck.histories.tables import HistoryError
 
 FIELDS = ("clock-offsets", "clock_offsets")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from checkers.linearizability.models import freeze, thaw
-from histories.events import Event
-from histories.verdict import Anomaly, Validity
+from kraftwreck.checkers.linearizability.models import freeze, thaw
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly, Validity
 
 Options = Mapping[str, Any]
 SHOWN = 16

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options, unknown
-from histories.tables import HistoryError
-from histories.verdict import Anomaly
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options, unknown
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.verdict import Anomaly
 
 FILE = "stdout.log"
 _SHOWN = 1000

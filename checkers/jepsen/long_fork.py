@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options, name, unknown
-from checkers.linearizability.models import freeze
-from histories.events import Event
-from histories.verdict import Anomaly
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options, name, unknown
+from kraftwreck.checkers.linearizability.models import freeze
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly
 
 _LISTED = 1000
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from checkers.jepsen.judgement import (
+from kraftwreck.checkers.jepsen.judgement import (
     Judgement,
     Options,
     interval_text,
@@ -26,9 +26,9 @@ from checkers.jepsen.judgement import (
     some,
     unknown,
 )
-from checkers.linearizability.models import freeze
-from histories.events import Event
-from histories.verdict import Anomaly
+from kraftwreck.checkers.linearizability.models import freeze
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly
 
 Row = dict[str, Any]
 _GROUPS = (("process", "proc"), ("node", "node"), ("table", "tb"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options, members, plain_list, some
-from checkers.linearizability.models import freeze
-from histories.events import Event
-from histories.verdict import Anomaly
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options, members, plain_list, some
+from kraftwreck.checkers.linearizability.models import freeze
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly
 
 
 def check(events: Iterable[Event], options: Options) -> Judgement:

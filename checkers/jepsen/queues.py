@@ -11,10 +11,10 @@ from collections import Counter, deque
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options, counted, members, name, some
-from checkers.linearizability.models import freeze, thaw
-from histories.events import Event
-from histories.verdict import Anomaly, Validity
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options, counted, members, name, some
+from kraftwreck.checkers.linearizability.models import freeze, thaw
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly, Validity
 
 
 def check_queue(events: Iterable[Event], options: Options) -> Judgement:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from checkers.jepsen.judgement import (
+from kraftwreck.checkers.jepsen.judgement import (
     Judgement,
     Options,
     counted,
@@ -25,9 +25,9 @@ from checkers.jepsen.judgement import (
     quantiles,
     some,
 )
-from checkers.linearizability.models import freeze, thaw
-from histories.events import Event
-from histories.verdict import Anomaly, Validity
+from kraftwreck.checkers.linearizability.models import freeze, thaw
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly, Validity
 
 _WORST = 8
 _NS_PER_MS = 1_000_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options, unknown
-from histories.events import Event
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options, unknown
+from kraftwreck.histories.events import Event
 
 QUANTILES = (0.5, 0.95, 0.99, 1.0)
 LATENCY_WINDOW_S, RATE_WINDOW_S = 30.0, 10.0

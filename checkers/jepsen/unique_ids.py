@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options, counted, in_order, some
-from checkers.linearizability.models import freeze, thaw
-from histories.events import Event
-from histories.verdict import Anomaly
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options, counted, in_order, some
+from kraftwreck.checkers.linearizability.models import freeze, thaw
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly
 
 _LISTED = 48
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checkers.calls import Call
-from checkers.linearizability import search_kernel as kernel
-from checkers.linearizability.models import ANY, PRESENT, SAME, Action, Model
-from histories.operation import OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability import search_kernel as kernel
+from kraftwreck.checkers.linearizability.models import ANY, PRESENT, SAME, Action, Model
+from kraftwreck.histories.operation import OK
 
 MAX_OPEN = 64
 _SLICE = 200_000

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from time import thread_time
 
-from checkers.calls import Call
-from checkers.linearizability.level_walk import (
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.level_walk import (
     Bounds,
     Configuration,
     Level,
@@ -24,8 +24,8 @@ from checkers.linearizability.level_walk import (
     Walk,
     one_more,
 )
-from checkers.linearizability.models import ANY, PRESENT, SAME, Action, Model, actions
-from histories.operation import OK
+from kraftwreck.checkers.linearizability.models import ANY, PRESENT, SAME, Action, Model, actions
+from kraftwreck.histories.operation import OK
 
 __all__ = ["MEMORY", "Outcome", "check"]
 
@@ -76,7 +76,7 @@ def _compiled(
     stop: Callable[[], bool] | None,
     memory: int,
 ) -> Outcome:
-    from checkers.linearizability.compiled_search import MAX_OPEN, Coded, CompiledSearch
+    from kraftwreck.checkers.linearizability.compiled_search import MAX_OPEN, Coded, CompiledSearch
 
     items = actions(model, calls)
     coded = Coded(model, items)
@@ -102,8 +102,8 @@ def _compiled(
 
 def _narrowed(model: Model, calls: Sequence[Call], outcome: Outcome) -> Outcome:
     """Add the smallest part of the history without an order, if it is found in time."""
-    from checkers.linearizability.compiled_search import Coded
-    from checkers.linearizability.narrowing import narrow
+    from kraftwreck.checkers.linearizability.compiled_search import Coded
+    from kraftwreck.checkers.linearizability.narrowing import narrow
 
     items = actions(model, calls)
     stuck = next(at for at, (call, _) in enumerate(items) if call is outcome.stuck)

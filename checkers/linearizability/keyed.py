@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from checkers.calls import Call, by_key
-from checkers.linearizability.decide import Outcome
-from checkers.linearizability.decide import check as search
-from checkers.linearizability.level_walk import time_left
-from checkers.linearizability.models import MODELS, Model, thaw
-from checkers.linearizability.witness import verify
-from checkers.recorded.run_data import RunData
-from histories.operation import OK
-from histories.verdict import Anomaly, CheckerResult, merge_valid
+from kraftwreck.checkers.calls import Call, by_key
+from kraftwreck.checkers.linearizability.decide import Outcome
+from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.level_walk import time_left
+from kraftwreck.checkers.linearizability.models import MODELS, Model, thaw
+from kraftwreck.checkers.linearizability.witness import verify
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, merge_valid
 
 TIME_LIMIT_S = 120.0
 """For all keys of a run together."""

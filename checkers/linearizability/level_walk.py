@@ -15,9 +15,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from checkers.calls import Call
-from histories.operation import OK
-from histories.verdict import Validity
+from kraftwreck.checkers.calls import Call
+from kraftwreck.histories.operation import OK
+from kraftwreck.histories.verdict import Validity
 
 Configuration = tuple[Hashable, int, tuple[int, ...]]
 Link = Any

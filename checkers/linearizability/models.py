@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple, Protocol
 
-from checkers.calls import Call
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.histories.operation import FAIL, OK
 
 
 class _Word:

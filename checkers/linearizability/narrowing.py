@@ -16,8 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from checkers.linearizability import search_kernel as kernel
-from checkers.linearizability.compiled_search import MAX_OPEN, CompiledSearch, Ints, Problem
+from kraftwreck.checkers.linearizability import search_kernel as kernel
+from kraftwreck.checkers.linearizability.compiled_search import (
+    MAX_OPEN,
+    CompiledSearch,
+    Ints,
+    Problem,
+)
 
 SECONDS = 10.0
 _MEMORY = 1 << 24

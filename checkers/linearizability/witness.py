@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from checkers.calls import Call
-from checkers.linearizability.models import ANY, PRESENT, SAME, Model
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.models import ANY, PRESENT, SAME, Model
+from kraftwreck.histories.operation import FAIL, OK
 
 
 def misplaced(

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkers.logs.levels import Placed, contradiction, order_of
-from checkers.logs.operations import NOWHERE, LogOperations
-from checkers.logs.room import hand_out
-from checkers.zones.operations import Flags, Ints
+from kraftwreck.checkers.logs.levels import Placed, contradiction, order_of
+from kraftwreck.checkers.logs.operations import NOWHERE, LogOperations
+from kraftwreck.checkers.logs.room import hand_out
+from kraftwreck.checkers.zones.operations import Flags, Ints
 
 
 class AmbiguousError(Exception):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkers.zones.operations import Flags, Ints
+from kraftwreck.checkers.zones.operations import Flags, Ints
 
 
 @dataclass(frozen=True)

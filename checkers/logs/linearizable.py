@@ -9,23 +9,23 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from checkers.calls import Call, by_key, known, pair
-from checkers.linearizability.decide import Outcome
-from checkers.linearizability.keyed import KeyVerdict, describe
-from checkers.linearizability.level_walk import time_left
-from checkers.logs import stream
-from checkers.logs.decide import AmbiguousError, Verdict, decide
-from checkers.logs.operations import LogOperations, from_calls, from_columns
-from checkers.logs.typed_file import TypedFile, typed_file
-from checkers.machines.log import Log
-from checkers.machines.narrowing import narrowed
-from checkers.machines.search import check as search
-from checkers.zones.operations import call_at, pair_rows
-from histories.column_files import with_schema
-from histories.events import Event, to_ops
-from histories.operation import INFO, OK
-from histories.source import Source
-from histories.tables import HistoryError
+from kraftwreck.checkers.calls import Call, by_key, known, pair
+from kraftwreck.checkers.linearizability.decide import Outcome
+from kraftwreck.checkers.linearizability.keyed import KeyVerdict, describe
+from kraftwreck.checkers.linearizability.level_walk import time_left
+from kraftwreck.checkers.logs import stream
+from kraftwreck.checkers.logs.decide import AmbiguousError, Verdict, decide
+from kraftwreck.checkers.logs.operations import LogOperations, from_calls, from_columns
+from kraftwreck.checkers.logs.typed_file import TypedFile, typed_file
+from kraftwreck.checkers.machines.log import Log
+from kraftwreck.checkers.machines.narrowing import narrowed
+from kraftwreck.checkers.machines.search import check as search
+from kraftwreck.checkers.zones.operations import call_at, pair_rows
+from kraftwreck.histories.column_files import with_schema
+from kraftwreck.histories.events import Event, to_ops
+from kraftwreck.histories.operation import INFO, OK
+from kraftwreck.histories.source import Source
+from kraftwreck.histories.tables import HistoryError
 
 _LOOKED_S = 10.0
 _LOOKED_ROWS = 2_000_000

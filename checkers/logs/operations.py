@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.calls import Call
-from checkers.linearizability.models import ModelError, freeze
-from checkers.zones.operations import Ints, pair_rows
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.models import ModelError, freeze
+from kraftwreck.checkers.zones.operations import Ints, pair_rows
+from kraftwreck.histories.operation import FAIL, OK
 
 NOWHERE = -1
 

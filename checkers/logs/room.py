@@ -13,8 +13,8 @@ import heapq
 
 import numpy as np
 
-from checkers.logs.levels import Placed
-from checkers.zones.operations import Flags, Ints
+from kraftwreck.checkers.logs.levels import Placed
+from kraftwreck.checkers.zones.operations import Flags, Ints
 
 _FAR = 1 << 60
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.zones.operations import TYPES, Ints, codes_in
+from kraftwreck.checkers.zones.operations import TYPES, Ints, codes_in
 
 _SPREAD = 8
 """At most this many offsets, or processes, per event have an entry each."""
@@ -41,7 +41,7 @@ class Passed:
 
 def run(batches: Iterable[pa.RecordBatch]) -> Passed | None:
     """Return the result of one pass over the events; None if one pass is not enough."""
-    from checkers.logs import kernels
+    from kraftwreck.checkers.logs import kernels
 
     scalars = np.full(kernels.SCALARS, -1, np.int64)
     scalars[[kernels.OPERATIONS, kernels.DOUBTS]] = 0
@@ -83,7 +83,7 @@ def run(batches: Iterable[pa.RecordBatch]) -> Passed | None:
 
 def _matched(doubtful: Ints, where: Ints, what: Ints, count: int, events: int) -> Passed | None:
     """Match appends of unknown end with values that were seen, and check their places."""
-    from checkers.logs import kernels
+    from kraftwreck.checkers.logs import kernels
 
     order = np.argsort(what, kind="stable")
     where, what = where[order], what[order]

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from histories.source import HistoryFile, Source
-from histories.tables import HistoryError
+from kraftwreck.histories.source import HistoryFile, Source
+from kraftwreck.histories.tables import HistoryError
 
 COLUMNS = ["index", "process", "type", "f", "value", "offset"]
 _BATCH = 1 << 20

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from checkers.calls import Call
-from checkers.linearizability.models import freeze
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.models import freeze
+from kraftwreck.histories.operation import FAIL, OK
 
 
 def split(name: str, calls: Sequence[Call]) -> list[list[Call]]:

@@ -26,10 +26,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from checkers.calls import OPEN, Call
-from checkers.linearizability.models import ModelError, freeze
-from checkers.linearizability.witness import misplaced
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import OPEN, Call
+from kraftwreck.checkers.linearizability.models import ModelError, freeze
+from kraftwreck.checkers.linearizability.witness import misplaced
+from kraftwreck.histories.operation import FAIL, OK
 
 _STAYS = OPEN + 1
 """When a value is dequeued that stays in the queue."""

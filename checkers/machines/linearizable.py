@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from time import thread_time
 from typing import Any
 
-from checkers.calls import Call, by_key, known
-from checkers.linearizability.decide import Outcome
-from checkers.linearizability.keyed import KeyVerdict, describe
-from checkers.linearizability.level_walk import time_left
-from checkers.machines import fifo
-from checkers.machines.elements import interleaved, split
-from checkers.machines.models import MACHINES, Machine
-from checkers.machines.narrowing import narrowed
-from checkers.machines.search import check, verify
-from histories.operation import INFO
+from kraftwreck.checkers.calls import Call, by_key, known
+from kraftwreck.checkers.linearizability.decide import Outcome
+from kraftwreck.checkers.linearizability.keyed import KeyVerdict, describe
+from kraftwreck.checkers.linearizability.level_walk import time_left
+from kraftwreck.checkers.machines import fifo
+from kraftwreck.checkers.machines.elements import interleaved, split
+from kraftwreck.checkers.machines.models import MACHINES, Machine
+from kraftwreck.checkers.machines.narrowing import narrowed
+from kraftwreck.checkers.machines.search import check, verify
+from kraftwreck.histories.operation import INFO
 
 _LOOKED_S = 10.0
 """How long to search for the first impossible moment, in seconds."""
@@ -62,7 +62,7 @@ def _together(machine: Machine, calls: Sequence[Call], deadline: float) -> Outco
 
 def _strings(machine: Machine, calls: Sequence[Call]) -> Outcome | None:
     """Judge a key of strings without a search; None if that does not decide it."""
-    from checkers.zones import key_values
+    from kraftwreck.checkers.zones import key_values
 
     for call in calls:
         machine.operation(call)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from checkers.calls import Call
-from checkers.linearizability.models import ModelError, freeze
-from checkers.machines.models import Operation
-from histories.operation import OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.models import ModelError, freeze
+from kraftwreck.checkers.machines.models import Operation
+from kraftwreck.histories.operation import OK
 
 
 class Log:

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from checkers.calls import Call
-from checkers.linearizability.models import ModelError, freeze
-from histories.operation import OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.models import ModelError, freeze
+from kraftwreck.histories.operation import OK
 
 
 class Operation(NamedTuple):

@@ -11,12 +11,12 @@ from collections.abc import Hashable, Sequence
 from time import thread_time
 from typing import NamedTuple
 
-from checkers.calls import Call, known
-from checkers.linearizability.level_walk import Bounds, Outcome
-from checkers.machines.elements import split
-from checkers.machines.models import Machine, Operation
-from checkers.machines.search import constraints, search
-from histories.operation import OK
+from kraftwreck.checkers.calls import Call, known
+from kraftwreck.checkers.linearizability.level_walk import Bounds, Outcome
+from kraftwreck.checkers.machines.elements import split
+from kraftwreck.checkers.machines.models import Machine, Operation
+from kraftwreck.checkers.machines.search import constraints, search
+from kraftwreck.histories.operation import OK
 
 SECONDS = 5.0
 """Processor time to look for them."""

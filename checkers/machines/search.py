@@ -10,11 +10,18 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from time import thread_time
 from typing import Any, Protocol
 
-from checkers.calls import Call
-from checkers.linearizability.level_walk import Bounds, Configuration, Link, Outcome, Walk, one_more
-from checkers.linearizability.witness import misplaced
-from checkers.machines.models import Machine, Operation
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.level_walk import (
+    Bounds,
+    Configuration,
+    Link,
+    Outcome,
+    Walk,
+    one_more,
+)
+from kraftwreck.checkers.linearizability.witness import misplaced
+from kraftwreck.checkers.machines.models import Machine, Operation
+from kraftwreck.histories.operation import FAIL, OK
 
 
 def check(

@@ -15,19 +15,19 @@ from typing import Any
 
 import msgspec
 
-from checkers.recorded.clocks import NodeClock
-from histories.message import Message
-from histories.tables import HistoryError
-from histories.undecodable import UNDECODABLE
-from nodes.consensus.effects import (
+from kraftwreck.checkers.recorded.clocks import NodeClock
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     ApiResponseReceived,
     RequestReceived,
     ResponseReceived,
 )
-from nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
-from nodes.log.batch import BatchError, parse_header, split_batches
-from nodes.server.plain import from_plain
+from kraftwreck.nodes.consensus.kraft.messages import FetchResponse, FetchSnapshotResponse
+from kraftwreck.nodes.log.batch import BatchError, parse_header, split_batches
+from kraftwreck.nodes.server.plain import from_plain
 
 LIMIT = 500_000
 """Messages kept of one run."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from histories.fault import FaultEvent
+from kraftwreck.histories.fault import FaultEvent
 
 _FOREVER = 1 << 62
 FLUSH_NS = 1_000_000_000

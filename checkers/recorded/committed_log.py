@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from checkers.recorded.disk_log import StoredBatch, StoredLog, disk_logs, read_batches
-from checkers.recorded.log_chain import Committed
-from checkers.recorded.metadata_model import MetadataModel, ModelError
-from checkers.recorded.run_data import RunData
-from checkers.recorded.trace_pass import trace_pass
-from nodes.log.batch import BatchError, decode_batch
-from nodes.log.snapshots import (
+from kraftwreck.checkers.recorded.disk_log import StoredBatch, StoredLog, disk_logs, read_batches
+from kraftwreck.checkers.recorded.log_chain import Committed
+from kraftwreck.checkers.recorded.metadata_model import MetadataModel, ModelError
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.trace_pass import trace_pass
+from kraftwreck.nodes.log.batch import BatchError, decode_batch
+from kraftwreck.nodes.log.snapshots import (
     SnapshotCorruptError,
     SnapshotHeader,
     data_records,
     parse_snapshot_name,
     verify,
 )
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import decode_control, decode_record
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import decode_control, decode_record
 
 SnapshotId = tuple[int, int]
 Records = list[tuple[int, str, dict[str, Any]]]

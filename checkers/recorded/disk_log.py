@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from checkers.recorded.run_data import DiskImage, RunData
-from nodes.log.batch import BatchError, decode_batch, parse_header, split_batches, verify_crc
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import LEADER_CHANGE, decode_control
+from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.nodes.log.batch import (
+    BatchError,
+    decode_batch,
+    parse_header,
+    split_batches,
+    verify_crc,
+)
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import LEADER_CHANGE, decode_control
 
 
 class StoredBatch(NamedTuple):

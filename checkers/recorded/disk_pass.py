@@ -6,12 +6,12 @@ committed batch), D7 (leader-epoch-checkpoint matches the log).
 
 from __future__ import annotations
 
-from checkers.findings import Findings
-from checkers.recorded.disk_log import StoredLog, disk_logs
-from checkers.recorded.node_track import NO_DIRECTORY
-from checkers.recorded.run_data import FINAL, RunData
-from checkers.recorded.trace_pass import TracePass, trace_pass
-from nodes.log.uuids import from_text
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.disk_log import StoredLog, disk_logs
+from kraftwreck.checkers.recorded.node_track import NO_DIRECTORY
+from kraftwreck.checkers.recorded.run_data import FINAL, RunData
+from kraftwreck.checkers.recorded.trace_pass import TracePass, trace_pass
+from kraftwreck.nodes.log.uuids import from_text
 
 
 class DiskPass:

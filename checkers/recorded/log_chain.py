@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from checkers.findings import Findings
-from histories.trace import TraceEvent
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.histories.trace import TraceEvent
 
 T = TypeVar("T")
 BatchId = tuple[int, int]

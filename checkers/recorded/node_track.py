@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from checkers.recorded.log_chain import START, BatchId
-from histories.trace import TraceEvent
+from kraftwreck.checkers.recorded.log_chain import START, BatchId
+from kraftwreck.histories.trace import TraceEvent
 
 NO_DIRECTORY = "0" * 32
 """The directory id of a voter whose disk is unknown."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from checkers.recorded.committed_log import (
+from kraftwreck.checkers.recorded.committed_log import (
     DECODING,
     CommittedLog,
     Segment,
     Snapshot,
     control_records,
 )
-from checkers.recorded.disk_log import StoredBatch
-from checkers.recorded.metadata_model import Change, Fields, MetadataModel, ModelError
-from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
+from kraftwreck.checkers.recorded.disk_log import StoredBatch
+from kraftwreck.checkers.recorded.metadata_model import Change, Fields, MetadataModel, ModelError
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS
 
 BEGIN, END, ABORT = "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"
 

@@ -16,16 +16,22 @@ import msgspec
 import pyarrow as pa
 from msgspec import structs
 
-from checkers.calls import Call, pair
-from checkers.recorded.capture import Capture, read_messages
-from checkers.recorded.clocks import node_clocks
-from checkers.recorded.stored_events import stored_events
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.reading import read_faults, read_history, read_trace
-from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, from_table, to_table
-from histories.trace import TraceEvent
-from histories.undecodable import UNDECODABLE
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.recorded.capture import Capture, read_messages
+from kraftwreck.checkers.recorded.clocks import node_clocks
+from kraftwreck.checkers.recorded.stored_events import stored_events
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_faults, read_history, read_trace
+from kraftwreck.histories.tables import (
+    HISTORY_SCHEMA,
+    TRACE_SCHEMA,
+    HistoryError,
+    from_table,
+    to_table,
+)
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.undecodable import UNDECODABLE
 
 FINAL = "final"
 """Label of the disk image taken after the last operation."""

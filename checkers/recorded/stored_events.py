@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.parquet import read_parquet
-from histories.tables import TRACE_SCHEMA, from_table
-from histories.trace import TraceEvent
+from kraftwreck.histories.parquet import read_parquet
+from kraftwreck.histories.tables import TRACE_SCHEMA, from_table
+from kraftwreck.histories.trace import TraceEvent
 
 MANY = 2_000_000
 """From this many events on they stay columns."""

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Any
 
-from checkers.recorded.clocks import node_clocks
-from checkers.recorded.log_chain import Election
-from checkers.recorded.node_track import NO_DIRECTORY, NodeTrack
-from checkers.recorded.run_data import RunData
-from checkers.recorded.stored_events import StoredEvents
-from checkers.recorded.trace_positions import Positions
-from histories.trace import TraceEvent
+from kraftwreck.checkers.recorded.clocks import node_clocks
+from kraftwreck.checkers.recorded.log_chain import Election
+from kraftwreck.checkers.recorded.node_track import NO_DIRECTORY, NodeTrack
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.stored_events import StoredEvents
+from kraftwreck.checkers.recorded.trace_positions import Positions
+from kraftwreck.histories.trace import TraceEvent
 
 INJECTED = "a defect that was put in"
 """Text in the error of an operation that the simulator let fail."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from checkers.findings import Findings
-from checkers.recorded.log_chain import LogChain
-from checkers.recorded.node_track import FOREVER, NodeTrack
-from histories.trace import TraceEvent
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.checkers.recorded.log_chain import LogChain
+from kraftwreck.checkers.recorded.node_track import FOREVER, NodeTrack
+from kraftwreck.histories.trace import TraceEvent
 
 
 class Positions:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkers.zones.operations import CAS, READ, Flags, Ints, Operations
+from kraftwreck.checkers.zones.operations import CAS, READ, Flags, Ints, Operations
 
 _DIRECT = 1 << 24
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec.structs import replace
 
-from checkers.calls import Call, known
-from checkers.linearizability.keyed import brief, describe
-from checkers.linearizability.level_walk import Outcome
-from checkers.zones.decide import gather, judge, needed, order_of
-from checkers.zones.operations import CAS, READ, WRITE, Operations
-from checkers.zones.registers import words
-from checkers.zones.window import contradiction
-from histories.operation import FAIL, OK
+from kraftwreck.checkers.calls import Call, known
+from kraftwreck.checkers.linearizability.keyed import brief, describe
+from kraftwreck.checkers.linearizability.level_walk import Outcome
+from kraftwreck.checkers.zones.decide import gather, judge, needed, order_of
+from kraftwreck.checkers.zones.operations import CAS, READ, WRITE, Operations
+from kraftwreck.checkers.zones.registers import words
+from kraftwreck.checkers.zones.window import contradiction
+from kraftwreck.histories.operation import FAIL, OK
 
 _INITIAL = -1
 """Stands for the initial value in place of a mutator."""

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.calls import OPEN, Call, HistoryShapeError
-from checkers.linearizability.models import ModelError, freeze
-from histories.operation import INFO
-from histories.tables import from_text
+from kraftwreck.checkers.calls import OPEN, Call, HistoryShapeError
+from kraftwreck.checkers.linearizability.models import ModelError, freeze
+from kraftwreck.histories.operation import INFO
+from kraftwreck.histories.tables import from_text
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -78,7 +78,7 @@ def pair_rows(table: pa.Table) -> Pairs:
     f = _words(table.column("f"))
     numbers = table.column("process").to_numpy()
     if len(kind) >= _COMPILED and numbers.min() >= 0 and numbers.max() < 2 * len(kind):
-        from checkers.zones.kernels import partners
+        from kraftwreck.checkers.zones.kernels import partners
 
         partner, wrong = partners(numbers, kind, f, int(numbers.max()) + 1)
         if wrong >= 0:

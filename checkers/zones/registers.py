@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from checkers.calls import Call
-from checkers.linearizability.decide import Outcome
-from checkers.linearizability.decide import check as search
-from checkers.linearizability.keyed import KeyVerdict, describe
-from checkers.linearizability.level_walk import time_left
-from checkers.linearizability.models import Model, freeze, thaw
-from checkers.zones import searched as columns
-from checkers.zones.decide import gather, judge, needed, order_of, repeated
-from checkers.zones.operations import (
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.decide import Outcome
+from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.keyed import KeyVerdict, describe
+from kraftwreck.checkers.linearizability.level_walk import time_left
+from kraftwreck.checkers.linearizability.models import Model, freeze, thaw
+from kraftwreck.checkers.zones import searched as columns
+from kraftwreck.checkers.zones.decide import gather, judge, needed, order_of, repeated
+from kraftwreck.checkers.zones.operations import (
     Ints,
     Operations,
     Pairs,
@@ -30,8 +30,8 @@ from checkers.zones.operations import (
     pair_rows,
     read_operations,
 )
-from checkers.zones.window import Contradiction, explain, of_key
-from histories.tables import HISTORY_SCHEMA
+from kraftwreck.checkers.zones.window import Contradiction, explain, of_key
+from kraftwreck.histories.tables import HISTORY_SCHEMA
 
 _EXPLAINED = 8
 """Keys for which a contradiction is explained; the others are only named."""
@@ -189,9 +189,9 @@ class _Calls:
             ]
         rows = np.concatenate([starts, done[done >= 0]])
         rows.sort()
-        from checkers.calls import pair
-        from histories.operation import Op
-        from histories.tables import from_table
+        from kraftwreck.checkers.calls import pair
+        from kraftwreck.histories.operation import Op
+        from kraftwreck.histories.tables import from_table
 
         return pair(from_table(self._table.take(pa.array(rows)), Op))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from checkers.calls import Call
-from checkers.linearizability.decide import MEMORY, Outcome
-from checkers.zones.operations import CAS, READ, Ints, Operations
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.decide import MEMORY, Outcome
+from kraftwreck.checkers.zones.operations import CAS, READ, Ints, Operations
 
 MANY = 20_000
 """From this many operations on compiled code is used. The choice must not depend on whether it is
@@ -30,9 +30,13 @@ def search(
     began at some positions, ``name`` returns the values of codes. An order is verified before it
     counts.
     """
-    from checkers.linearizability import search_kernel as kernel
-    from checkers.linearizability.compiled_search import MAX_OPEN, CompiledSearch, Problem
-    from checkers.linearizability.narrowing import narrow
+    from kraftwreck.checkers.linearizability import search_kernel as kernel
+    from kraftwreck.checkers.linearizability.compiled_search import (
+        MAX_OPEN,
+        CompiledSearch,
+        Problem,
+    )
+    from kraftwreck.checkers.linearizability.narrowing import narrow
 
     kind, value = operations.kind, operations.value
     need = np.where(kind == READ, value, np.where(kind == CAS, operations.expected, kernel.ANY))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from checkers.zones.decide import (
+from kraftwreck.checkers.zones.decide import (
     Blocks,
     Clusters,
     Fault,
@@ -16,7 +16,7 @@ from checkers.zones.decide import (
     needed,
     order_of,
 )
-from checkers.zones.operations import CAS, READ, Ints, Operations
+from kraftwreck.checkers.zones.operations import CAS, READ, Ints, Operations
 
 _CHAIN = 8
 _LEGAL = 64

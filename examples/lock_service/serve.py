@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from examples.lock_service.service import LockService
-from nodes.consensus.effects import (
+from kraftwreck.examples.lock_service.service import LockService
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     ApiRequest,
@@ -28,16 +28,16 @@ from nodes.consensus.effects import (
     SnapshotReply,
     Tick,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.log.format import format_directory
-from nodes.protocol.apis import API_KEYS, SUPPORTED
-from nodes.server.admission import Admission
-from nodes.server.connection import Connection, Requests
-from nodes.server.listeners import Listener
-from nodes.server.peers import Peers
-from nodes.server.shapes import LISTENER, QUORUM_APIS
-from nodes.server.storage import Storage, next_incarnation
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.log.format import format_directory
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED
+from kraftwreck.nodes.server.admission import Admission
+from kraftwreck.nodes.server.connection import Connection, Requests
+from kraftwreck.nodes.server.listeners import Listener
+from kraftwreck.nodes.server.peers import Peers
+from kraftwreck.nodes.server.shapes import LISTENER, QUORUM_APIS
+from kraftwreck.nodes.server.storage import Storage, next_incarnation
 
 CLUSTER_ID: Final = "lock-service"
 SERVED: Final = (*QUORUM_APIS, "ApiVersions")
@@ -154,7 +154,7 @@ def endpoint(text: str) -> Endpoint:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """``python -m examples.lock_service.serve --id 1 --members 1@host:port,... ...``."""
+    """``python -m kraftwreck.examples.lock_service.serve --id 1 --members 1@host:port,... ...``."""
     parser = argparse.ArgumentParser(description="One member of the lock service.")
     parser.add_argument("--id", type=int, required=True)
     parser.add_argument("--members", required=True, help="1@host:port,2@host:port,...")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from examples.lock_service.locks import Command, Locks, encode
-from nodes.consensus.effects import Effect, Event
-from nodes.consensus.embedded import Embedded, NotLeaderError
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.recovered import Recovered
+from kraftwreck.examples.lock_service.locks import Command, Locks, encode
+from kraftwreck.nodes.consensus.effects import Effect, Event
+from kraftwreck.nodes.consensus.embedded import Embedded, NotLeaderError
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.recovered import Recovered
 
 MS: Final = 1000
 Answer = Callable[[dict[str, Any]], None]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from histories.exit_codes import BAD_ARGUMENTS, FAILED, CommandError
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS, FAILED, CommandError
 
 
 class ClusterError(CommandError):

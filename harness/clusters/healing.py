@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.clusters.cluster import Host
-from harness.clusters.state import control_boot_id
-from harness.remote.agent import Agent
-from harness.remote.service import CLOCK, DISK, SERVICE
-from harness.remote.session import Remote, RemoteError, on_all
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.state import control_boot_id
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.service import CLOCK, DISK, SERVICE
+from kraftwreck.harness.remote.session import Remote, RemoteError, on_all
 
 SETTLE_S = 5.0
 """How long healing waits for operations of a dead run; it does not wait for a live run."""

@@ -32,10 +32,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.clusters.cluster import ClusterError, Host
-from harness.clusters.healing import heal_hosts
-from harness.remote.session import Remote, RemoteError, on_all, parse_host_key
-from histories.exit_codes import BAD_ARGUMENTS
+from kraftwreck.harness.clusters.cluster import ClusterError, Host
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.remote.session import Remote, RemoteError, on_all, parse_host_key
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
 
 _STRINGS = {"name", "ip", "hostkey", "user", "key", "become", "ssh_address", "gateway", "clock"}
 _NUMBERS = {"port", "node_id"}

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import disk_image, gateway
+from kraftwreck.harness.clusters import disk_image, gateway
 
 SOCKET = "machines.sock"
 LONGEST_S = 30.0

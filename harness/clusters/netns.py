@@ -19,14 +19,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups, machines, rootless
-from harness.clusters import state as states
-from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
-from harness.clusters.healing import heal_hosts
-from harness.clusters.keys import new_key_pair
-from harness.clusters.state import ProcessIdentity, State
-from harness.clusters.switch import MAX_NODES
-from histories.exit_codes import BAD_ARGUMENTS
+from kraftwreck.harness.archive import IMPORT_ROOT
+from kraftwreck.harness.clusters import cgroups, machines, rootless
+from kraftwreck.harness.clusters import state as states
+from kraftwreck.harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.clusters.keys import new_key_pair
+from kraftwreck.harness.clusters.state import ProcessIdentity, State
+from kraftwreck.harness.clusters.switch import MAX_NODES
+from kraftwreck.harness.remote import ssh
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
 
 _TOOLS = {
     "ip": "iproute2",
@@ -39,13 +41,14 @@ _TOOLS = {
 
 _UP_TIMEOUT_S = 90.0
 _DOWN_TIMEOUT_S = 30.0
-_PROJECT = Path(__file__).resolve().parents[2]
 
 
 def probe() -> None:
     """Raise :class:`ClusterUnavailable`, one line, if this machine does not support namespaces."""
     if sys.platform != "linux":
         raise ClusterUnavailable(f"namespace hosts need Linux; this is {sys.platform}")
+    if (lacks := ssh.missing()) is not None:
+        raise ClusterUnavailable(lacks)
     for tool, package in _TOOLS.items():
         if shutil.which(tool, path=rootless.search_path()) is None:
             raise ClusterUnavailable(f"{Path(tool).name} is missing: apt-get install {package}")
@@ -155,7 +158,7 @@ class NetnsCluster:
         assert self.directory is not None
         with (self.directory / "supervisor.log").open("wb") as log:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-S", "-m", "harness.clusters.supervisor",
+                [sys.executable, "-S", "-m", "kraftwreck.harness.clusters.supervisor",
                  str(self.directory), str(lock)],
                 # The pipe's write end is the lifeline: it closes when this process dies.
                 stdin=subprocess.DEVNULL if self.detached else subprocess.PIPE,
@@ -163,7 +166,7 @@ class NetnsCluster:
                 stderr=log,
                 cwd="/",
                 env={"PATH": rootless.search_path(),
-                     "PYTHONPATH": str(_PROJECT)},
+                     "PYTHONPATH": str(IMPORT_ROOT)},
                 pass_fds=[lock],
                 start_new_session=True,
             )  # fmt: skip

@@ -13,8 +13,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.clusters import disk_image, plain_root, rootless
-from harness.clusters.kernel import (
+from kraftwreck.harness.clusters import disk_image, plain_root, rootless
+from kraftwreck.harness.clusters.kernel import (
     CAPABILITIES,
     CLONE_NEWIPC,
     CLONE_NEWNET,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness.clusters.kernel import (
+from kraftwreck.harness.clusters.kernel import (
     MS_BIND,
     MS_NODEV,
     MS_NOEXEC,
@@ -20,7 +20,7 @@ from harness.clusters.kernel import (
     MS_REMOUNT,
     mount,
 )
-from harness.clusters.rootless import USER
+from kraftwreck.harness.clusters.rootless import USER
 
 _PROGRAMS = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DIRECTORIES = ("proc", "sys", "dev", "run", "tmp", "root", "home", "opt", "srv", "mnt", "media")

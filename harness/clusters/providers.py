@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.clusters import cgroups, rootless
-from harness.clusters.cluster import Cluster, ClusterError
-from histories.exit_codes import BAD_ARGUMENTS
+from kraftwreck.harness.clusters import cgroups, rootless
+from kraftwreck.harness.clusters.cluster import Cluster, ClusterError
+from kraftwreck.harness.remote import ssh
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
 
 NAMES = ("netns", "vagrant", "hosts:FILE")
 DEFAULT_NODES = 5
@@ -20,16 +21,19 @@ def choose_cluster(spec: str, nodes: int | None = None, *, disks: bool = False) 
     254) for an unknown word or a bad inventory. ``sim`` is not a cluster.
     """
     kind, _, rest = spec.partition(":")
+    lacks = ssh.missing()
+    if lacks is not None and kind in ("hosts", "netns", "vagrant"):
+        raise ClusterError(lacks, exit_code=BAD_ARGUMENTS)
     if kind == "hosts" and rest:
-        from harness.clusters.hosts import HostsCluster
+        from kraftwreck.harness.clusters.hosts import HostsCluster
 
         return HostsCluster(Path(rest), nodes)
     if spec == "netns":
-        from harness.clusters.netns import NetnsCluster
+        from kraftwreck.harness.clusters.netns import NetnsCluster
 
         return NetnsCluster(nodes or DEFAULT_NODES, disks=disks)
     if spec == "vagrant":
-        from harness.clusters.vagrant import VagrantCluster
+        from kraftwreck.harness.clusters.vagrant import VagrantCluster
 
         return VagrantCluster(nodes or DEFAULT_NODES)
     raise ClusterError(

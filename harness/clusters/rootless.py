@@ -5,7 +5,8 @@ capability, but only over things of that namespace: its networks, mounts and pro
 inherit them as ambient capabilities (capabilities(7)). Only the user's id is mapped, so no process
 can become another user. Source: user_namespaces(7).
 
-``python -m harness.clusters.rootless`` prints one JSON line about what this machine supports.
+``python -m kraftwreck.harness.clusters.rootless`` prints one JSON line about what this machine
+supports.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import kernel
+from kraftwreck.harness.archive import IMPORT_ROOT
+from kraftwreck.harness.clusters import kernel
 
 USER = "kraftwreck"
 """The user's name on hosts."""
@@ -31,7 +33,6 @@ _FORBIDDING = {
     "user/max_user_namespaces": "0",
 }
 """Settings of the machine that deny such namespaces to plain users."""
-_PROJECT = Path(__file__).resolve().parents[2]
 
 
 def needed() -> bool:
@@ -68,12 +69,12 @@ def examine() -> dict[str, Any]:
 def _examine(user: int) -> dict[str, Any]:
     try:
         done = subprocess.run(
-            [sys.executable, "-S", "-m", "harness.clusters.rootless"],
+            [sys.executable, "-S", "-m", "kraftwreck.harness.clusters.rootless"],
             capture_output=True,
             text=True,
             check=False,
             cwd="/",
-            env={"PATH": search_path(), "PYTHONPATH": str(_PROJECT)},
+            env={"PATH": search_path(), "PYTHONPATH": str(IMPORT_ROOT)},
             timeout=_PROBE_TIMEOUT_S,
         )
         told: dict[str, Any] = json.loads(done.stdout)
@@ -99,7 +100,7 @@ def main() -> None:
 
 
 def _try() -> dict[str, Any]:
-    from harness.on_host.network import network_means
+    from kraftwreck.harness.on_host.network import network_means
 
     try:
         kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups
+from kraftwreck.harness.clusters import cgroups
 
 LOCK = "lock"
 STATE = "state.json"

@@ -6,7 +6,7 @@ namespace and the parent of all hosts. If the outer one dies, the kernel kills t
 (PDEATHSIG), with PID 1 every process of the namespace, and with the last process all mounts,
 interfaces and rules. Nothing needs to be cleaned up by hand.
 
-Run as ``python -m harness.clusters.supervisor DIRECTORY LOCK_FD``; ``DIRECTORY/spec.json``
+Run as ``python -m kraftwreck.harness.clusters.supervisor DIRECTORY LOCK_FD``; DIRECTORY/spec.json
 describes the cluster. Prints one JSON line on stdout: ``{"ready": {...}}`` or
 ``{"error": "..."}``. Standard library only, so that it starts quickly.
 """
@@ -24,10 +24,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.clusters import cgroups, disk_image, gateway, kernel, machines, rootless
-from harness.clusters.node_root import NodeSpec, become_host
-from harness.clusters.state import ProcessIdentity, State
-from harness.clusters.switch import (
+from kraftwreck.harness.clusters import cgroups, disk_image, gateway, kernel, machines, rootless
+from kraftwreck.harness.clusters.node_root import NodeSpec, become_host
+from kraftwreck.harness.clusters.state import ProcessIdentity, State
+from kraftwreck.harness.clusters.switch import (
     CONTROL_SUFFIX,
     Subnet,
     claim_subnet,
@@ -36,7 +36,7 @@ from harness.clusters.switch import (
     ip_batch,
     reconnect,
 )
-from harness.clusters.switch import new_network_namespace as new_switch
+from kraftwreck.harness.clusters.switch import new_network_namespace as new_switch
 
 READY_TIMEOUT_S = 45.0
 LINKS_GONE_S = 3.0

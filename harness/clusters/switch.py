@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.clusters.kernel import CLONE_NEWNET, setns, unshare
+from kraftwreck.harness.clusters.kernel import CLONE_NEWNET, setns, unshare
 
 PREFIX = "10.77"
 CONTROL_SUFFIX = 254

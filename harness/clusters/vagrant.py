@@ -18,13 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import paramiko
-
-from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
-from harness.clusters.healing import heal_hosts
-from harness.clusters.hosts import check_logins
-from harness.patience import PATIENCE
-from histories.exit_codes import BAD_ARGUMENTS
+from kraftwreck.harness.clusters.cluster import ClusterError, ClusterUnavailable, Host, node_names
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.clusters.hosts import check_logins
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.remote.ssh import paramiko
+from kraftwreck.histories.exit_codes import BAD_ARGUMENTS
 
 PROJECT = Path(__file__).resolve().parents[2]
 ADDRESS_FILE = "/etc/kraftwreck/address"

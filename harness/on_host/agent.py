@@ -25,17 +25,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.on_host import disk, squeeze
-from harness.on_host.clock import create_clock, read_clock, right_clock, set_clock
-from harness.on_host.daemon import DaemonError
-from harness.on_host.date import boot_id, clock_means, right_date
-from harness.on_host.files import disk_log_end, exchange, sums, told_log_end
-from harness.on_host.links import set_links
-from harness.on_host.names import set_names
-from harness.on_host.network import heal_network, network_means, settled
-from harness.on_host.process import RefusedError, process_state, service_pid
-from harness.on_host.program import run_program
-from harness.on_host.relay import set_relay
+from kraftwreck.harness.on_host import disk, squeeze
+from kraftwreck.harness.on_host.clock import create_clock, read_clock, right_clock, set_clock
+from kraftwreck.harness.on_host.daemon import DaemonError
+from kraftwreck.harness.on_host.date import boot_id, clock_means, right_date
+from kraftwreck.harness.on_host.files import disk_log_end, exchange, sums, told_log_end
+from kraftwreck.harness.on_host.links import set_links
+from kraftwreck.harness.on_host.names import set_names
+from kraftwreck.harness.on_host.network import heal_network, network_means, settled
+from kraftwreck.harness.on_host.process import RefusedError, process_state, service_pid
+from kraftwreck.harness.on_host.program import run_program
+from kraftwreck.harness.on_host.relay import set_relay
 
 TABLE = "kraftwreck"
 CAP_NET_ADMIN = 12

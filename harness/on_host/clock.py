@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.on_host import date
+from kraftwreck.harness.on_host import date
 
 COUNT = struct.Struct("<Q")
 SETTING = struct.Struct("<5q")

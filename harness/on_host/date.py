@@ -23,7 +23,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from harness.on_host.process import RefusedError
+from kraftwreck.harness.on_host.process import RefusedError
 
 FILE = "/run/kraftwreck-date"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.on_host.files import BATCH
+from kraftwreck.harness.on_host.files import BATCH
 
 Request = dict[str, Any]
 Evidence = dict[str, Any]

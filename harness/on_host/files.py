@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from harness.on_host.clock import last_traced
+from kraftwreck.harness.on_host.clock import last_traced
 
 BATCH = struct.Struct(">qi11xi")
 """The start of a record batch: base offset, length of the rest, last offset minus the first."""

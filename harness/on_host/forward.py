@@ -29,8 +29,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.on_host.daemon import DaemonError, serve
-from harness.on_host.echo import Echoes, checksum
+from kraftwreck.harness.on_host.daemon import DaemonError, serve
+from kraftwreck.harness.on_host.echo import Echoes, checksum
 
 DEVICE = "kwlinks"
 _TUNSETIFF = 0x4004_54CA

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.on_host import netem as netem
-from harness.on_host.daemon import DaemonError, ask, end, pid_of, spawn
-from harness.on_host.forward import DEVICE, ForwardingProcess
+from kraftwreck.harness.on_host import netem as netem
+from kraftwreck.harness.on_host.daemon import DaemonError, ask, end, pid_of, spawn
+from kraftwreck.harness.on_host.forward import DEVICE, ForwardingProcess
 
 SOCKET = "/run/kraftwreck-links.sock"
 NETEM, TUN = "netem", "tun"

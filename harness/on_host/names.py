@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from harness.on_host.daemon import DaemonError
-from harness.on_host.netem import run
+from kraftwreck.harness.on_host.daemon import DaemonError
+from kraftwreck.harness.on_host.netem import run
 
 TABLE = "kraftwreck_names"
 _WAYS = {

@@ -18,8 +18,8 @@ import socket
 import subprocess
 from typing import Any
 
-from harness.on_host.daemon import DaemonError, serve
-from harness.on_host.echo import Echoes
+from kraftwreck.harness.on_host.daemon import DaemonError, serve
+from kraftwreck.harness.on_host.echo import Echoes
 
 HANDLE = "6b77:"
 TABLE = "kraftwreck_links"

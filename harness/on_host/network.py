@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.on_host.daemon import DaemonError
-from harness.on_host.links import NETEM, TUN, heal_links, refusals
-from harness.on_host.names import set_names
-from harness.on_host.netem import run
-from harness.on_host.relay import heal_relay
+from kraftwreck.harness.on_host.daemon import DaemonError
+from kraftwreck.harness.on_host.links import NETEM, TUN, heal_links, refusals
+from kraftwreck.harness.on_host.names import set_names
+from kraftwreck.harness.on_host.netem import run
+from kraftwreck.harness.on_host.relay import heal_relay
 
 _PROBES = {
     "drops": "table inet T {\n set s {\n  type ipv4_addr\n  counter\n }\n"

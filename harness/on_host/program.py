@@ -10,7 +10,7 @@ import runpy
 import sys
 import traceback
 
-from harness.on_host.process import RefusedError
+from kraftwreck.harness.on_host.process import RefusedError
 
 
 def run_program(argv: list[str]) -> None:

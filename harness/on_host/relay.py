@@ -21,8 +21,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
-from harness.on_host.daemon import DaemonError, ask, end, pid_of, spawn
-from harness.on_host.netem import run
+from kraftwreck.harness.on_host.daemon import DaemonError, ask, end, pid_of, spawn
+from kraftwreck.harness.on_host.netem import run
 
 if TYPE_CHECKING:
     import asyncio

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from harness.on_host.process import RefusedError, service_pid
+from kraftwreck.harness.on_host.process import RefusedError, service_pid
 
 Request = dict[str, Any]
 Evidence = dict[str, Any]

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.remote.session import RemoteError
-from harness.voter_changes import Members, Pause, VoterChange, carry_out
-from harness.workload import Answer, Call
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.harness.voter_changes import Members, Pause, VoterChange, carry_out
+from kraftwreck.harness.workload import Answer, Call
 
 
 class RemoteAdmin:

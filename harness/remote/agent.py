@@ -12,11 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import paramiko
-
-from harness import on_host
-from harness.patience import PATIENCE
-from harness.remote.session import Remote, RemoteError
+from kraftwreck.harness import on_host
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.remote.ssh import paramiko
 
 BOOT = """\
 import importlib.util, marshal, os, sys, types

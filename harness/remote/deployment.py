@@ -19,19 +19,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import invoke.exceptions
-
-from harness.archive import build_archive, with_bytecode
-from harness.clusters.cluster import Host
-from harness.clusters.state import control_boot_id
-from harness.environment import ClockSetting, Evidence
-from harness.kafka_client import KafkaClient
-from harness.options import BROKER
-from harness.patience import PATIENCE
-from harness.remote.agent import Agent
-from harness.remote.service import CODE, CONFIG, DATA, LOGS, OTHER_CODE, PYTHON, libraries, service
-from harness.remote.session import Remote, RemoteError, on_all
-from harness.remote.settings import Settings, first_voters, properties, roles
+from kraftwreck.harness.archive import build_archive, with_bytecode
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.state import control_boot_id
+from kraftwreck.harness.environment import ClockSetting, Evidence
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.harness.options import BROKER
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.service import (
+    CODE,
+    CONFIG,
+    DATA,
+    LOGS,
+    OTHER_CODE,
+    PYTHON,
+    libraries,
+    service,
+)
+from kraftwreck.harness.remote.session import Remote, RemoteError, on_all
+from kraftwreck.harness.remote.settings import Settings, first_voters, properties, roles
+from kraftwreck.harness.remote.ssh import invoke
 
 RECORDED = ("inputs.log", "trace.jsonl")
 SUMS = "sums.json"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.environment import DiskTrouble, Evidence
-from harness.remote.deployment import Deployment
-from harness.remote.session import RemoteError
-from nodes.draw import draw_below, draw_unit
+from kraftwreck.harness.environment import DiskTrouble, Evidence
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.nodes.draw import draw_below, draw_unit
 
 MOST_SPACE = 3_000
 """The most bytes left on a disk that is about to be full."""

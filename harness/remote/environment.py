@@ -6,22 +6,22 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.clusters.cluster import ClusterError, Machines
-from harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
-from harness.remote.admin import RemoteAdmin
-from harness.remote.deployment import Deployment
-from harness.remote.disks import RemoteDisks
-from harness.remote.links import RemoteLinks
-from harness.remote.session import RemoteError, UnreachableError, on_all
-from harness.remote.watch import RemoteWatch
-from harness.run_errors import Trouble
-from harness.system import Seen
-from harness.voter_changes import Members, VoterChange
-from harness.workload import Answer, Call
-from histories.disturbance import Disturbance
-from nodes.consensus.endpoint import Endpoint
-from nodes.draw import draw_below
-from nodes.log.uuids import from_text
+from kraftwreck.harness.clusters.cluster import ClusterError, Machines
+from kraftwreck.harness.environment import ClockSetting, DiskTrouble, Evidence, Grudge, Resource
+from kraftwreck.harness.remote.admin import RemoteAdmin
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.disks import RemoteDisks
+from kraftwreck.harness.remote.links import RemoteLinks
+from kraftwreck.harness.remote.session import RemoteError, UnreachableError, on_all
+from kraftwreck.harness.remote.watch import RemoteWatch
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.system import Seen
+from kraftwreck.harness.voter_changes import Members, VoterChange
+from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.uuids import from_text
 
 LEFT: dict[Resource, tuple[int, ...]] = {
     "cpu": (5, 10, 20, 40),

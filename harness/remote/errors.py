@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from histories.exit_codes import CommandError
+from kraftwreck.histories.exit_codes import CommandError
 
 
 class RemoteError(CommandError):

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Mapping
 
 import msgspec
-import paramiko
 
-from harness.patience import PATIENCE
-from harness.remote.agent import open_module
-from harness.remote.session import Remote, RemoteError
-from histories.trace import TraceEvent
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.remote.agent import open_module
+from kraftwreck.harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.remote.ssh import paramiko
+from kraftwreck.histories.trace import TraceEvent
 
 AGAIN_S = 0.5
 """Seconds before reconnecting to a host that disconnected."""

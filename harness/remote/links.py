@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.environment import Evidence
-from harness.remote.deployment import Deployment
-from harness.remote.session import RemoteError, on_all
-from histories.disturbance import Disturbance, Names
-from nodes.protocol.apis import API_KEYS, NAMES
+from kraftwreck.harness.environment import Evidence
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.session import RemoteError, on_all
+from kraftwreck.histories.disturbance import Disturbance, Names
+from kraftwreck.nodes.protocol.apis import API_KEYS, NAMES
 
 QUORUM = (
     *("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "Fetch", "FetchSnapshot"),

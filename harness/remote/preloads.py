@@ -1,7 +1,8 @@
 """The libraries that give a node its own clocks and disks, compiled from C sources by gcc.
 
 ``clockwork.c`` is for the fault ``clock``, ``diskwork.c`` for ``disk``. The set-up compiles them
-with ``python -m harness.remote.preloads``; each is compiled again when its source has changed.
+with ``python -m kraftwreck.harness.remote.preloads``; each is compiled again when its source has
+changed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from histories.exit_codes import BadInputError
+from kraftwreck.histories.exit_codes import BadInputError
 
-SOURCES = Path(__file__).parent
+SOURCES = Path(__file__).resolve().parent
 BUILD = SOURCES.parents[1] / "build"
 FAULTS = {"clockwork": "clock", "diskwork": "disk"}
 """The libraries, and the fault that needs each."""

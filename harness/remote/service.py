@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.remote.preloads import library
+from kraftwreck.harness.remote.preloads import library
 
 CODE = "/opt/kraftwreck/kraftwreck-nodes.pyz"
 OTHER_CODE = "/opt/kraftwreck/kraftwreck-nodes-other.pyz"

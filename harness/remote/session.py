@@ -21,14 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 
-import paramiko
-from paramiko.pkey import UnknownKeyType
-
-from harness.clusters.cluster import Host
-from harness.clusters.gateway import dial
-from harness.patience import PATIENCE
-from harness.remote.errors import RemoteError as RemoteError
-from harness.remote.errors import UnreachableError as UnreachableError
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.gateway import dial
+from kraftwreck.harness.patience import PATIENCE
+from kraftwreck.harness.remote.errors import RemoteError as RemoteError
+from kraftwreck.harness.remote.errors import UnreachableError as UnreachableError
+from kraftwreck.harness.remote.ssh import paramiko
 
 if TYPE_CHECKING:
     import fabric
@@ -95,7 +93,7 @@ class Remote:
                     return self._client
                 except (OSError, EOFError, paramiko.SSHException) as failure:
                     error = self._explain(failure)
-                    if isinstance(failure, _FINAL):
+                    if _is_final(failure):
                         break
             self._failed_at = time.monotonic()
             raise UnreachableError(self.host.name, error)
@@ -286,12 +284,10 @@ class Remote:
                 self._client = None
 
 
-_FINAL = (
-    paramiko.BadHostKeyException,
-    paramiko.AuthenticationException,
-    FileNotFoundError,
-    PermissionError,
-)
+def _is_final(failure: Exception) -> bool:
+    """Whether another attempt would fail in the same way."""
+    refused = (paramiko.BadHostKeyException, paramiko.AuthenticationException)
+    return isinstance(failure, (*refused, FileNotFoundError, PermissionError))
 
 
 def _drain_stderr(channel: paramiko.Channel, into: list[bytes]) -> None:
@@ -317,7 +313,7 @@ def parse_host_key(line: str) -> paramiko.PKey:
         ValueError,
         binascii.Error,
         paramiko.SSHException,
-        UnknownKeyType,
+        paramiko.pkey.UnknownKeyType,
     ) as error:
         raise ValueError(f"{line[:60]!r} is not a host key ('ssh-ed25519 AAAA...')") from error
 

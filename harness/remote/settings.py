@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.cluster import Host
-from harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
-from harness.remote.service import DATA, LOGS
-from nodes.draw import draw_below
-from nodes.log.uuids import draw_uuid, to_text
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.options import BROKER, CONTROLLER, CONTROLLER_AND_BROKER
+from kraftwreck.harness.remote.service import DATA, LOGS
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.uuids import draw_uuid, to_text
 
 PORT = 9093
 BROKER_PORT = 9092

@@ -6,14 +6,14 @@ import contextlib
 import threading
 from typing import Any
 
-from checkers.recorded.clocks import NodeClock
-from harness.environment import Evidence
-from harness.remote.deployment import Deployment
-from harness.remote.follow import TraceFollowers
-from harness.remote.service import LOGS
-from harness.remote.session import on_all
-from harness.system import Seen
-from histories.trace import TraceEvent
+from kraftwreck.checkers.recorded.clocks import NodeClock
+from kraftwreck.harness.environment import Evidence
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.follow import TraceFollowers
+from kraftwreck.harness.remote.service import LOGS
+from kraftwreck.harness.remote.session import on_all
+from kraftwreck.harness.system import Seen
+from kraftwreck.histories.trace import TraceEvent
 
 _QUORUM_QUESTION = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.voter_changes import Members, Pause, Steps, VoterChange, carry_out
-from harness.workload import Answer, Call
-from nodes.protocol.codec import ProtocolError, decode, encode
-from simulation.world import World
+from kraftwreck.harness.voter_changes import Members, Pause, Steps, VoterChange, carry_out
+from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.simulation.world import World
 
 ADMIN = 1_000_000
 """The number of the operator's connections, distinct from those of clients."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from checkers.invariants.unasked_settings import APIS
-from checkers.recorded.capture import Capture
-from nodes.consensus.effects import AppendLog, FinishSnapshot, Reply, ResponseReceived
-from nodes.consensus.kraft.messages import FetchResponse
-from nodes.log.batch import BatchError, parse_header
-from simulation.host import ClientCall, Host
-from simulation.network import ApiMessage, Rpc
-from simulation.world import World
+from kraftwreck.checkers.invariants.unasked_settings import APIS
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.nodes.consensus.effects import AppendLog, FinishSnapshot, Reply, ResponseReceived
+from kraftwreck.nodes.consensus.kraft.messages import FetchResponse
+from kraftwreck.nodes.log.batch import BatchError, parse_header
+from kraftwreck.simulation.host import ClientCall, Host
+from kraftwreck.simulation.network import ApiMessage, Rpc
+from kraftwreck.simulation.world import World
 
 
 def listen(world: World) -> Capture:

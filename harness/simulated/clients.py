@@ -12,13 +12,21 @@ import math
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 
-from harness.final_reads import LIMIT_S, POLL_S
-from harness.governor import Counts
-from harness.simulated.admin import virtual_call
-from harness.workload import Answer, Call, ClientState, Completion, Invocation, Planned, Workload
-from histories.operation import INFO, INVOKE, OK, Op, OpType
-from nodes.draw import draw, draw_below, draw_unit
-from simulation.world import World
+from kraftwreck.harness.final_reads import LIMIT_S, POLL_S
+from kraftwreck.harness.governor import Counts
+from kraftwreck.harness.simulated.admin import virtual_call
+from kraftwreck.harness.workload import (
+    Answer,
+    Call,
+    ClientState,
+    Completion,
+    Invocation,
+    Planned,
+    Workload,
+)
+from kraftwreck.histories.operation import INFO, INVOKE, OK, Op, OpType
+from kraftwreck.nodes.draw import draw, draw_below, draw_unit
+from kraftwreck.simulation.world import World
 
 _SECOND = 1_000_000
 

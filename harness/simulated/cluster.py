@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.recovered import Recovered
-from nodes.draw import draw
-from nodes.log.format import DEFAULT_METADATA_VERSION, InitialVoter, Mode, format_directory
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from simulation.disk import ROOT, Disk
-from simulation.filesystem import Filesystem
-from simulation.host import Host
-from simulation.knobs import Knobs
-from simulation.world import World
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.log.format import (
+    DEFAULT_METADATA_VERSION,
+    InitialVoter,
+    Mode,
+    format_directory,
+)
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.simulation.disk import ROOT, Disk
+from kraftwreck.simulation.filesystem import Filesystem
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.world import World
 
 CLUSTER_ID = "a3JhZnR3cmVjay1zaW0tMQ"
 CONTROLLER_PORT = 9093

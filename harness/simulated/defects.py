@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nodes.draw import draw_below
-from simulation.world import World
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.simulation.world import World
 
 TEXT: Final = "a defect that was put in"
 CLIENT: Final = 3_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from checkers.recorded.run_data import DiskImage, parse_checkpoint, share
-from harness.environment import (
+from kraftwreck.checkers.recorded.run_data import DiskImage, parse_checkpoint, share
+from kraftwreck.harness.environment import (
     ClockSetting,
     DiskTrouble,
     Environment,
@@ -14,19 +14,19 @@ from harness.environment import (
     Grudge,
     Resource,
 )
-from harness.simulated.admin import VirtualAdmin
-from harness.simulated.cluster import CLUSTER_ID, SimulatedCluster
-from harness.voter_changes import Members, VoterChange
-from histories.disturbance import Disturbance
-from histories.trace import TraceEvent
-from nodes.draw import draw
-from nodes.log.snapshots import snapshot_name
-from nodes.log.uuids import to_text
-from nodes.node import Node
-from nodes.server.shell import BROKER_SHUTDOWN_LIMIT_S, SHUTDOWN_LIMIT_S
-from simulation.disk import DiskContent
-from simulation.host import Host
-from simulation.world import World
+from kraftwreck.harness.simulated.admin import VirtualAdmin
+from kraftwreck.harness.simulated.cluster import CLUSTER_ID, SimulatedCluster
+from kraftwreck.harness.voter_changes import Members, VoterChange
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.log.snapshots import snapshot_name
+from kraftwreck.nodes.log.uuids import to_text
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.server.shell import BROKER_SHUTDOWN_LIMIT_S, SHUTDOWN_LIMIT_S
+from kraftwreck.simulation.disk import DiskContent
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
 
 
 class SimulatedEnvironment(Environment):

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from histories.message import Message
+from kraftwreck.histories.message import Message
 
 LIMIT = 50_000
 """Lines per run; the last ones are kept, since they are nearest to the failure."""

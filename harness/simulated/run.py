@@ -13,27 +13,27 @@ from typing import Any
 
 import msgspec
 
-from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import DiskImage, RunData
-from harness.options import BROKER, CONTROLLER, DYNAMIC, RunOptions, repeat_command
-from harness.simulated.capture import listen
-from harness.simulated.clients import VirtualClients
-from harness.simulated.cluster import SimulatedCluster
-from harness.simulated.defects import plant
-from harness.simulated.environment import SimulatedEnvironment
-from harness.simulated.schedule import InjectorFactory, PlannedFaults
-from harness.simulated.upgrade import Upgrade
-from harness.workload import Planned, Workload, floor
-from histories.fault import Fault, FaultEvent
-from histories.operation import Op
-from histories.trace import TraceEvent
-from nodes.draw import draw
-from simulation.disturbed import LATEST
-from simulation.failures import Failure
-from simulation.fence import fence
-from simulation.invariants import Invariants
-from simulation.knobs import Knobs, Quorum, draw_knobs
-from simulation.world import World
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.harness.options import BROKER, CONTROLLER, DYNAMIC, RunOptions, repeat_command
+from kraftwreck.harness.simulated.capture import listen
+from kraftwreck.harness.simulated.clients import VirtualClients
+from kraftwreck.harness.simulated.cluster import SimulatedCluster
+from kraftwreck.harness.simulated.defects import plant
+from kraftwreck.harness.simulated.environment import SimulatedEnvironment
+from kraftwreck.harness.simulated.schedule import InjectorFactory, PlannedFaults
+from kraftwreck.harness.simulated.upgrade import Upgrade
+from kraftwreck.harness.workload import Planned, Workload, floor
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.draw import draw
+from kraftwreck.simulation.disturbed import LATEST
+from kraftwreck.simulation.failures import Failure
+from kraftwreck.simulation.fence import fence
+from kraftwreck.simulation.invariants import Invariants
+from kraftwreck.simulation.knobs import Knobs, Quorum, draw_knobs
+from kraftwreck.simulation.world import World
 
 SECOND = 1_000_000
 RECOVERY_LIMIT = 30 * SECOND

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from harness.environment import Environment
-from harness.governor import ARM, FALL_BACK, LOOK, START, Counts, Governor, Moment
-from harness.triggers import Armed, aim, delay_us
-from histories.fault import Fault, FaultEvent
-from histories.trace import TraceEvent
-from simulation.host import Host
-from simulation.world import World
+from kraftwreck.harness.environment import Environment
+from kraftwreck.harness.governor import ARM, FALL_BACK, LOOK, START, Counts, Governor, Moment
+from kraftwreck.harness.triggers import Armed, aim, delay_us
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
 
 
 class SimInjector(Protocol):

@@ -11,27 +11,27 @@ from typing import Any
 
 import msgspec
 
-from harness.options import OptionError, RunOptions
-from harness.simulated.cluster import CLUSTER_ID
-from harness.simulated.messages import write_messages
-from harness.simulated.run import SimResult, simulate
-from harness.simulated.schedule import InjectorFactory
-from harness.workload import Workload, owed
-from histories.fault import Fault
-from histories.reading import convert_run
-from histories.store import RunFolder, StoreError, link_latest, write_json
-from histories.undecodable import UNDECODABLE
-from histories.verdict import Verdict
-from nodes.log.layout import (
+from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.simulated.cluster import CLUSTER_ID
+from kraftwreck.harness.simulated.messages import write_messages
+from kraftwreck.harness.simulated.run import SimResult, simulate
+from kraftwreck.harness.simulated.schedule import InjectorFactory
+from kraftwreck.harness.workload import Workload, owed
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.reading import convert_run
+from kraftwreck.histories.store import RunFolder, StoreError, link_latest, write_json
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.nodes.log.layout import (
     EPOCH_CHECKPOINT,
     META_PROPERTIES,
     METADATA_DIRECTORY,
     QUORUM_STATE,
     segment_name,
 )
-from nodes.log.meta import Meta
-from nodes.log.uuids import from_text
-from simulation.knobs import Knobs
+from kraftwreck.nodes.log.meta import Meta
+from kraftwreck.nodes.log.uuids import from_text
+from kraftwreck.simulation.knobs import Knobs
 
 
 def run(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from harness.simulated.admin import virtual_call
-from harness.workload import Answer, Call
-from histories.trace import TraceEvent
-from nodes.protocol import errors
-from simulation.host import Host
-from simulation.world import World
+from kraftwreck.harness.simulated.admin import virtual_call
+from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.world import World
 
 OPERATOR: Final = 2_000_000
 """The number of the operator's connections, distinct from those of other clients."""

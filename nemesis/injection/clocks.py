@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 
-from harness.environment import ClockSetting
-from nemesis.active import Active
-from nemesis.clocks import ClockShape, together
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.harness.environment import ClockSetting
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.clocks import ClockShape, together
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
 
 
 class Clocks(Means):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
-from nemesis.partitions import union
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.partitions import union
 
 
 class Cuts(Means):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.voter_changes import VoterChange
-from nemesis.active import Active
-from nemesis.disks import DiskShape
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
-from nemesis.injection.members import Members
-from nodes.draw import draw
+from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.disks import DiskShape
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.injection.members import Members
+from kraftwreck.nodes.draw import draw
 
 
 class Disks(Means):

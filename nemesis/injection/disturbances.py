@@ -7,10 +7,10 @@ from functools import partial
 
 import msgspec
 
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
-from nemesis.network import NetworkShape
-from nemesis.roles import RoleShape
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.network import NetworkShape
+from kraftwreck.nemesis.roles import RoleShape
 
 
 class Disturbances(Means):

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from harness.environment import Environment
-from harness.run_errors import Trouble
-from nemesis.active import Active
+from kraftwreck.harness.environment import Environment
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.nemesis.active import Active
 
 Evidence = dict[str, Any]
 Detail = dict[str, Any]

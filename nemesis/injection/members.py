@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
-from nemesis.membership import MembershipShape
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.membership import MembershipShape
 
 
 class Members(Means):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
 
 
 def struck(ground: Ground, entry: Active, detail: Detail) -> list[str]:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.run_errors import Trouble
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means, trouble
-from nemesis.restarts import RestartShape
-from nodes.draw import draw_below
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means, trouble
+from kraftwreck.nemesis.restarts import RestartShape
+from kraftwreck.nodes.draw import draw_below
 
 GAPS_S = (0.0, 0.0, 0.3, 1.0)
 """Seconds from the start of one node to the stop of the next."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
-from nemesis.squeezes import SqueezeShape
-from nodes.draw import draw
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.squeezes import SqueezeShape
+from kraftwreck.nodes.draw import draw
 
 
 class Squeezes(Means):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from nemesis.active import Active
-from nemesis.injection.ground import Detail, Evidence, Ground, Means
-from nemesis.injection.processes import struck
+from kraftwreck.nemesis.active import Active
+from kraftwreck.nemesis.injection.ground import Detail, Evidence, Ground, Means
+from kraftwreck.nemesis.injection.processes import struck
 
 
 class Terminations(Means):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodes.protocol.apis import API_KEYS, SUPPORTED
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED
 
 LOCAL: Final = (
     "ApiVersions",

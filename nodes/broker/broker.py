@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nodes.broker.apis import FORWARDED, LOCAL, SERVED
-from nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
-from nodes.broker.forwarding import Forwarding
-from nodes.broker.leadership import ControllerAddress, Leadership, controller_of
-from nodes.broker.lifecycle import Life, Lifecycle
-from nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
-from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, FatalError, SendApi
-from nodes.metadata.describe import api_versions, describe_configs
-from nodes.metadata.image import MetadataImage
-from nodes.node_config import NodeConfig
+from kraftwreck.nodes.broker.apis import FORWARDED, LOCAL, SERVED
+from kraftwreck.nodes.broker.cluster_view import alive_brokers, describe_cluster, some_controller
+from kraftwreck.nodes.broker.forwarding import Forwarding
+from kraftwreck.nodes.broker.leadership import ControllerAddress, Leadership, controller_of
+from kraftwreck.nodes.broker.lifecycle import Life, Lifecycle
+from kraftwreck.nodes.broker.topic_view import MetadataAnswer, PartitionsAnswer
+from kraftwreck.nodes.consensus.effects import (
+    ApiReply,
+    ApiRequest,
+    ApiResponseReceived,
+    FatalError,
+    SendApi,
+)
+from kraftwreck.nodes.metadata.describe import api_versions, describe_configs
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.node_config import NodeConfig
 
 FIRST_CORRELATION: Final = 1 << 30
 """Correlation ids of the broker start here, far from those of the rest of the node."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nodes.draw import draw_below
-from nodes.metadata.image_values import Broker, ImageView, Listener
-from nodes.protocol.errors import (
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.metadata.image_values import Broker, ImageView, Listener
+from kraftwreck.nodes.protocol.errors import (
     MISMATCHED_ENDPOINT_TYPE,
     NONE,
     UNSUPPORTED_ENDPOINT_TYPE,

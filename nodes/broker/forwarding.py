@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 
-from nodes.broker.apis import READS
-from nodes.broker.leadership import ControllerAddress
-from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, SendApi
-from nodes.metadata.failure import refusal
-from nodes.protocol.apis import decode_response, encode_request
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.errors import (
+from kraftwreck.nodes.broker.apis import READS
+from kraftwreck.nodes.broker.leadership import ControllerAddress
+from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, SendApi
+from kraftwreck.nodes.metadata.failure import refusal
+from kraftwreck.nodes.protocol.apis import decode_response, encode_request
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.errors import (
     NONE,
     NOT_CONTROLLER,
     NOT_LEADER_OR_FOLLOWER,
@@ -28,7 +28,7 @@ from nodes.protocol.errors import (
     UNSUPPORTED_VERSION,
     error_name,
 )
-from nodes.protocol.versioned import encode_versioned
+from kraftwreck.nodes.protocol.versioned import encode_versioned
 
 MILLISECOND: Final = 1000
 NEVER: Final = 2**63 - 1

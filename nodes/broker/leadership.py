@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 
 
 class Leadership(Protocol):

@@ -12,11 +12,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-from nodes.broker.leadership import ControllerAddress
-from nodes.consensus.effects import ApiResponseReceived, SendApi
-from nodes.metadata.features import SUPPORTED_FEATURES
-from nodes.node_config import NodeConfig
-from nodes.protocol.errors import (
+from kraftwreck.nodes.broker.leadership import ControllerAddress
+from kraftwreck.nodes.consensus.effects import ApiResponseReceived, SendApi
+from kraftwreck.nodes.metadata.features import SUPPORTED_FEATURES
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
     NONE,
     NOT_CONTROLLER,

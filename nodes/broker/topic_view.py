@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from nodes.broker.cluster_view import (
+from kraftwreck.nodes.broker.cluster_view import (
     CLUSTER_OPERATIONS,
     NOBODY,
     alive_brokers,
     described_brokers,
 )
-from nodes.metadata.describe import wanted_topics
-from nodes.metadata.eligibility import LOST_DIRECTORY
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image_values import ImageView, Partition, Topic
-from nodes.metadata.topics import check_topic_name
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.describe import wanted_topics
+from kraftwreck.nodes.metadata.eligibility import LOST_DIRECTORY
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_values import ImageView, Partition, Topic
+from kraftwreck.nodes.metadata.topics import check_topic_name
+from kraftwreck.nodes.protocol.errors import (
     INVALID_REQUEST,
     LEADER_NOT_AVAILABLE,
     NONE,

@@ -18,22 +18,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     Effect,
     Event,
     RequestReceived,
     ResponseReceived,
     Shutdown,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import poll, snapshots
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.responses import handle_response
-from nodes.consensus.recovered import Recovered, Snapshot
-from nodes.log.batch import decode_batch, parse_header
-from nodes.log.snapshots import data_batch, data_records, footer_batch, read_header
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import poll, snapshots
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.requests import handle_request
+from kraftwreck.nodes.consensus.kraft.responses import handle_response
+from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot
+from kraftwreck.nodes.log.batch import decode_batch, parse_header
+from kraftwreck.nodes.log.snapshots import data_batch, data_records, footer_batch, read_header
 
 BARRIER: Final = b""
 """An empty record: it takes an offset and is never passed to the state machine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nodes.consensus.effects import WriteQuorumState
+from kraftwreck.nodes.consensus.effects import WriteQuorumState
 
 
 @dataclass(slots=True, frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from nodes.log.crc import crc32c
+from kraftwreck.nodes.log.crc import crc32c
 
 Buffer = bytes | bytearray | memoryview
 Record = tuple[bytes | None, bytes | None]

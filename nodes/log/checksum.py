@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from nodes.log.crc import crc32c
+from kraftwreck.nodes.log.crc import crc32c
 
 _DIGITS: Final = 8
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nodes.log.layout import EPOCH_CHECKPOINT
-from nodes.log.media import Media
+from kraftwreck.nodes.log.layout import EPOCH_CHECKPOINT
+from kraftwreck.nodes.log.media import Media
 
 
 class EpochCheckpoint:

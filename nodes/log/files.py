@@ -14,19 +14,19 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from nodes.log.batch import parse_header
-from nodes.log.epochs import EpochCheckpoint
-from nodes.log.layout import (
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.epochs import EpochCheckpoint
+from kraftwreck.nodes.log.layout import (
     DEFAULT_SEGMENT_BYTES,
     DEFAULT_SEGMENT_MS,
     METADATA_DIRECTORY,
     inside,
     segment_name,
 )
-from nodes.log.media import PLAIN, File, Media
-from nodes.log.recovery import Found, LogCorruptError, find_log
-from nodes.log.scan import epoch_defect, position_of
-from nodes.log.snapshot_files import SnapshotFiles
+from kraftwreck.nodes.log.media import PLAIN, File, Media
+from kraftwreck.nodes.log.recovery import Found, LogCorruptError, find_log
+from kraftwreck.nodes.log.scan import epoch_defect, position_of
+from kraftwreck.nodes.log.snapshot_files import SnapshotFiles
 
 __all__ = ["LogCorruptError", "MetadataLogFiles"]
 

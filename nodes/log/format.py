@@ -14,11 +14,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY
-from nodes.log.media import PLAIN, TEMPORARY_SUFFIX, Media
-from nodes.log.meta import FormatError, Meta, load_meta
-from nodes.log.snapshots import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY
+from kraftwreck.nodes.log.media import PLAIN, TEMPORARY_SUFFIX, Media
+from kraftwreck.nodes.log.meta import FormatError, Meta, load_meta
+from kraftwreck.nodes.log.snapshots import (
     BOOTSTRAP,
     SnapshotCorruptError,
     data_batch,
@@ -29,8 +29,8 @@ from nodes.log.snapshots import (
     snapshot_name,
     verify,
 )
-from nodes.log.uuids import from_text, is_usable, random_uuid, to_text
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.log.uuids import from_text, is_usable, random_uuid, to_text
+from kraftwreck.nodes.protocol.records import encode_record
 
 __all__ = [
     "DEFAULT_METADATA_VERSION",

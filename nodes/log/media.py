@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 
-from nodes.log.lock import DirectoryLock
+from kraftwreck.nodes.log.lock import DirectoryLock
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 

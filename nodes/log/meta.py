@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from nodes.log.checksum import Checksum
-from nodes.log.layout import META_PROPERTIES
-from nodes.log.media import PLAIN, Media
-from nodes.log.uuids import from_text, to_text
+from kraftwreck.nodes.log.checksum import Checksum
+from kraftwreck.nodes.log.layout import META_PROPERTIES
+from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.uuids import from_text, to_text
 
 _KEYS: Final = ("version", "cluster.id", "node.id", "directory.id")
 _CHECKSUM: Final = Checksum(b"#crc32c=", b"\n")

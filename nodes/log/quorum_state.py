@@ -15,11 +15,11 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.consensus.effects import WriteQuorumState
-from nodes.log.checksum import Checksum
-from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE, inside
-from nodes.log.media import PLAIN, Media
-from nodes.log.uuids import ZERO, from_text, to_text
+from kraftwreck.nodes.consensus.effects import WriteQuorumState
+from kraftwreck.nodes.log.checksum import Checksum
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE, inside
+from kraftwreck.nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.log.uuids import ZERO, from_text, to_text
 
 QuorumState = WriteQuorumState
 """The content of the file, as read and as written.

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodes.consensus.recovered import SnapshotFile
-from nodes.log.batch import parse_header
-from nodes.log.epochs import EpochCheckpoint
-from nodes.log.layout import inside, is_stale, segment_name, segment_offsets
-from nodes.log.media import Media
-from nodes.log.scan import scan_segment
-from nodes.log.snapshot_files import SnapshotFiles
-from nodes.log.snapshots import SnapshotCorruptError
+from kraftwreck.nodes.consensus.recovered import SnapshotFile
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.epochs import EpochCheckpoint
+from kraftwreck.nodes.log.layout import inside, is_stale, segment_name, segment_offsets
+from kraftwreck.nodes.log.media import Media
+from kraftwreck.nodes.log.scan import scan_segment
+from kraftwreck.nodes.log.snapshot_files import SnapshotFiles
+from kraftwreck.nodes.log.snapshots import SnapshotCorruptError
 
 
 class LogCorruptError(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nodes.log.batch import (
+from kraftwreck.nodes.log.batch import (
     CRC_START,
     HEADER_SIZE,
     BatchError,
@@ -21,7 +21,7 @@ from nodes.log.batch import (
     parse_header,
     verify_crc,
 )
-from nodes.log.crc import crc32c
+from kraftwreck.nodes.log.crc import crc32c
 
 _SECTOR: Final = 512
 _LEADER_CHANGE: Final = b"\x00\x02"

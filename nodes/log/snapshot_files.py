@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from nodes.consensus.recovered import SnapshotFile
-from nodes.log.layout import inside
-from nodes.log.media import File, Media
-from nodes.log.snapshots import (
+from kraftwreck.nodes.consensus.recovered import SnapshotFile
+from kraftwreck.nodes.log.layout import inside
+from kraftwreck.nodes.log.media import File, Media
+from kraftwreck.nodes.log.snapshots import (
     SnapshotHeader,
     parse_snapshot_name,
     snapshot_name,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from nodes.log.batch import (
+from kraftwreck.nodes.log.batch import (
     BatchError,
     BatchHeader,
     Buffer,
@@ -28,8 +28,8 @@ from nodes.log.batch import (
     parse_header,
     verify_crc,
 )
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import (
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     SNAPSHOT_FOOTER,

@@ -7,7 +7,7 @@ import binascii
 import uuid
 from typing import Final
 
-from nodes.draw import draw
+from kraftwreck.nodes.draw import draw
 
 
 def from_halves(most: int, least: int) -> bytes:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from nodes.log.media import PLAIN, TEMPORARY_SUFFIX, File, Media, write_fully
+from kraftwreck.nodes.log.media import PLAIN, TEMPORARY_SUFFIX, File, Media, write_fully
 
 WRITE_BACK_S: Final = 5.0
 """About the age at which Linux flushes dirty pages."""

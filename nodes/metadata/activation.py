@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nodes.metadata.eligibility import ELR_VERSION, METADATA_VERSION, MIN_INSYNC_REPLICAS
-from nodes.metadata.features import (
+from kraftwreck.nodes.metadata.eligibility import ELR_VERSION, METADATA_VERSION, MIN_INSYNC_REPLICAS
+from kraftwreck.nodes.metadata.features import (
     DEFAULT_METADATA_VERSION,
     TRANSACTIONS,
     elr_records,
     feature_record,
 )
-from nodes.metadata.image_values import BROKER
-from nodes.metadata.operation import Context, Record
+from kraftwreck.nodes.metadata.image_values import BROKER
+from kraftwreck.nodes.metadata.operation import Context, Record
 
 TRANSACTION_NAME: Final = "Bootstrap records"
 ABORT_REASON: Final = "The controller that began it has failed."

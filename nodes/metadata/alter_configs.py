@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from nodes.metadata.configs import altered, check_value, keys_of
-from nodes.metadata.eligibility import MIN_INSYNC_REPLICAS, elr_enabled
-from nodes.metadata.failure import INVALID_CONFIG, ApiError
-from nodes.metadata.image import BROKER, TOPIC, ImageView
-from nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.configs import altered, check_value, keys_of
+from kraftwreck.nodes.metadata.eligibility import MIN_INSYNC_REPLICAS, elr_enabled
+from kraftwreck.nodes.metadata.failure import INVALID_CONFIG, ApiError
+from kraftwreck.nodes.metadata.image import BROKER, TOPIC, ImageView
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
+from kraftwreck.nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
     INVALID_REQUEST,
     NONE,

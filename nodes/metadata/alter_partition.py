@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nodes.metadata.change_builder import RECOVERED, RECOVERING, Election
-from nodes.metadata.changes import Changes
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image_values import Partition
-from nodes.metadata.operation import Body, Context, Outcome
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.change_builder import RECOVERED, RECOVERING, Election
+from kraftwreck.nodes.metadata.changes import Changes
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_values import Partition
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome
+from kraftwreck.nodes.protocol.errors import (
     FENCED_LEADER_EPOCH,
     INELIGIBLE_REPLICA,
     INVALID_REQUEST,

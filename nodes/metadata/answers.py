@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodes.consensus.effects import ApiReply, ApiRequest
-from nodes.metadata.describe import (
+from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest
+from kraftwreck.nodes.metadata.describe import (
     api_versions,
     describe_cluster,
     describe_configs,
     describe_quorum,
     metadata,
 )
-from nodes.metadata.envelope import Forwarded, wrap
-from nodes.metadata.failure import refusal
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.operation import Body
-from nodes.metadata.quorum import Quorum
-from nodes.metadata.reassign import list_partition_reassignments
-from nodes.metadata.served import SERVED
-from nodes.protocol.errors import NONE, NOT_CONTROLLER, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR
+from kraftwreck.nodes.metadata.envelope import Forwarded, wrap
+from kraftwreck.nodes.metadata.failure import refusal
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.operation import Body
+from kraftwreck.nodes.metadata.quorum import Quorum
+from kraftwreck.nodes.metadata.reassign import list_partition_reassignments
+from kraftwreck.nodes.metadata.served import SERVED
+from kraftwreck.nodes.protocol.errors import (
+    NONE,
+    NOT_CONTROLLER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_SERVER_ERROR,
+)
 
 METADATA_WITH_ERROR: Final = 13
 """First Metadata version with an error code for the whole answer."""

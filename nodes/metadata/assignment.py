@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodes.metadata.change_builder import RECOVERED, record_version
-from nodes.metadata.eligibility import (
+from kraftwreck.nodes.metadata.change_builder import RECOVERED, record_version
+from kraftwreck.nodes.metadata.eligibility import (
     default_directory,
     elr_enabled,
     is_active,
     is_registered,
     metadata_version,
 )
-from nodes.metadata.failure import ApiError
-from nodes.metadata.operation import Context, Record
-from nodes.protocol.errors import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.operation import Context, Record
+from kraftwreck.nodes.protocol.errors import INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR
 
 
 def check_assignment(context: Context, replicas: Sequence[int], factor: int | None = None) -> None:

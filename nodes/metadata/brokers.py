@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from nodes.metadata.eligibility import DIRECTORIES, metadata_version
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image_values import Broker
-from nodes.metadata.operation import Body, Context, Outcome, Record
-from nodes.metadata.partition_change import (
+from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, metadata_version
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_values import Broker
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record
+from kraftwreck.nodes.metadata.partition_change import (
     changes_for_fenced,
     changes_for_shutdown,
     changes_for_unfenced,
     changes_for_unregistered,
 )
-from nodes.protocol.errors import BROKER_ID_NOT_REGISTERED, NONE, STALE_BROKER_EPOCH
+from kraftwreck.nodes.protocol.errors import BROKER_ID_NOT_REGISTERED, NONE, STALE_BROKER_EPOCH
 
 # BrokerRegistrationChangeRecord.fenced and .in_controlled_shutdown
 FENCE: Final = 1

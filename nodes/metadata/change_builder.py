@@ -32,9 +32,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, TypeVar
 
-from nodes.metadata.eligibility import DIRECTORIES, ELIGIBLE_LEADER_REPLICAS
-from nodes.metadata.image_values import MIGRATING_DIRECTORY, NO_LEADER, Partition
-from nodes.metadata.operation import Body, Record
+from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, ELIGIBLE_LEADER_REPLICAS
+from kraftwreck.nodes.metadata.image_values import MIGRATING_DIRECTORY, NO_LEADER, Partition
+from kraftwreck.nodes.metadata.operation import Body, Record
 
 UNCHANGED_LEADER: Final = -2
 UNCHANGED_RECOVERY: Final = -1

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodes.metadata.change_builder import PartitionChangeBuilder, Rules, merged
-from nodes.metadata.eligibility import (
+from kraftwreck.nodes.metadata.change_builder import PartitionChangeBuilder, Rules, merged
+from kraftwreck.nodes.metadata.eligibility import (
     default_directory,
     elr_enabled,
     has_online_directory,
@@ -17,8 +17,8 @@ from nodes.metadata.eligibility import (
     min_insync_replicas,
     unclean_election_enabled,
 )
-from nodes.metadata.image_values import Partition, PartitionKey
-from nodes.metadata.operation import Context, Record
+from kraftwreck.nodes.metadata.image_values import Partition, PartitionKey
+from kraftwreck.nodes.metadata.operation import Context, Record
 
 NOBODY = -1
 

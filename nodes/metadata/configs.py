@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
-from nodes.metadata.failure import INVALID_CONFIG, ApiError
-from nodes.metadata.image import BROKER, TOPIC
-from nodes.protocol.errors import INVALID_REQUEST
+from kraftwreck.nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
+from kraftwreck.nodes.metadata.failure import INVALID_CONFIG, ApiError
+from kraftwreck.nodes.metadata.image import BROKER, TOPIC
+from kraftwreck.nodes.protocol.errors import INVALID_REQUEST
 
 SET: Final = 0
 DELETE: Final = 1

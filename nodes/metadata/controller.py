@@ -25,15 +25,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from nodes.consensus.effects import ApiReply, ApiRequest, FatalError
-from nodes.metadata.activation import activation_records
-from nodes.metadata.answers import Answers
-from nodes.metadata.controllers import ControllerIdentity, OwnRegistration, registration_record
-from nodes.metadata.describe import LISTENER
-from nodes.metadata.envelope import VOTER_CHANGES, refused, unwrap
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.operation import (
+from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, FatalError
+from kraftwreck.nodes.metadata.activation import activation_records
+from kraftwreck.nodes.metadata.answers import Answers
+from kraftwreck.nodes.metadata.controllers import (
+    ControllerIdentity,
+    OwnRegistration,
+    registration_record,
+)
+from kraftwreck.nodes.metadata.describe import LISTENER
+from kraftwreck.nodes.metadata.envelope import VOTER_CHANGES, refused, unwrap
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.operation import (
     MAX_RECORDS_PER_BATCH,
     Body,
     Context,
@@ -41,19 +45,19 @@ from nodes.metadata.operation import (
     Record,
     Settings,
 )
-from nodes.metadata.periodic import NEVER, Schedule, Task
-from nodes.metadata.quorum import NotLeaderError, Quorum
-from nodes.metadata.served import CLIENT_APIS, ENVELOPE, LOCAL, READS, SERVED, WRITES
-from nodes.metadata.sessions import Sessions
-from nodes.metadata.waiting import Waiting
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.periodic import NEVER, Schedule, Task
+from kraftwreck.nodes.metadata.quorum import NotLeaderError, Quorum
+from kraftwreck.nodes.metadata.served import CLIENT_APIS, ENVELOPE, LOCAL, READS, SERVED, WRITES
+from kraftwreck.nodes.metadata.sessions import Sessions
+from kraftwreck.nodes.metadata.waiting import Waiting
+from kraftwreck.nodes.protocol.errors import (
     INVALID_REQUEST,
     NONE,
     NOT_CONTROLLER,
     REQUEST_TIMED_OUT,
     UNKNOWN_SERVER_ERROR,
 )
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.protocol.records import encode_record
 
 __all__ = ["CLIENT_APIS", "SERVED", "WRITES", "Controller"]
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from nodes.metadata.eligibility import metadata_version
-from nodes.metadata.failure import ApiError
-from nodes.metadata.features import (
+from kraftwreck.nodes.metadata.eligibility import metadata_version
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.features import (
     CONTROLLER_REGISTRATION,
     SUPPORTED_FEATURES,
     unsupported_finalized,
 )
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.image_values import ControllerRegistration, ImageView, Listener
-from nodes.metadata.operation import Body, Context, Outcome, Record
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image_values import ControllerRegistration, ImageView, Listener
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record
+from kraftwreck.nodes.protocol.errors import (
     INVALID_REQUEST,
     NONE,
     UNKNOWN_CONTROLLER_ID,

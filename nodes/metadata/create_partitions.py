@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from nodes.metadata.assignment import check_assignment, initial_isr, partition_record
-from nodes.metadata.failure import POLICY_VIOLATION, ApiError
-from nodes.metadata.operation import (
+from kraftwreck.nodes.metadata.assignment import check_assignment, initial_isr, partition_record
+from kraftwreck.nodes.metadata.failure import POLICY_VIOLATION, ApiError
+from kraftwreck.nodes.metadata.operation import (
     MAX_RECORDS_PER_BATCH,
     Body,
     Context,
@@ -15,8 +15,8 @@ from nodes.metadata.operation import (
     Record,
     check_batch,
 )
-from nodes.metadata.placement import StripedPlacer
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.placement import StripedPlacer
+from kraftwreck.nodes.protocol.errors import (
     INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REQUEST,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.metadata.alter_configs import check_resource
-from nodes.metadata.effective import Effective, configs_of
-from nodes.metadata.failure import UNSUPPORTED_ENDPOINT_TYPE, ApiError
-from nodes.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from nodes.metadata.image import ImageView, Topic
-from nodes.metadata.operation import NO_ID, Body
-from nodes.metadata.quorum import Quorum, ReplicaProgress
-from nodes.metadata.topics import METADATA_TOPIC, check_topic_name
-from nodes.protocol.errors import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.metadata.alter_configs import check_resource
+from kraftwreck.nodes.metadata.effective import Effective, configs_of
+from kraftwreck.nodes.metadata.failure import UNSUPPORTED_ENDPOINT_TYPE, ApiError
+from kraftwreck.nodes.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from kraftwreck.nodes.metadata.image import ImageView, Topic
+from kraftwreck.nodes.metadata.operation import NO_ID, Body
+from kraftwreck.nodes.metadata.quorum import Quorum, ReplicaProgress
+from kraftwreck.nodes.metadata.topics import METADATA_TOPIC, check_topic_name
+from kraftwreck.nodes.protocol.errors import (
     INVALID_REQUEST,
     NONE,
     NOT_LEADER_OR_FOLLOWER,

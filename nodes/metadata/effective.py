@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
-from nodes.metadata.image import BROKER, TOPIC, ImageView
+from kraftwreck.nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
+from kraftwreck.nodes.metadata.image import BROKER, TOPIC, ImageView
 
 # DescribeConfigsResponse.ConfigSource
 DYNAMIC_TOPIC: Final = 1

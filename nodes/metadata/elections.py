@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from nodes.metadata.change_builder import Election, merged
-from nodes.metadata.changes import Changes
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image_values import NO_LEADER, PartitionKey
-from nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.change_builder import Election, merged
+from kraftwreck.nodes.metadata.changes import Changes
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_values import NO_LEADER, PartitionKey
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, check_batch
+from kraftwreck.nodes.protocol.errors import (
     ELECTION_NOT_NEEDED,
     ELIGIBLE_LEADERS_NOT_AVAILABLE,
     INVALID_REQUEST,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodes.metadata.image_values import (
+from kraftwreck.nodes.metadata.image_values import (
     BROKER,
     ELR_VERSION,
     METADATA_VERSION,
@@ -16,7 +16,7 @@ from nodes.metadata.image_values import (
     TOPIC,
     ImageView,
 )
-from nodes.metadata.operation import RESERVED_IDS, UNASSIGNED_DIRECTORY, Context
+from kraftwreck.nodes.metadata.operation import RESERVED_IDS, UNASSIGNED_DIRECTORY, Context
 
 __all__ = [
     "DIRECTORIES",

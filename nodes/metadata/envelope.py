@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final
 
-from nodes.metadata.failure import ApiError
-from nodes.metadata.operation import Body
-from nodes.protocol.apis import NAMES, SUPPORTED, decode_request_header, encode_response
-from nodes.protocol.codec import ProtocolError, decode
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.operation import Body
+from kraftwreck.nodes.protocol.apis import NAMES, SUPPORTED, decode_request_header, encode_response
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode
+from kraftwreck.nodes.protocol.errors import (
     INVALID_REQUEST,
     NONE,
     NOT_CONTROLLER,
     PRINCIPAL_DESERIALIZATION_FAILURE,
     UNSUPPORTED_VERSION,
 )
-from nodes.protocol.limits import limit_of
-from nodes.protocol.versioned import decode_versioned
+from kraftwreck.nodes.protocol.limits import limit_of
+from kraftwreck.nodes.protocol.versioned import decode_versioned
 
 VOTER_CHANGES: Final = ("AddRaftVoter", "RemoveRaftVoter")
 FORWARDABLE: Final = frozenset(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodes.protocol.apis import API_KEYS
-from nodes.protocol.errors import (
+from kraftwreck.nodes.protocol.apis import API_KEYS
+from kraftwreck.nodes.protocol.errors import (
     INVALID_CONFIG,
     INVALID_TOPIC_EXCEPTION,
     POLICY_VIOLATION,
     TOPIC_AUTHORIZATION_FAILED,
     UNSUPPORTED_ENDPOINT_TYPE,
 )
-from nodes.protocol.schema import snake_case
-from nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.protocol.schema import snake_case
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 
 __all__ = [
     "INVALID_CONFIG",

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nodes.metadata.eligibility import (
+from kraftwreck.nodes.metadata.eligibility import (
     ELIGIBLE_LEADER_REPLICAS,
     ELR_VERSION,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
     metadata_version,
 )
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image_records import METADATA_VERSIONS
-from nodes.metadata.image_values import BROKER, ImageView
-from nodes.metadata.operation import Body, Context, Outcome, Record, Settings
-from nodes.protocol.errors import INVALID_REQUEST, INVALID_UPDATE_VERSION, NONE
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS
+from kraftwreck.nodes.metadata.image_values import BROKER, ImageView
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, Settings
+from kraftwreck.nodes.protocol.errors import INVALID_REQUEST, INVALID_UPDATE_VERSION, NONE
 
 KRAFT_VERSION: Final = "kraft.version"
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {

@@ -10,12 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from nodes.metadata.brokers import begin_shutdown, change_record, checked_broker, fence, unfence
-from nodes.metadata.eligibility import DIRECTORIES, metadata_version
-from nodes.metadata.image_values import Broker
-from nodes.metadata.operation import Body, Context, Outcome, Record
-from nodes.metadata.partition_change import changes_for_removed_directories
-from nodes.protocol.errors import NONE
+from kraftwreck.nodes.metadata.brokers import (
+    begin_shutdown,
+    change_record,
+    checked_broker,
+    fence,
+    unfence,
+)
+from kraftwreck.nodes.metadata.eligibility import DIRECTORIES, metadata_version
+from kraftwreck.nodes.metadata.image_values import Broker
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record
+from kraftwreck.nodes.metadata.partition_change import changes_for_removed_directories
+from kraftwreck.nodes.protocol.errors import NONE
 
 
 class State(Enum):

@@ -15,10 +15,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from nodes.consensus.effects import FatalError
-from nodes.metadata.image_digest import MODULUS, hash_of, is_same
-from nodes.metadata.image_records import apply_record
-from nodes.metadata.image_values import (
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.metadata.image_digest import MODULUS, hash_of, is_same
+from kraftwreck.nodes.metadata.image_records import apply_record
+from kraftwreck.nodes.metadata.image_values import (
     BROKER,
     NEXT_PRODUCER_ID,
     NO_LEADER,
@@ -34,8 +34,8 @@ from nodes.metadata.image_values import (
     SupportedFeature,
     Topic,
 )
-from nodes.metadata.partition_index import PartitionIndex, is_imbalanced, members
-from nodes.metadata.timeline import Timeline, TimelineMap
+from kraftwreck.nodes.metadata.partition_index import PartitionIndex, is_imbalanced, members
+from kraftwreck.nodes.metadata.timeline import Timeline, TimelineMap
 
 __all__ = [
     "BROKER",

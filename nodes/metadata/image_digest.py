@@ -14,8 +14,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Final
 
-from nodes.metadata.image_values import Partition, Topic
-from nodes.metadata.timeline import Absent
+from kraftwreck.nodes.metadata.image_values import Partition, Topic
+from kraftwreck.nodes.metadata.timeline import Absent
 
 MODULUS: Final = 1 << 128
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from nodes.consensus.effects import FatalError
-from nodes.metadata.image_values import (
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.metadata.image_values import (
     METADATA_VERSION,
     MIGRATING_DIRECTORY,
     NEXT_PRODUCER_ID,
@@ -27,7 +27,7 @@ from nodes.metadata.image_values import (
 )
 
 if TYPE_CHECKING:
-    from nodes.metadata.image import MetadataImage
+    from kraftwreck.nodes.metadata.image import MetadataImage
 
 UNCHANGED_LEADER: Final = -2
 UNCHANGED_RECOVERY: Final = -1

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from nodes.consensus.effects import FatalError
-from nodes.metadata.image_records import (
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.metadata.image_records import (
     ACL_FIELDS,
     METADATA_VERSIONS,
     SCRAM_FIELDS,
     TOKEN_FIELDS,
 )
-from nodes.metadata.image_values import (
+from kraftwreck.nodes.metadata.image_values import (
     ELR_VERSION,
     METADATA_VERSION,
     MIGRATING_DIRECTORY,

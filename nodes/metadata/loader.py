@@ -40,15 +40,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from nodes.consensus.effects import FatalError
-from nodes.log.batch import BatchError, BatchHeader, decode_records, parse_header
-from nodes.log.snapshots import data_records
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.image_values import Fields
-from nodes.metadata.record_cache import RecordCache
-from nodes.metadata.snapshot import PIECE_RECORDS, SnapshotBuilder
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import decode_record
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.batch import BatchError, BatchHeader, decode_records, parse_header
+from kraftwreck.nodes.log.snapshots import data_records
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image_values import Fields
+from kraftwreck.nodes.metadata.record_cache import RecordCache
+from kraftwreck.nodes.metadata.snapshot import PIECE_RECORDS, SnapshotBuilder
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import decode_record
 
 WORK_RECORDS: Final = 500
 """Records of one :meth:`Loader.work`: some 5 to 10 ms."""

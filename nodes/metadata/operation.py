@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.draw import draw, draw_below
-from nodes.metadata.failure import POLICY_VIOLATION, ApiError
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.image_values import Broker
-from nodes.metadata.placement import Candidate
-from nodes.metadata.quorum import Quorum
-from nodes.metadata.sessions import SESSION_TIMEOUT_MS, Sessions
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.nodes.metadata.failure import POLICY_VIOLATION, ApiError
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image_values import Broker
+from kraftwreck.nodes.metadata.placement import Candidate
+from kraftwreck.nodes.metadata.quorum import Quorum
+from kraftwreck.nodes.metadata.sessions import SESSION_TIMEOUT_MS, Sessions
 
 Body = dict[str, Any]
 Record = tuple[str, int, Body]

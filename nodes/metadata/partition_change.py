@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from nodes.metadata.change_builder import Election
-from nodes.metadata.changes import Changes
-from nodes.metadata.eligibility import elr_enabled, is_reserved
-from nodes.metadata.image_values import PartitionKey
-from nodes.metadata.operation import Context, Record
+from kraftwreck.nodes.metadata.change_builder import Election
+from kraftwreck.nodes.metadata.changes import Changes
+from kraftwreck.nodes.metadata.eligibility import elr_enabled, is_reserved
+from kraftwreck.nodes.metadata.image_values import PartitionKey
+from kraftwreck.nodes.metadata.operation import Context, Record
 
 
 def _without_broker(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import KeysView
 
-from nodes.metadata.image_values import NO_LEADER, Partition, PartitionKey
-from nodes.metadata.timeline import Absent
+from kraftwreck.nodes.metadata.image_values import NO_LEADER, Partition, PartitionKey
+from kraftwreck.nodes.metadata.timeline import Absent
 
 _Keys = dict[PartitionKey, None]
 

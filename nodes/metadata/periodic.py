@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from nodes.metadata.brokers import fence_stalest
-from nodes.metadata.elections import MAX_ELECTIONS, elect_preferred, elect_unclean
-from nodes.metadata.operation import Context, Record, Settings
+from kraftwreck.nodes.metadata.brokers import fence_stalest
+from kraftwreck.nodes.metadata.elections import MAX_ELECTIONS, elect_preferred, elect_unclean
+from kraftwreck.nodes.metadata.operation import Context, Record, Settings
 
 MILLISECOND: Final = 1000
 SECOND: Final = 1_000_000

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodes.metadata.failure import ApiError
-from nodes.protocol.errors import INVALID_REPLICATION_FACTOR
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.protocol.errors import INVALID_REPLICATION_FACTOR
 
 Chooser = Callable[..., int]
 """``choose(bound, *key)``: a number in [0, bound) that depends on the key."""

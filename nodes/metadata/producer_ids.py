@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodes.metadata.brokers import checked_broker
-from nodes.metadata.failure import ApiError
-from nodes.metadata.operation import Body, Context, Outcome
-from nodes.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
+from kraftwreck.nodes.metadata.brokers import checked_broker
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome
+from kraftwreck.nodes.protocol.errors import NONE, UNKNOWN_SERVER_ERROR
 
 BLOCK_LENGTH: Final = 1000
 _LAST: Final = 2**63 - 1

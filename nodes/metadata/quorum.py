@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 
 
 class NotLeaderError(Exception):

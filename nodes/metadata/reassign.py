@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodes.metadata.assignment import check_assignment
-from nodes.metadata.change_builder import RECOVERING, Election, without
-from nodes.metadata.changes import Changes
-from nodes.metadata.eligibility import elr_enabled, is_active
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image_values import ImageView, Partition, PartitionKey
-from nodes.metadata.operation import Body, Context, Outcome, check_batch
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.assignment import check_assignment
+from kraftwreck.nodes.metadata.change_builder import RECOVERING, Election, without
+from kraftwreck.nodes.metadata.changes import Changes
+from kraftwreck.nodes.metadata.eligibility import elr_enabled, is_active
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image_values import ImageView, Partition, PartitionKey
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, check_batch
+from kraftwreck.nodes.protocol.errors import (
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,
     NO_REASSIGNMENT_IN_PROGRESS,

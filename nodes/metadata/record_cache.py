@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nodes.metadata.image_records_writing import entries
-from nodes.metadata.image_values import ImageView
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.metadata.image_records_writing import entries
+from kraftwreck.nodes.metadata.image_values import ImageView
+from kraftwreck.nodes.protocol.records import encode_record
 
 MOST_RECORDS: Final = 1 << 16
 """Records kept, the first of the image: some 20 MB."""

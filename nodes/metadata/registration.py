@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from nodes.metadata.eligibility import DIRECTORIES, METADATA_VERSION, elr_enabled, metadata_version
-from nodes.metadata.failure import ApiError
-from nodes.metadata.features import MIGRATING_FLAG, unsupported_finalized
-from nodes.metadata.image_values import Broker
-from nodes.metadata.operation import (
+from kraftwreck.nodes.metadata.eligibility import (
+    DIRECTORIES,
+    METADATA_VERSION,
+    elr_enabled,
+    metadata_version,
+)
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.features import MIGRATING_FLAG, unsupported_finalized
+from kraftwreck.nodes.metadata.image_values import Broker
+from kraftwreck.nodes.metadata.operation import (
     MAX_RECORDS_PER_BATCH,
     RESERVED_IDS,
     Body,
@@ -14,8 +19,8 @@ from nodes.metadata.operation import (
     Outcome,
     Record,
 )
-from nodes.metadata.partition_change import changes_for_shutdown, changes_for_unclean
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.partition_change import changes_for_shutdown, changes_for_unclean
+from kraftwreck.nodes.protocol.errors import (
     BROKER_ID_NOT_REGISTERED,
     DUPLICATE_BROKER_REGISTRATION,
     INCONSISTENT_CLUSTER_ID,

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from nodes.metadata.alter_configs import alter_configs, incremental_alter_configs
-from nodes.metadata.alter_partition import alter_partition
-from nodes.metadata.brokers import unregister_broker
-from nodes.metadata.controllers import controller_registration, unregister_controller
-from nodes.metadata.create_partitions import create_partitions
-from nodes.metadata.elections import elect_leaders
-from nodes.metadata.features import update_features
-from nodes.metadata.heartbeat import broker_heartbeat
-from nodes.metadata.operation import Body, Context, Outcome
-from nodes.metadata.producer_ids import allocate_producer_ids
-from nodes.metadata.reassign import alter_partition_reassignments
-from nodes.metadata.registration import broker_registration
-from nodes.metadata.topics import create_topics, delete_topics
-from nodes.protocol.apis import API_KEYS, SUPPORTED
+from kraftwreck.nodes.metadata.alter_configs import alter_configs, incremental_alter_configs
+from kraftwreck.nodes.metadata.alter_partition import alter_partition
+from kraftwreck.nodes.metadata.brokers import unregister_broker
+from kraftwreck.nodes.metadata.controllers import controller_registration, unregister_controller
+from kraftwreck.nodes.metadata.create_partitions import create_partitions
+from kraftwreck.nodes.metadata.elections import elect_leaders
+from kraftwreck.nodes.metadata.features import update_features
+from kraftwreck.nodes.metadata.heartbeat import broker_heartbeat
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome
+from kraftwreck.nodes.metadata.producer_ids import allocate_producer_ids
+from kraftwreck.nodes.metadata.reassign import alter_partition_reassignments
+from kraftwreck.nodes.metadata.registration import broker_registration
+from kraftwreck.nodes.metadata.topics import create_topics, delete_topics
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED
 
 WRITES: Final[dict[str, Callable[[Context, int, Body], Outcome]]] = {
     "CreateTopics": create_topics,

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from nodes.consensus.effects import FatalError
-from nodes.log.batch import parse_header
-from nodes.log.snapshots import data_batch, footer_batch
-from nodes.metadata.image import Frozen
-from nodes.metadata.record_cache import RecordCache
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.snapshots import data_batch, footer_batch
+from kraftwreck.nodes.metadata.image import Frozen
+from kraftwreck.nodes.metadata.record_cache import RecordCache
 
 PIECE_RECORDS: Final = 1000
 """Most records in a piece: some 10 ms of work and 100 KB."""

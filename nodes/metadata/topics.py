@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from nodes.metadata.assignment import check_assignment, initial_isr, partition_record
-from nodes.metadata.configs import check_value
-from nodes.metadata.effective import topic_configs
-from nodes.metadata.failure import (
+from kraftwreck.nodes.metadata.assignment import check_assignment, initial_isr, partition_record
+from kraftwreck.nodes.metadata.configs import check_value
+from kraftwreck.nodes.metadata.effective import topic_configs
+from kraftwreck.nodes.metadata.failure import (
     INVALID_CONFIG,
     INVALID_TOPIC_EXCEPTION,
     POLICY_VIOLATION,
     TOPIC_AUTHORIZATION_FAILED,
     ApiError,
 )
-from nodes.metadata.image import TOPIC
-from nodes.metadata.operation import (
+from kraftwreck.nodes.metadata.image import TOPIC
+from kraftwreck.nodes.metadata.operation import (
     MAX_RECORDS_PER_BATCH,
     NO_ID,
     Body,
@@ -27,8 +27,8 @@ from nodes.metadata.operation import (
     Record,
     check_batch,
 )
-from nodes.metadata.placement import StripedPlacer
-from nodes.protocol.errors import (
+from kraftwreck.nodes.metadata.placement import StripedPlacer
+from kraftwreck.nodes.protocol.errors import (
     INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,

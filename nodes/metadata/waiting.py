@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nodes.consensus.effects import ApiRequest
-from nodes.metadata.operation import Body
+from kraftwreck.nodes.consensus.effects import ApiRequest
+from kraftwreck.nodes.metadata.operation import Body
 
 
 @dataclass(slots=True, eq=False)

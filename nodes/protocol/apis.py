@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from nodes.protocol import errors
-from nodes.protocol.codec import MOST_ITEMS, ProtocolError, decode, encode
-from nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
-from nodes.protocol.schema import Message
-from nodes.protocol.schemas import MESSAGES, RECORDS
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.codec import MOST_ITEMS, ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, skip_tags
+from kraftwreck.nodes.protocol.schema import Message
+from kraftwreck.nodes.protocol.schemas import MESSAGES, RECORDS
 
 API_KEYS: Final[dict[str, int]] = {
     name.removesuffix("Request"): message.key

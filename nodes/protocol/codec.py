@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from nodes.protocol.compiler import Decoder, Encoder, compile_message
-from nodes.protocol.primitives import Buffer, MalformedError
-from nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.protocol.compiler import Decoder, Encoder, compile_message
+from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 
 MOST_ITEMS: Final = 1 << 62
 """No limit of items; only the number of bytes limits them."""

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from struct import Struct, unpack_from
 from typing import Any, Final
 
-from nodes.protocol import primitives
-from nodes.protocol.primitives import Buffer
-from nodes.protocol.schema import Field, Message
+from kraftwreck.nodes.protocol import primitives
+from kraftwreck.nodes.protocol.primitives import Buffer
+from kraftwreck.nodes.protocol.schema import Field, Message
 
 Encoder = Callable[[bytearray, dict[str, Any]], None]
 Decoder = Callable[[Buffer, int, int, list[int]], tuple[dict[str, Any], int]]

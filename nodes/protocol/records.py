@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from nodes.protocol.codec import ProtocolError, decode, encode
-from nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, put_uvarint
-from nodes.protocol.schemas import MESSAGES, RECORDS
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.primitives import Buffer, MalformedError, get_uvarint, put_uvarint
+from kraftwreck.nodes.protocol.schemas import MESSAGES, RECORDS
 
 FRAME_VERSION: Final = 1
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from nodes.protocol.codec import ProtocolError, decode, encode
-from nodes.protocol.primitives import Buffer
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.primitives import Buffer
 
 _VERSION = struct.Struct(">h")
 

@@ -1,7 +1,7 @@
-"""``python3 -m nodes.server``."""
+"""``python3 -m kraftwreck.nodes.server``."""
 
 import sys
 
-from nodes.server.main import main
+from kraftwreck.nodes.server.main import main
 
 sys.exit(main())

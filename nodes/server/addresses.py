@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 
 CONTROLLER: Final = "CONTROLLER"
 """The listener of the quorum and the controllers."""

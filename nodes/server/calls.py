@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from nodes.consensus.effects import ApiResponseReceived, Event, SendApi
-from nodes.consensus.endpoint import Endpoint
-from nodes.protocol.codec import ProtocolError
-from nodes.server.admission import most_calls
-from nodes.server.console import say
-from nodes.server.link import Link
+from kraftwreck.nodes.consensus.effects import ApiResponseReceived, Event, SendApi
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.server.admission import most_calls
+from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.link import Link
 
 MAX_IDLE: Final = 4
 """Idle connections kept open to each destination."""

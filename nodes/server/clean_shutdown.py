@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from nodes.log.media import PLAIN
+from kraftwreck.nodes.log.media import PLAIN
 
 NAME: Final = ".kafka_cleanshutdown"
 UNCLEAN: Final = -1

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     ApiRequest,
@@ -19,14 +19,20 @@ from nodes.consensus.effects import (
     Reply,
     RequestReceived,
 )
-from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_request_header, encode_response
-from nodes.protocol.codec import ProtocolError, decode
-from nodes.protocol.errors import UNSUPPORTED_VERSION
-from nodes.protocol.limits import LARGEST, limit_of
-from nodes.server.admission import Admission
-from nodes.server.console import say
-from nodes.server.listeners import Listener
-from nodes.server.wire import (
+from kraftwreck.nodes.protocol.apis import (
+    API_KEYS,
+    NAMES,
+    SUPPORTED,
+    decode_request_header,
+    encode_response,
+)
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode
+from kraftwreck.nodes.protocol.errors import UNSUPPORTED_VERSION
+from kraftwreck.nodes.protocol.limits import LARGEST, limit_of
+from kraftwreck.nodes.server.admission import Admission
+from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.listeners import Listener
+from kraftwreck.nodes.server.wire import (
     Body,
     Endpoints,
     ShapeError,

@@ -5,9 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from nodes.log.format import InitialVoter, Meta, Mode, format_directory, parse_initial_controllers
-from nodes.server.addresses import CONTROLLER, ConfigError
-from nodes.server.properties import SERVERS, VOTERS, ServerConfig
+from kraftwreck.nodes.log.format import (
+    InitialVoter,
+    Meta,
+    Mode,
+    format_directory,
+    parse_initial_controllers,
+)
+from kraftwreck.nodes.server.addresses import CONTROLLER, ConfigError
+from kraftwreck.nodes.server.properties import SERVERS, VOTERS, ServerConfig
 
 _RELEASES: Final = {
     "3.3": (3,),

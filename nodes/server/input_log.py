@@ -24,12 +24,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.consensus.effects import AppendSnapshot, Effect, Event
-from nodes.consensus.recovered import Recovered
-from nodes.node_config import NodeConfig
-from nodes.server.line_file import LineFile, encode_line
-from nodes.server.plain import from_plain, to_plain
-from nodes.server.recorded_disk import digest_bytes, recovered_to_plain
+from kraftwreck.nodes.consensus.effects import AppendSnapshot, Effect, Event
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server.line_file import LineFile, encode_line
+from kraftwreck.nodes.server.plain import from_plain, to_plain
+from kraftwreck.nodes.server.recorded_disk import digest_bytes, recovered_to_plain
 
 FATAL: Final = "fatal"
 """Replaces the digest of the effects when the step raised FatalError."""

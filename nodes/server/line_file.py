@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.log.media import write_fully
+from kraftwreck.nodes.log.media import write_fully
 
 _SUM: Final = re.compile(rb',"sum":"([0-9a-f]{16})"}')
 _SUM_BYTES: Final = len(b',"sum":"0123456789abcdef"}')

@@ -9,13 +9,19 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.protocol.apis import API_KEYS, NAMES, SUPPORTED, decode_response, encode_request
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.errors import NONE
-from nodes.protocol.limits import ANSWER
-from nodes.server.quorum_requests import SOFTWARE
-from nodes.server.shapes import Body
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.protocol.apis import (
+    API_KEYS,
+    NAMES,
+    SUPPORTED,
+    decode_response,
+    encode_request,
+)
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.protocol.limits import ANSWER
+from kraftwreck.nodes.server.quorum_requests import SOFTWARE
+from kraftwreck.nodes.server.shapes import Body
 
 CONNECT_TIMEOUT_S: Final = 1.0
 HANDSHAKE_VERSION: Final = 3

@@ -11,11 +11,11 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from nodes.broker.apis import CLIENT_APIS as BROKER_APIS
-from nodes.consensus.endpoint import Endpoint
-from nodes.metadata.served import CLIENT_APIS as CONTROLLER_APIS
-from nodes.server.addresses import BROKER, CONTROLLER, ConfigError
-from nodes.server.shapes import QUORUM_APIS
+from kraftwreck.nodes.broker.apis import CLIENT_APIS as BROKER_APIS
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.metadata.served import CLIENT_APIS as CONTROLLER_APIS
+from kraftwreck.nodes.server.addresses import BROKER, CONTROLLER, ConfigError
+from kraftwreck.nodes.server.shapes import QUORUM_APIS
 
 QUORUM: Final = frozenset(QUORUM_APIS)
 SERVED: Final = {

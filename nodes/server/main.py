@@ -1,4 +1,4 @@
-"""One process, one node: ``python3 -m nodes.server [run|format] --config FILE``.
+"""One process, one node: ``python3 -m kraftwreck.nodes.server [run|format] --config FILE``.
 
 ``format`` prepares the data directory. The controllers of a dynamic quorum (those with
 ``controller.quorum.bootstrap.servers``) begin as Kafka's: ``--standalone`` as its only voter,
@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from nodes.log.format import FormatError
-from nodes.server.addresses import ConfigError
-from nodes.server.console import say
-from nodes.server.exit_status import BAD_CONFIG, DISK_FAILED
-from nodes.server.formatting import add_format_options, format_node
-from nodes.server.properties import load_config
+from kraftwreck.nodes.log.format import FormatError
+from kraftwreck.nodes.server.addresses import ConfigError
+from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.exit_status import BAD_CONFIG, DISK_FAILED
+from kraftwreck.nodes.server.formatting import add_format_options, format_node
+from kraftwreck.nodes.server.properties import load_config
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         gc.disable()  # No garbage arises while modules load.
         # Formatting needs little of this, and loading it takes most of a start.
-        from nodes.server.serving import run
+        from kraftwreck.nodes.server.serving import run
 
         gc.freeze()
         gc.enable()

@@ -12,14 +12,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from nodes.consensus.effects import Event, ResponseReceived, Send
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import Request, Response, VoteRequest, VoteResponse
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.errors import NONE, UNSUPPORTED_VERSION
-from nodes.server.console import say
-from nodes.server.link import Link
-from nodes.server.wire import (
+from kraftwreck.nodes.consensus.effects import Event, ResponseReceived, Send
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import Request, Response, VoteRequest, VoteResponse
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.errors import NONE, UNSUPPORTED_VERSION
+from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.link import Link
+from kraftwreck.nodes.server.wire import (
     PRE_VOTE,
     Endpoints,
     ShapeError,

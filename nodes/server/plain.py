@@ -11,9 +11,9 @@ import base64
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
-from nodes.consensus import effects
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import messages
+from kraftwreck.nodes.consensus import effects
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import messages
 
 _CLASSES: Final[dict[str, type]] = {
     cls.__name__: cls

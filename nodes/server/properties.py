@@ -45,10 +45,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
-from nodes.node_config import NodeConfig
-from nodes.server.addresses import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server.addresses import (
     BROKER,
     CONTROLLER,
     WILDCARDS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     ApiVersionsRequest,
     BeginQuorumEpochRequest,
@@ -17,7 +17,7 @@ from nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from nodes.server.shapes import (
+from kraftwreck.nodes.server.shapes import (
     LISTENER,
     REPLICA_STATE_FETCH,
     TOPIC,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     ApiVersionsResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
@@ -16,8 +16,8 @@ from nodes.consensus.kraft.messages import (
     VoterChangeResponse,
     VoteResponse,
 )
-from nodes.protocol.errors import NONE
-from nodes.server.shapes import (
+from kraftwreck.nodes.protocol.errors import NONE
+from kraftwreck.nodes.server.shapes import (
     TOPIC,
     Body,
     Endpoints,

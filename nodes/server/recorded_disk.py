@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     DURABLE,
     AppendLog,
     AppendSnapshot,
@@ -28,10 +28,10 @@ from nodes.consensus.effects import (
     InstallSnapshot,
     TruncateLog,
 )
-from nodes.consensus.recovered import Recovered, SnapshotFile
-from nodes.log.batch import parse_header
-from nodes.log.snapshots import BOOTSTRAP
-from nodes.server.plain import from_plain, to_plain
+from kraftwreck.nodes.consensus.recovered import Recovered, SnapshotFile
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.snapshots import BOOTSTRAP
+from kraftwreck.nodes.server.plain import from_plain, to_plain
 
 Identity = tuple[int, int]
 

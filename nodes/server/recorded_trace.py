@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from nodes.consensus.effects import Effect
-from nodes.server.line_file import DamagedError
-from nodes.server.trace_file import TraceLines
+from kraftwreck.nodes.consensus.effects import Effect
+from kraftwreck.nodes.server.line_file import DamagedError
+from kraftwreck.nodes.server.trace_file import TraceLines
 
 _LOG_REFUSED: Final = "the log cannot take this: "
 """Start of the reason when the shell, not the node, stopped because of the log.

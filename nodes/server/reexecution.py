@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.consensus.effects import Effect, FatalError
-from nodes.consensus.recovered import Recovered
-from nodes.node import Node
-from nodes.server.input_log import FATAL, config_from_plain, digest_effects
-from nodes.server.line_file import DamagedError, sealed_lines
-from nodes.server.plain import from_plain
-from nodes.server.recorded_disk import RecordedDisk
-from nodes.server.recorded_trace import RecordedTrace
+from kraftwreck.nodes.consensus.effects import Effect, FatalError
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.server.input_log import FATAL, config_from_plain, digest_effects
+from kraftwreck.nodes.server.line_file import DamagedError, sealed_lines
+from kraftwreck.nodes.server.plain import from_plain
+from kraftwreck.nodes.server.recorded_disk import RecordedDisk
+from kraftwreck.nodes.server.recorded_trace import RecordedTrace
 
 _NOT_GIVEN: Final = "the log given is not the one the node started with"
 _NOT_WRITTEN: Final = "the recovered log is not what the node had written"

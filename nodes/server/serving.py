@@ -9,35 +9,35 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nodes.consensus.effects import FatalError
-from nodes.consensus.recovered import Recovered
-from nodes.log.files import LogCorruptError
-from nodes.log.format import FormatError, load_meta
-from nodes.log.media import PLAIN
-from nodes.log.quorum_state import QuorumStateError
-from nodes.log.uuids import random_uuid
-from nodes.log.write_loss import WriteLossMedia
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.server import clean_shutdown
-from nodes.server.addresses import ConfigError
-from nodes.server.admission import Admission, backlog
-from nodes.server.calls import Calls
-from nodes.server.connection import Connection, Requests
-from nodes.server.console import say
-from nodes.server.exit_status import FATAL
-from nodes.server.input_log import InputLog
-from nodes.server.listeners import Listener, bind
-from nodes.server.peers import Peers
-from nodes.server.properties import ServerConfig
-from nodes.server.shell import (
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log.files import LogCorruptError
+from kraftwreck.nodes.log.format import FormatError, load_meta
+from kraftwreck.nodes.log.media import PLAIN
+from kraftwreck.nodes.log.quorum_state import QuorumStateError
+from kraftwreck.nodes.log.uuids import random_uuid
+from kraftwreck.nodes.log.write_loss import WriteLossMedia
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server import clean_shutdown
+from kraftwreck.nodes.server.addresses import ConfigError
+from kraftwreck.nodes.server.admission import Admission, backlog
+from kraftwreck.nodes.server.calls import Calls
+from kraftwreck.nodes.server.connection import Connection, Requests
+from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.exit_status import FATAL
+from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.nodes.server.listeners import Listener, bind
+from kraftwreck.nodes.server.peers import Peers
+from kraftwreck.nodes.server.properties import ServerConfig
+from kraftwreck.nodes.server.shell import (
     BROKER_SHUTDOWN_LIMIT_S,
     SHUTDOWN_LIMIT_S,
     Shell,
     monotonic_us,
 )
-from nodes.server.storage import Storage, next_incarnation
-from nodes.server.trace_file import TraceFile
+from kraftwreck.nodes.server.storage import Storage, next_incarnation
+from kraftwreck.nodes.server.trace_file import TraceFile
 
 IDLE_LIMIT_S: Final = 600.0
 SWEEP_S: Final = 60.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.protocol.errors import INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.protocol.errors import INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION
 
 Body = dict[str, Any]
 Endpoints = Mapping[int, Endpoint]

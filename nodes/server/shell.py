@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     Effect,
@@ -32,13 +32,13 @@ from nodes.consensus.effects import (
     Tick,
     Trace,
 )
-from nodes.node import Node
-from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
-from nodes.server.console import say
-from nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
-from nodes.server.input_log import InputLog
-from nodes.server.storage import Storage
-from nodes.server.trace_file import TraceFile
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from kraftwreck.nodes.server.console import say
+from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
+from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.nodes.server.storage import Storage
+from kraftwreck.nodes.server.trace_file import TraceFile
 
 SHUTDOWN_LIMIT_S: Final = 5.0
 BROKER_SHUTDOWN_LIMIT_S: Final = 8.0

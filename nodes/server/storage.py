@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -17,11 +17,11 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.log import quorum_state
-from nodes.log.files import MetadataLogFiles
-from nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
-from nodes.log.media import PLAIN, Media
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log import quorum_state
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.layout import DEFAULT_SEGMENT_BYTES, DEFAULT_SEGMENT_MS
+from kraftwreck.nodes.log.media import PLAIN, Media
 
 
 class Storage:

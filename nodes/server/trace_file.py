@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nodes.consensus.effects import Effect, Trace
-from nodes.server.line_file import LineFile, encode_line
+from kraftwreck.nodes.consensus.effects import Effect, Trace
+from kraftwreck.nodes.server.line_file import LineFile, encode_line
 
 
 class TraceLines:

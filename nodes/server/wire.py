@@ -6,9 +6,9 @@ an API cannot carry are absent on the other side.
 
 from __future__ import annotations
 
-from nodes.server.quorum_requests import api_of, request_from_body, request_to_body
-from nodes.server.quorum_responses import response_from_body, response_to_body
-from nodes.server.shapes import (
+from kraftwreck.nodes.server.quorum_requests import api_of, request_from_body, request_to_body
+from kraftwreck.nodes.server.quorum_responses import response_from_body, response_to_body
+from kraftwreck.nodes.server.shapes import (
     LISTENER,
     PRE_VOTE,
     QUORUM_APIS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from reports import words
-from reports.store.index import number
-from reports.store.links import Links
-from reports.store.nights import UNDECIDED, Night, NightRun
+from kraftwreck.reports import words
+from kraftwreck.reports.store.index import number
+from kraftwreck.reports.store.links import Links
+from kraftwreck.reports.store.nights import UNDECIDED, Night, NightRun
 
 CLASSES = {
     "system": "the system under test violated a guarantee",

@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pyarrow.compute as pc
 
-from histories.fault import FaultEvent
-from histories.verdict import Verdict
-from reports import words
-from reports.bands import Band, join_faults
-from reports.run_folder import RunFolderError, load_test, load_verdict, read_lines
-from reports.store.entries import StoreReader
-from reports.store.gold import run_tables
-from reports.store.index import LARGEST_RESULTS, LARGEST_TEST, RunSummary, clip, stamp
-from reports.store.links import Links
-from reports.store.pictures import Picture, picture
-from reports.store.service import Service, service
-from reports.store.shell import Page, render
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.reports import words
+from kraftwreck.reports.bands import Band, join_faults
+from kraftwreck.reports.run_folder import RunFolderError, load_test, load_verdict, read_lines
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.gold import run_tables
+from kraftwreck.reports.store.index import LARGEST_RESULTS, LARGEST_TEST, RunSummary, clip, stamp
+from kraftwreck.reports.store.links import Links
+from kraftwreck.reports.store.pictures import Picture, picture
+from kraftwreck.reports.store.service import Service, service
+from kraftwreck.reports.store.shell import Page, render
 
 LEFT_OUT = frozenset({"schedule", "clock", "options", "digest", "start_mono_us", "store", "repeat"})
 """Keys of ``test.json`` that are too long, shown elsewhere, or always different."""

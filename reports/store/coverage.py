@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from histories.undecodable import UNDECODABLE
-from reports.store.gold import Gold
-from reports.store.index import NAME_LENGTH, NIGHTS, RunSummary, clip, stamp
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.reports.store.gold import Gold
+from kraftwreck.reports.store.index import NAME_LENGTH, NIGHTS, RunSummary, clip, stamp
 
 MAX_FILES = 2000
 LARGEST = 64 << 20

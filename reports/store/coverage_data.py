@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reports.store.coverage import Part, Reached, states_of
+from kraftwreck.reports.store.coverage import Part, Reached, states_of
 
 MAX_PARTS = 500
 """Data is sent for the tests with the most runs; the others count as unknown tests."""

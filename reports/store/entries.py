@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from histories.verdict import Validity
-from reports.store.coverage import CoverageReader, Reached
-from reports.store.gold import Gold
-from reports.store.index import NAME_LENGTH, RunSummary, StoreIndex, clip, number
-from reports.store.nights import Night, NightRun, Nights, night_runs
+from kraftwreck.histories.verdict import Validity
+from kraftwreck.reports.store.coverage import CoverageReader, Reached
+from kraftwreck.reports.store.gold import Gold
+from kraftwreck.reports.store.index import NAME_LENGTH, RunSummary, StoreIndex, clip, number
+from kraftwreck.reports.store.nights import Night, NightRun, Nights, night_runs
 
 _VALIDITY: dict[Any, Validity] = {"true": True, "false": False, "unknown": "unknown"}
 _REMEMBERED = [

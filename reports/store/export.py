@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from reports.run_folder import RunFolderError
-from reports.store.compare import render_compare
-from reports.store.entries import StoreReader
-from reports.store.index import RunSummary, stamp
-from reports.store.links import COMPARED, Links, Pairs
-from reports.store.night_page import render_night
-from reports.store.overview import render_overview
+from kraftwreck.reports.run_folder import RunFolderError
+from kraftwreck.reports.store.compare import render_compare
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.index import RunSummary, stamp
+from kraftwreck.reports.store.links import COMPARED, Links, Pairs
+from kraftwreck.reports.store.night_page import render_night
+from kraftwreck.reports.store.overview import render_overview
 
 MARK = ".kraftwreck-export"
 RED, ALL, NONE = "red", "all", "none"

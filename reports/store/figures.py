@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Any
 
-from histories.verdict import Validity
-from reports import words
-from reports.store.index import RunSummary
+from kraftwreck.histories.verdict import Validity
+from kraftwreck.reports import words
+from kraftwreck.reports.store.index import RunSummary
 
 MAX_ROWS = 20_000
 """At most this many runs are sent to the browser, the newest ones."""

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from reports.store.links import Links
-from reports.store.shell import Page, render
-from reports.tables import size_text
+from kraftwreck.reports.store.links import Links
+from kraftwreck.reports.store.shell import Page, render
+from kraftwreck.reports.tables import size_text
 
 MAX_ENTRIES = 5000
 

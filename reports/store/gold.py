@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from histories.undecodable import UNDECODABLE
-from reports.store.index import ANALYSIS, Stamp, stamp
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.reports.store.index import ANALYSIS, Stamp, stamp
 
 MAX_ROWS = 5_000_000
 LARGEST_MANIFEST = 256 << 20

@@ -19,11 +19,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from histories.store import RUNNING
-from histories.undecodable import UNDECODABLE
-from histories.verdict import Validity
-from reports import words
-from reports.run_folder import RunFolderError
+from kraftwreck.histories.store import RUNNING
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import Validity
+from kraftwreck.reports import words
+from kraftwreck.reports.run_folder import RunFolderError
 
 ANALYSIS, NIGHTS = "analysis", "nights"
 NOT_RUNS = frozenset({ANALYSIS, NIGHTS})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
-from reports.store.index import RunSummary
+from kraftwreck.reports.store.index import RunSummary
 
 COMPARED = "compare"
 MAX_PAIRS = 500

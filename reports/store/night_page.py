@@ -8,18 +8,18 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from harness.command_line import command_line
-from harness.options import OptionError
-from nemesis.case_file import read_case
-from nemesis.case_text import describe
-from reports.store.breaks import Break, night_banner
-from reports.store.entries import StoreReader
-from reports.store.figures import reason
-from reports.store.index import NIGHTS, RunSummary, clip, stamp
-from reports.store.links import Links, Pairs
-from reports.store.nights import Night, NightRun
-from reports.store.shell import Page, render
-from reports.tables import size_text
+from kraftwreck.harness.command_line import command_line
+from kraftwreck.harness.options import OptionError
+from kraftwreck.nemesis.case_file import read_case
+from kraftwreck.nemesis.case_text import describe
+from kraftwreck.reports.store.breaks import Break, night_banner
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.figures import reason
+from kraftwreck.reports.store.index import NIGHTS, RunSummary, clip, stamp
+from kraftwreck.reports.store.links import Links, Pairs
+from kraftwreck.reports.store.nights import Night, NightRun
+from kraftwreck.reports.store.shell import Page, render
+from kraftwreck.reports.tables import size_text
 
 MAX_BREAKS, MAX_RUNS, MAX_ROWS, MAX_COLUMNS = 50, 2000, 200, 40
 MAX_CASE_LINES = 60

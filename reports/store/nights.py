@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from histories.undecodable import UNDECODABLE
-from histories.verdict import Validity
-from reports.store.index import (
+from kraftwreck.histories.undecodable import UNDECODABLE
+from kraftwreck.histories.verdict import Validity
+from kraftwreck.reports.store.index import (
     COMMAND_LENGTH,
     NAME_LENGTH,
     NIGHTS,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemesis.coverage import fault_classes
-from reports import words
-from reports.packing import script_json
-from reports.store import figures
-from reports.store.breaks import night_banner
-from reports.store.coverage import all_classes, pairs_map, struck_map
-from reports.store.coverage_data import coverage_data
-from reports.store.entries import Contents
-from reports.store.gold import Gold
-from reports.store.index import RunSummary
-from reports.store.links import Links
-from reports.store.nights import Night, NightRun
-from reports.store.shell import Page, render
+from kraftwreck.nemesis.coverage import fault_classes
+from kraftwreck.reports import words
+from kraftwreck.reports.packing import script_json
+from kraftwreck.reports.store import figures
+from kraftwreck.reports.store.breaks import night_banner
+from kraftwreck.reports.store.coverage import all_classes, pairs_map, struck_map
+from kraftwreck.reports.store.coverage_data import coverage_data
+from kraftwreck.reports.store.entries import Contents
+from kraftwreck.reports.store.gold import Gold
+from kraftwreck.reports.store.index import RunSummary
+from kraftwreck.reports.store.links import Links
+from kraftwreck.reports.store.nights import Night, NightRun
+from kraftwreck.reports.store.shell import Page, render
 
 FIRST_ROWS = 100
 """Number of runs in the page itself; the script shows the others."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reports import words
-from reports.bands import Band
-from reports.store.index import clip
-from reports.store.service import Service
+from kraftwreck.reports import words
+from kraftwreck.reports.bands import Band
+from kraftwreck.reports.store.index import clip
+from kraftwreck.reports.store.service import Service
 
 WIDTH, LEFT = 1000, 90
 ROW, RATE = 14, 70

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from reports import words
-from reports.store.index import clip, stamp
+from kraftwreck.reports import words
+from kraftwreck.reports.store.index import clip, stamp
 
 MAX_EVENTS = 4_000_000
 LARGEST_LINES = 256 << 20

@@ -9,8 +9,8 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from reports.page import ASSETS, environment, policy, style
-from reports.store.links import Links
+from kraftwreck.reports.page import ASSETS, environment, policy, style
+from kraftwreck.reports.store.links import Links
 
 
 @dataclass(frozen=True)

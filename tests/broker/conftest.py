@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodes.broker.broker import Broker
-from nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, SendApi
-from nodes.consensus.endpoint import Endpoint
-from nodes.metadata.image import MetadataImage
-from nodes.node_config import NodeConfig
-from nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.broker.broker import Broker
+from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, ApiResponseReceived, SendApi
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.codec import decode, encode
 
 Body = dict[str, Any]
 MS = 1000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import ApiRequest, FatalError
+from kraftwreck.nodes.consensus.effects import ApiRequest, FatalError
 
 ALL: dict[str, Any] = {"topics": None, "allow_auto_topic_creation": True}
 NO_LEADER, UNKNOWN_TOPIC, UNKNOWN_ID, INVALID_NAME = 5, 3, 100, 17

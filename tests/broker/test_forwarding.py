@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nodes.broker.apis import CLIENT_APIS, FORWARDED, READS, WRITES
-from nodes.metadata.envelope import FORWARDABLE, refused, unwrap, wrap
-from nodes.metadata.failure import refusal
-from nodes.protocol.apis import SUPPORTED, encode_response
-from nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.broker.apis import CLIENT_APIS, FORWARDED, READS, WRITES
+from kraftwreck.nodes.metadata.envelope import FORWARDABLE, refused, unwrap, wrap
+from kraftwreck.nodes.metadata.failure import refusal
+from kraftwreck.nodes.protocol.apis import SUPPORTED, encode_response
+from kraftwreck.nodes.protocol.codec import decode, encode
 
 NO_CONTROLLER, TIMED_OUT, UNKNOWN = 41, 7, -1
 CREATE = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodes.broker.lifecycle import NEVER
+from kraftwreck.nodes.broker.lifecycle import NEVER
 
 STALE, UNREGISTERED, DUPLICATE, NO_CONTROLLER = 77, 102, 101, 41
 REGISTERED = {"error_code": 0, "broker_epoch": 30}

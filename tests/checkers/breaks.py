@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkers.invariants import check
-from checkers.recorded.run_data import RunData
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.run_data import RunData
 
 
 def broken(run: RunData) -> set[str]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import DiskImage, RunData
-from histories.fault import FaultEvent
-from histories.operation import Op, OpType
-from histories.trace import TraceEvent
-from nodes.log.batch import encode_batch, parse_header
-from nodes.protocol.records import LEADER_CHANGE, encode_control, encode_record
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op, OpType
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.protocol.records import LEADER_CHANGE, encode_control, encode_record
 
 NODES = ["n1", "n2", "n3"]
 SECOND = 1_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from histories.operation import Op
+from kraftwreck.histories.operation import Op
 
 Row = tuple[int, str, str, Any]
 

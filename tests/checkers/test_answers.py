@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from checkers.answers.image_digest import digests
-from checkers.answers.placement import fault
-from checkers.answers.state import State, StateHistory
-from checkers.invariants import check
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import Evidence
-from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import RunData
-from nodes.protocol import errors
+from kraftwreck.checkers.answers.image_digest import digests
+from kraftwreck.checkers.answers.placement import fault
+from kraftwreck.checkers.answers.state import State, StateHistory
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.nodes.protocol import errors
 
 TOPIC = bytes(15) + b"\x99"
 SECOND = 1_000_000_000

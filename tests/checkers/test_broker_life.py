@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants.evidence import Evidence
-from checkers.recorded.capture import Capture
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.recorded.capture import Capture
 from tests.checkers.breaks import broken
 
 MakeRun = Callable[..., Any]
@@ -148,7 +148,9 @@ def test_c23_a_new_incarnation_may_begin_at_a_lower_offset(cluster: Any, make_ru
 def test_a_snapshot_reported_late_does_not_lower_the_applied_offset(
     cluster: Any, make_run: MakeRun
 ) -> None:
-    from checkers.answers.exchanges import Commits  # after the invariants, which need each other
+    from kraftwreck.checkers.answers.exchanges import (
+        Commits,  # after the invariants, which need each other
+    )
 
     cluster.event("n1", "commit", {"base": 7, "last": 8, "epoch": 1, "crc": 0})
     cluster.event("n1", "load", {"end": 5, "epoch": 1})

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.invariants.sessions import decided_at
-from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import RunData
-from nodes.log.batch import encode_batch
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.invariants.sessions import decided_at
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.nodes.log.batch import encode_batch
 from tests.checkers.breaks import broken
 
 TOPIC = bytes(15) + b"\x99"

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.capture import Capture
-from nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
-from nodes.protocol import errors
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from kraftwreck.nodes.protocol import errors
 
 MakeRun = Callable[..., Any]
 SECOND = 1_000_000_000

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kraftwreck.main import status
+from kraftwreck.cli.main import status
 
 
 @pytest.fixture

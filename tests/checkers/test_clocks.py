@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import pytest
 
-from checkers.deposed import bound_ns, slack_ns
-from checkers.recorded.clocks import (
+from kraftwreck.checkers.deposed import bound_ns, slack_ns
+from kraftwreck.checkers.recorded.clocks import (
     FLUSH_NS,
     NodeClock,
     after,
@@ -17,8 +17,8 @@ from checkers.recorded.clocks import (
     running_since,
     slowest,
 )
-from histories.fault import FaultEvent
-from simulation.disk_trouble import SLOWEST
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.simulation.disk_trouble import SLOWEST
 
 PHASES: Final[tuple[tuple[Literal["start", "stop"], int], ...]] = (("start", 5), ("stop", 9))
 

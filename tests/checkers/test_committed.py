@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.committed import check
-from nodes.log.batch import encode_batch
+from kraftwreck.checkers.committed import check
+from kraftwreck.nodes.log.batch import encode_batch
 
 
 def kinds(result: Any) -> set[str]:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkers.calls import Call, pair
-from checkers.linearizability import compiled_search
-from checkers.linearizability.compiled_search import Coded, CompiledSearch
-from checkers.linearizability.decide import _Search, check
-from checkers.linearizability.models import MODELS, Register, actions
-from checkers.linearizability.witness import verify
-from histories.operation import Op
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.linearizability import compiled_search
+from kraftwreck.checkers.linearizability.compiled_search import Coded, CompiledSearch
+from kraftwreck.checkers.linearizability.decide import _Search, check
+from kraftwreck.checkers.linearizability.models import MODELS, Register, actions
+from kraftwreck.checkers.linearizability.witness import verify
+from kraftwreck.histories.operation import Op
 from tests.checkers.rows import Row, did, history
 
 CAS = Register("cas-register")

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.conformance import check_events
-from checkers.recorded.run_data import RunData
-from checkers.registry import CHECKERS
-from histories.trace import TraceEvent
+from kraftwreck.checkers.conformance import check_events
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.registry import CHECKERS
+from kraftwreck.histories.trace import TraceEvent
 
 DISK = {1: "a" * 32, 2: "b" * 32, 3: "c" * 32}
 Position = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.run_data import RunData
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.run_data import RunData
 from tests.checkers.breaks import broken
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checkers.recorded.disk_log import read_logs
-from checkers.recorded.run_data import DiskImage, share
-from nodes.log.batch import encode_batch
+from kraftwreck.checkers.recorded.disk_log import read_logs
+from kraftwreck.checkers.recorded.run_data import DiskImage, share
+from kraftwreck.nodes.log.batch import encode_batch
 
 
 def batch(base: int, epoch: int = 1, value: bytes = b"value") -> bytes:

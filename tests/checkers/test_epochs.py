@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from checkers.epochs import check
-from nodes.log.batch import encode_batch
-from nodes.protocol.records import LEADER_CHANGE, encode_control
+from kraftwreck.checkers.epochs import check
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.protocol.records import LEADER_CHANGE, encode_control
 
 
 def claim(history: Any, node: int, epoch: int, leader: int | None = None) -> None:

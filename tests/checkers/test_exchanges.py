@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.answers.exchanges import Commits
-from checkers.invariants.evidence import Evidence
-from histories.message import Message
+from kraftwreck.checkers.answers.exchanges import Commits
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.histories.message import Message
 
 SECOND = 1_000_000_000
 

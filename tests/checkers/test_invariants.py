@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.invariants import check
-from histories.tables import TRACE_SCHEMA, from_table, to_table
-from histories.trace import TraceEvent
+from kraftwreck.checkers.invariants import check
+from kraftwreck.histories.tables import TRACE_SCHEMA, from_table, to_table
+from kraftwreck.histories.trace import TraceEvent
 from tests.checkers.breaks import broken
 
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.calls import HistoryShapeError, pair
-from checkers.linearizability.decide import check
-from checkers.linearizability.keyed import check as check_run
-from checkers.linearizability.keyed import check_calls
-from checkers.linearizability.models import MODELS, Model, ModelError, after, allowed
-from checkers.linearizability.witness import verify
-from histories.convert import load
-from histories.operation import Op, OpType
+from kraftwreck.checkers.calls import HistoryShapeError, pair
+from kraftwreck.checkers.linearizability.decide import check
+from kraftwreck.checkers.linearizability.keyed import check as check_run
+from kraftwreck.checkers.linearizability.keyed import check_calls
+from kraftwreck.checkers.linearizability.models import MODELS, Model, ModelError, after, allowed
+from kraftwreck.checkers.linearizability.witness import verify
+from kraftwreck.histories.convert import load
+from kraftwreck.histories.operation import Op, OpType
 
 CAS = MODELS["cas-register"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers.answers.reads import describe_partitions
-from checkers.answers.state import State
-from checkers.invariants import check
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import Evidence
-from checkers.recorded.capture import Capture
+from kraftwreck.checkers.answers.reads import describe_partitions
+from kraftwreck.checkers.answers.state import State
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.checkers.recorded.capture import Capture
 
 SECOND = 1_000_000_000
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.capture import Capture, read_messages
-from checkers.recorded.clocks import NodeClock
-from checkers.recorded.run_data import RunData
-from histories.tables import HistoryError
-from nodes.consensus.effects import ApiRequest, RequestReceived, ResponseReceived, Tick
-from nodes.consensus.kraft.messages import (
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.capture import Capture, read_messages
+from kraftwreck.checkers.recorded.clocks import NodeClock
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.nodes.consensus.effects import ApiRequest, RequestReceived, ResponseReceived, Tick
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -25,8 +25,8 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.log.batch import encode_batch
-from nodes.server.plain import to_plain
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.server.plain import to_plain
 from tests.checkers.breaks import broken
 
 MS = 1_000_000

@@ -8,14 +8,14 @@ import pytest
 
 from bench.checkers import judges
 from bench.checkers.random_histories import one_register
-from checkers.calls import Call, pair
-from checkers.linearizability.compiled_search import Coded
-from checkers.linearizability.decide import check
-from checkers.linearizability.keyed import explain, window_of
-from checkers.linearizability.level_walk import Outcome
-from checkers.linearizability.models import MODELS, Model, actions
-from checkers.linearizability.narrowing import narrow
-from histories.operation import Op
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.linearizability.compiled_search import Coded
+from kraftwreck.checkers.linearizability.decide import check
+from kraftwreck.checkers.linearizability.keyed import explain, window_of
+from kraftwreck.checkers.linearizability.level_walk import Outcome
+from kraftwreck.checkers.linearizability.models import MODELS, Model, actions
+from kraftwreck.checkers.linearizability.narrowing import narrow
+from kraftwreck.histories.operation import Op
 from tests.checkers.rows import Row, did, history
 
 CAS, TOPIC = MODELS["cas-register"], MODELS["topic-register"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkers.partitions import check
+from kraftwreck.checkers.partitions import check
 
 ID = "00" * 16
 Judge = Callable[[], list[str]]

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers import recovery, stats
-from checkers.recorded.run_data import RunData
-from checkers.registry import CHECKERS, check
-from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
-from histories.verdict import Anomaly, CheckerResult
+from kraftwreck.checkers import recovery, stats
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.registry import CHECKERS, check
+from kraftwreck.histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError
+from kraftwreck.histories.verdict import Anomaly, CheckerResult
 
 
 def boom(run: RunData) -> CheckerResult:

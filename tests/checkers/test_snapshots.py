@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.run_data import DiskImage, RunData
-from nodes.log.snapshots import data_batch, footer_batch, header_batch, snapshot_name
-from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.run_data import DiskImage, RunData
+from kraftwreck.nodes.log.snapshots import data_batch, footer_batch, header_batch, snapshot_name
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
 from tests.checkers.breaks import broken
 
 DIRECTORIES = {node: f"{node:032x}" for node in (1, 2, 3, 4)}

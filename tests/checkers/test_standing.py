@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.capture import Capture
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
@@ -24,7 +24,7 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.protocol import errors
+from kraftwreck.nodes.protocol import errors
 
 DISKS = {1: b"\x11" * 16, 2: b"\x22" * 16, 3: b"\x33" * 16}
 FENCED, UNKNOWN = errors.FENCED_LEADER_EPOCH, errors.UNKNOWN_LEADER_EPOCH

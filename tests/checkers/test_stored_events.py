@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checkers.recorded import stored_events
-from checkers.recorded.run_data import RunData
-from checkers.recorded.stored_events import StoredEvents
-from checkers.registry import check
-from histories.parquet import write_table
-from histories.tables import TRACE_SCHEMA, to_table
-from histories.trace import TraceEvent
+from kraftwreck.checkers.recorded import stored_events
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.stored_events import StoredEvents
+from kraftwreck.checkers.registry import check
+from kraftwreck.histories.parquet import write_table
+from kraftwreck.histories.tables import TRACE_SCHEMA, to_table
+from kraftwreck.histories.trace import TraceEvent
 
 
 def events() -> list[TraceEvent]:

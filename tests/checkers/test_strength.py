@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from checkers.strength import NONE, Floor, FloorError, check, parse_floor, sentence, strength
-from histories.fault import FaultEvent
-from histories.verdict import Verdict
+from kraftwreck.checkers.strength import (
+    NONE,
+    Floor,
+    FloorError,
+    check,
+    parse_floor,
+    sentence,
+    strength,
+)
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.verdict import Verdict
 
 SECOND = 1_000_000_000
 DECLARED = {"acknowledged": 10, "share": 0.15, "led": 0.25, "elections": 0, "faults": 1}

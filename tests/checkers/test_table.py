@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import checkers.invariants as invariants
-from checkers.invariants.table import GROUPS, TABLE
-from checkers.registry import check
-from nodes.draw import draw
+import kraftwreck.checkers.invariants as invariants
+from kraftwreck.checkers.invariants.table import GROUPS, TABLE
+from kraftwreck.checkers.registry import check
+from kraftwreck.nodes.draw import draw
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "invariants.md"

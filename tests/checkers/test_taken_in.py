@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from checkers.answers.exchanges import Commits, Exchange
-from checkers.answers.state import State
-from checkers.answers.taken_in import TakenIn
-from checkers.invariants.controller import Controller
-from checkers.invariants.evidence import Evidence
-from histories.message import Message
+from kraftwreck.checkers.answers.exchanges import Commits, Exchange
+from kraftwreck.checkers.answers.state import State
+from kraftwreck.checkers.answers.taken_in import TakenIn
+from kraftwreck.checkers.invariants.controller import Controller
+from kraftwreck.checkers.invariants.evidence import Evidence
+from kraftwreck.histories.message import Message
 
 SECOND = 1_000_000_000
 

@@ -9,10 +9,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers import committed, topics
-from checkers.calls import Call, pair
-from checkers.findings import Findings
-from histories.operation import Op
+from kraftwreck.checkers import committed, topics
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.findings import Findings
+from kraftwreck.histories.operation import Op
 
 NODES = ["n1", "n2"]
 

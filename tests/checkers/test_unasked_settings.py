@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.invariants import check
-from checkers.recorded.capture import Capture
+from kraftwreck.checkers.invariants import check
+from kraftwreck.checkers.recorded.capture import Capture
 from tests.checkers.breaks import broken
 
 SECOND = 1_000_000_000

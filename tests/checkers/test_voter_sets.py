@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import RunData
-from nodes.consensus.kraft.messages import NO_DIRECTORY, FetchRequest, FetchResponse
-from nodes.log.batch import encode_batch
-from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY, FetchRequest, FetchResponse
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, encode_control
 from tests.checkers.breaks import broken
 
 SECOND = 1_000_000_000

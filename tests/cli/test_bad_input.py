@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import nodes
-from histories import parquet_size
-from kraftwreck import judge
-from kraftwreck.main import COMMANDS, cli
+from kraftwreck import nodes
+from kraftwreck.cli import judge
+from kraftwreck.cli.main import COMMANDS, cli
+from kraftwreck.histories import parquet_size
 
 Command = Callable[..., Any]
 NO_NUMBERS = ["nan", "inf", "-inf", "-1", "1e999", "ten", "", "9" * 400]

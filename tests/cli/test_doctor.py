@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kraftwreck.cluster import cluster
-from kraftwreck.doctor import lines
+from kraftwreck.cli.cluster import cluster
+from kraftwreck.cli.doctor import lines
 
 WELL: dict[str, Any] = {
     "means": {"drops": "nftables", "packets": "tun"},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from histories.reading import read_history
+from kraftwreck.histories.reading import read_history
 
 RUN = """
 mount -t tmpfs -o size=$1 tmpfs "$2" || exit 9

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck import judge
+from kraftwreck.cli import judge
 
 
 def test_a_report_that_cannot_be_made_is_one_line_and_the_verdict_stays(

@@ -12,8 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from kraftwreck import main
-from kraftwreck.main import COMMANDS, cli
+from kraftwreck.cli import main
+from kraftwreck.cli.main import COMMANDS, cli
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -31,7 +31,7 @@ def test_help_and_version(kraftwreck: Any) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from kraftwreck.main import status; status(['--help']);"
+        "import sys; from kraftwreck.cli.main import status; status(['--help']);"
         "sys.exit(any(m in sys.modules for m in ('pyarrow', 'pyspark', 'paramiko', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
@@ -121,7 +121,7 @@ def test_list_names_everything(kraftwreck: Any) -> None:
 
 def test_the_module_can_be_run(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kraftwreck.main", "run", "--frob"],
+        [sys.executable, "-m", "kraftwreck.cli.main", "run", "--frob"],
         capture_output=True,
         cwd=tmp_path,
     )

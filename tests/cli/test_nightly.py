@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import state
-from nightly.record import Record, read_records
+from kraftwreck.harness.clusters import state
+from kraftwreck.nightly.record import Record, read_records
 
 Command = Callable[..., Any]
 CASE = Path(__file__).resolve().parents[1] / "regressions" / "R02.json"
@@ -32,7 +32,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     """A night of one case, clean builds and a planted bug: its folder, night.json, exit code."""
     from click.testing import CliRunner
 
-    from kraftwreck.nightly import cli
+    from kraftwreck.cli.nightly import cli
 
     folder = tmp_path_factory.mktemp("real")
     config = configured(

@@ -11,12 +11,12 @@ import click
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from harness.clusters.providers import NAMES
-from harness.command_line import command_line
-from harness.options import DYNAMIC, STATIC, RunOptions, Style, repeat_command
-from kraftwreck.campaign import BY_SEED, Campaign
-from kraftwreck.main import cli
-from nemesis.registry import families
+from kraftwreck.cli.campaign import BY_SEED, Campaign
+from kraftwreck.cli.main import cli
+from kraftwreck.harness.clusters.providers import NAMES
+from kraftwreck.harness.command_line import command_line
+from kraftwreck.harness.options import DYNAMIC, STATIC, RunOptions, Style, repeat_command
+from kraftwreck.nemesis.registry import families
 
 FOLDER = Path(tempfile.gettempdir())
 OF_A_CAMPAIGN = {"jobs", "hours", "coverage_file", "corpus", "shrinks", "compiled", "json_output"}

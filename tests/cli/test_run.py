@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import netns
-from harness.clusters.cluster import ClusterUnavailable
-from harness.options import OptionError, RunOptions, repeat_command
-from harness.patched_nodes import patched_tree
-from harness.run import Outcome
-from histories.reading import read_history
-from histories.verdict import CheckerResult, Verdict
-from kraftwreck.run import exit_code
+from kraftwreck.cli.run import exit_code
+from kraftwreck.harness.clusters import netns
+from kraftwreck.harness.clusters.cluster import ClusterUnavailable
+from kraftwreck.harness.options import OptionError, RunOptions, repeat_command
+from kraftwreck.harness.patched_nodes import patched_tree
+from kraftwreck.harness.run import Outcome
+from kraftwreck.histories.reading import read_history
+from kraftwreck.histories.verdict import CheckerResult, Verdict
 
 HARMLESS = "\n".join(
     [
@@ -301,7 +301,7 @@ def test_a_run_on_namespaces_whose_network_is_disturbed(
 def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
     kraftwreck: Any, tmp_path: Path, netns_possible: None
 ) -> None:
-    command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", "600", "--seed", "3"]
+    command = [sys.executable, "-m", "kraftwreck.cli.main", "run", "-t", "600", "--seed", "3"]
     with subprocess.Popen(
         [*command, "--store", str(tmp_path)], stderr=subprocess.PIPE, text=True
     ) as run:
@@ -326,7 +326,7 @@ def test_kill_9_of_the_harness_keeps_the_history_and_leaves_no_hosts(
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_ctrl_c_ends_early_and_still_checks(tmp_path: Path, netns_possible: None) -> None:
-    command = [sys.executable, "-m", "kraftwreck.main", "run", "-t", "600", "--seed", "3"]
+    command = [sys.executable, "-m", "kraftwreck.cli.main", "run", "-t", "600", "--seed", "3"]
     with subprocess.Popen(
         [*command, "--store", str(tmp_path), "--json"],
         stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
-from kraftwreck.main import cli
+from kraftwreck.cli.main import cli
 try:
     cli(["run", "-c", "sim", "-t", "1", "--seed", "1", "--store", sys.argv[1]])
 except SystemExit:

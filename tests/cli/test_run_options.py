@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.keys import new_key_pair
-from harness.remote.preloads import ClockworkError
-from kraftwreck import run
+from kraftwreck.cli import run
+from kraftwreck.harness.clusters.keys import new_key_pair
+from kraftwreck.harness.remote.preloads import ClockworkError
 
 
 @pytest.fixture

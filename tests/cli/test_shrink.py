@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from harness.options import RunOptions
-from harness.simulated.run import simulate
-from harness.simulated.store import save
-from histories.fault import Fault
-from histories.verdict import Anomaly
-from kraftwreck import campaign, shrinking
-from kraftwreck.case_run import CaseRun, roles_of, run_case
-from kraftwreck.shrink_kept import shrink_kept
-from kraftwreck.shrinking import PassesError, first_failure, shrink_case
-from nemesis.case import Case, replaced
-from nemesis.case_file import Expected, SavedCase, read_case, write_case
-from simulation.knobs import Knobs
-from workloads.registry import find
+from kraftwreck.cli import campaign, shrinking
+from kraftwreck.cli.case_run import CaseRun, roles_of, run_case
+from kraftwreck.cli.shrink_kept import shrink_kept
+from kraftwreck.cli.shrinking import PassesError, first_failure, shrink_case
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.simulated.run import simulate
+from kraftwreck.harness.simulated.store import save
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.verdict import Anomaly
+from kraftwreck.nemesis.case import Case, replaced
+from kraftwreck.nemesis.case_file import Expected, SavedCase, read_case, write_case
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.workloads.registry import find
 
 Run = Callable[..., Any]
 SECOND = 1_000_000_000
@@ -136,7 +136,7 @@ def test_a_folder_that_is_no_run_is_refused(kraftwreck: Run, tmp_path: Path) -> 
 def test_the_schedule_of_a_run_on_hosts_is_tried_in_the_simulator(
     kraftwreck: Run, failing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraftwreck.shrink.SEEDS", 2)
+    monkeypatch.setattr("kraftwreck.cli.shrink.SEEDS", 2)
     test = json.loads((failing / "test.json").read_text())
     hosts = {key: test[key] for key in ("options", "schedule")} | {"simulated": False}
     hosts["options"]["mutant"] = None

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.clusters.netns import NetnsCluster
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import Remote
-from harness.remote.settings import Settings
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import Remote
+from kraftwreck.harness.remote.settings import Settings
 
 SERVICE_SOURCE = '''
 """Listens as configured, and says so in its trace and its data directory."""

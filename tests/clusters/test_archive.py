@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.archive import build_archive, digest, with_bytecode
+from kraftwreck.harness.archive import build_archive, digest, with_bytecode
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.netns import NetnsCluster
-from harness.kafka_client import KafkaClient
-from harness.options import RunOptions
-from systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
 
 pytestmark = pytest.mark.cluster
 READY_S = 40.0

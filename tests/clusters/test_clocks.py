@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from checkers.recorded.clocks import node_clocks
-from harness.archive import PROJECT_TREE
-from harness.clusters.healing import heal_hosts
-from harness.clusters.netns import NetnsCluster
-from harness.environment import ClockSetting
-from harness.options import RunOptions
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.service import LOGS
-from harness.remote.session import RemoteError
-from histories.fault import Fault
-from histories.reading import read_faults
-from kraftwreck.judge import judge
-from kraftwreck.replay import check_replay
-from nemesis.clocks import drift, jump
-from systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.checkers.recorded.clocks import node_clocks
+from kraftwreck.cli.judge import judge
+from kraftwreck.cli.replay import check_replay
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.environment import ClockSetting
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.service import LOGS
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.reading import read_faults
+from kraftwreck.nemesis.clocks import drift, jump
+from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import carry_out
 
 pytestmark = pytest.mark.cluster

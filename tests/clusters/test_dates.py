@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from harness.clusters import healing
-from harness.clusters.healing import heal_hosts
-from harness.clusters.netns import NetnsCluster
-from harness.clusters.state import boot_id
-from harness.environment import ClockSetting
-from harness.on_host import date
-from harness.on_host.clock import Setting
-from harness.on_host.date import FILE
-from harness.remote import agent as agents
-from harness.remote.agent import Agent
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.service import CLOCK
-from harness.remote.session import Remote, RemoteError
-from harness.remote.settings import Settings
+from kraftwreck.harness.clusters import healing
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.clusters.state import boot_id
+from kraftwreck.harness.environment import ClockSetting
+from kraftwreck.harness.on_host import date
+from kraftwreck.harness.on_host.clock import Setting
+from kraftwreck.harness.on_host.date import FILE
+from kraftwreck.harness.remote import agent as agents
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.service import CLOCK
+from kraftwreck.harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.remote.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
@@ -86,8 +86,10 @@ def elsewhere(env: RemoteEnvironment, monkeypatch: pytest.MonkeyPatch) -> Iterat
         for function in OWN_KERNEL:
             head = f"def {function}() -> str:"
             yes = f"{head}\n    return ''\n\n\ndef not_{function}() -> str:"
-            assert own["harness.on_host.date"].count(head) == 1
-            own["harness.on_host.date"] = own["harness.on_host.date"].replace(head, yes)
+            assert own["kraftwreck.harness.on_host.date"].count(head) == 1
+            own["kraftwreck.harness.on_host.date"] = own["kraftwreck.harness.on_host.date"].replace(
+                head, yes
+            )
         return list(own.items())
 
     remote.put(FAKE.encode(), "/usr/local/bin/date", mode=0o755)

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.healing import heal_hosts
-from harness.clusters.netns import NetnsCluster
-from harness.options import RunOptions
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.service import DATA, LOGS
-from harness.remote.session import RemoteError
-from histories.reading import read_faults
-from nodes.draw import draw_below
-from systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.service import DATA, LOGS
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.histories.reading import read_faults
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster

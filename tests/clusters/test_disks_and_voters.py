@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.netns import NetnsCluster
-from harness.options import RunOptions
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import RemoteError
-from harness.voter_changes import VoterChange
-from kraftwreck.replay import replay_nodes
-from nodes.log.files import MetadataLogFiles
-from systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.cli.replay import replay_nodes
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.remote.agent import Agent
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import Remote, RemoteError
-from harness.remote.settings import Settings
-from histories.disturbance import Disturbance
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.remote.settings import Settings
+from kraftwreck.histories.disturbance import Disturbance
 
 pytestmark = pytest.mark.cluster
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import ClusterError, Host
-from harness.clusters.hosts import HostsCluster, format_inventory, load_inventory
-from harness.clusters.keys import new_key_pair
-from harness.clusters.netns import NetnsCluster
-from harness.clusters.providers import choose_cluster
-from harness.clusters.vagrant import VagrantCluster
+from kraftwreck.harness.clusters.cluster import ClusterError, Host
+from kraftwreck.harness.clusters.hosts import HostsCluster, format_inventory, load_inventory
+from kraftwreck.harness.clusters.keys import new_key_pair
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.clusters.providers import choose_cluster
+from kraftwreck.harness.clusters.vagrant import VagrantCluster
 
 PIN = new_key_pair()[1]
 OTHER_PIN = new_key_pair()[1]
@@ -189,8 +189,8 @@ def test_an_ordinary_user_becomes_root(five: list[Host], tmp_path: Path) -> None
     """``become`` is put before every command; here it is env(1), which changes nothing."""
     import dataclasses
 
-    from harness.remote.agent import Agent
-    from harness.remote.session import Remote
+    from kraftwreck.harness.remote.agent import Agent
+    from kraftwreck.harness.remote.session import Remote
 
     remote = Remote(dataclasses.replace(five[0], become="env BECAME=1"))
     assert remote.run(["sh", "-c", "echo $BECAME"]).text == "1"

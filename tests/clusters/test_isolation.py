@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.clusters.kernel import CAPABILITIES
-from harness.clusters.node_root import KEPT_CAPABILITIES
-from harness.remote.session import Remote
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.kernel import CAPABILITIES
+from kraftwreck.harness.clusters.node_root import KEPT_CAPABILITIES
+from kraftwreck.harness.remote.session import Remote
 
 pytestmark = pytest.mark.cluster
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.kafka_client import KafkaClient
-from nodes.protocol.apis import decode_request_header, encode_response
-from nodes.protocol.codec import ProtocolError
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.nodes.protocol.apis import decode_request_header, encode_response
+from kraftwreck.nodes.protocol.codec import ProtocolError
 
 ANSWER = {"error_code": 0, "api_keys": []}
 Serve = Callable[[socket.socket], None]

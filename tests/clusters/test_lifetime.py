@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import rootless
-from harness.clusters import state as states
-from harness.clusters.cluster import ClusterError, ClusterUnavailable
-from harness.clusters.netns import NetnsCluster
-from harness.clusters.state import ProcessIdentity, State
-from harness.remote.session import Remote
+from kraftwreck.harness.clusters import rootless
+from kraftwreck.harness.clusters import state as states
+from kraftwreck.harness.clusters.cluster import ClusterError, ClusterUnavailable
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.clusters.state import ProcessIdentity, State
+from kraftwreck.harness.remote.session import Remote
 
 pytestmark = pytest.mark.cluster
 
@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTROL = """
 import signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
-from harness.clusters.netns import NetnsCluster
-from harness.remote.session import Remote
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.remote.session import Remote
 cluster = NetnsCluster(3)
 hosts = cluster.up()
 for host in hosts:
@@ -192,7 +192,7 @@ def test_a_subnet_this_machine_routes_is_not_taken(
 ) -> None:
     from ipaddress import IPv4Network
 
-    from harness.clusters import switch
+    from kraftwreck.harness.clusters import switch
 
     monkeypatch.setattr(
         switch, "taken_networks", lambda: [IPv4Network("10.77.0.0/23"), IPv4Network("10.77.3.7/32")]

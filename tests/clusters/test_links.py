@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.remote.agent import Agent
-from harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.session import Remote, RemoteError
 
 pytestmark = pytest.mark.cluster
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.options import RunOptions
-from harness.remote.follow import TraceFollowers
-from harness.remote.session import Remote
-from harness.triggers import DELAYS_US
-from histories.fault import Fault, FaultEvent
-from histories.reading import read_faults
-from histories.trace import TraceEvent
-from nodes.draw import draw_below
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.remote.follow import TraceFollowers
+from kraftwreck.harness.remote.session import Remote
+from kraftwreck.harness.triggers import DELAYS_US
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.reading import read_faults
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.draw import draw_below
 from tests.clusters.whole_run import carry_out
 
 pytestmark = pytest.mark.cluster

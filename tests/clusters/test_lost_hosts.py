@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-import harness.run
-from harness.clusters.netns import NetnsCluster
-from harness.clusters.state import State
-from harness.options import RunOptions
-from harness.run import Outcome, TestRun
-from histories.exit_codes import FAILED
-from histories.fault import Fault
-from histories.reading import read_faults, read_history
-from kraftwreck.judge import judge
-from kraftwreck.run import exit_code
-from nemesis.inject import Injector
-from systems.kraft import SYSTEM
-from workloads import registry as workloads
+from kraftwreck.cli.judge import judge
+from kraftwreck.cli.run import exit_code
+from kraftwreck.harness import run as harness_run
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.clusters.state import State
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.run import Outcome, TestRun
+from kraftwreck.histories.exit_codes import FAILED
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.reading import read_faults, read_history
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.kraft import SYSTEM
+from kraftwreck.workloads import registry as workloads
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -128,10 +128,10 @@ def test_a_run_outlives_its_sessions_and_a_link_that_is_away_for_a_while(
 def test_a_host_that_is_lost_is_one_line_and_no_alarm_and_the_history_is_kept(
     netns_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ready = harness.run.READY_S
+    ready = harness_run.READY_S
 
     def strike(cluster: NetnsCluster) -> None:
-        monkeypatch.setattr(harness.run, "READY_S", min(ready, 5.0))  # It will not recover.
+        monkeypatch.setattr(harness_run, "READY_S", min(ready, 5.0))  # It will not recover.
         os.kill(pids(cluster)[0], signal.SIGKILL)
 
     outcome, said, gone = run(tmp_path, strike)

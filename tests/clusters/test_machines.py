@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters import cgroups
-from harness.clusters import state as states
-from harness.clusters.cluster import ClusterError
-from harness.clusters.netns import NetnsCluster
-from harness.options import RunOptions
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import Remote, RemoteError
-from harness.remote.settings import Settings
-from histories.reading import read_faults
+from kraftwreck.harness.clusters import cgroups
+from kraftwreck.harness.clusters import state as states
+from kraftwreck.harness.clusters.cluster import ClusterError
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.remote.settings import Settings
+from kraftwreck.histories.reading import read_faults
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster
@@ -175,10 +175,10 @@ def test_a_crashed_host_keeps_only_fsynced_data(
 CONTROL = """
 import sys, time
 from pathlib import Path
-from harness.archive import PROJECT_TREE
-from harness.clusters.netns import NetnsCluster
-from harness.options import RunOptions
-from systems.kraft import SYSTEM
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.systems.kraft import SYSTEM
 cluster = NetnsCluster(2, disks=True)
 options = RunOptions(nodes=2, faults=("disk", "storage", "squeeze", "host", "clock"))
 up = SYSTEM.deploy(cluster.up(), options, PROJECT_TREE)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.clusters.healing import heal_hosts
-from harness.clusters.hosts import format_inventory
-from harness.remote.agent import Agent
-from harness.remote.session import Remote, on_all
-from nodes.draw import draw_below
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.healing import heal_hosts
+from kraftwreck.harness.clusters.hosts import format_inventory
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.session import Remote, on_all
+from kraftwreck.nodes.draw import draw_below
 
 pytestmark = pytest.mark.cluster
 
@@ -87,12 +87,12 @@ def test_names_are_not_found_while_nobody_answers(
 BREAK = """
 import sys
 from pathlib import Path
-from harness.remote.agent import Agent
-from harness.clusters.hosts import load_inventory
-from harness.remote.deployment import Deployment
-from harness.remote.settings import Settings
-from harness.remote.links import RemoteLinks
-from histories.disturbance import Disturbance
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.clusters.hosts import load_inventory
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.settings import Settings
+from kraftwreck.harness.remote.links import RemoteLinks
+from kraftwreck.histories.disturbance import Disturbance
 hosts = load_inventory(Path(sys.argv[1]))
 deployment = Deployment(hosts, Settings(seed=1)); links = RemoteLinks(deployment)
 names = tuple(host.name for host in hosts); rest = names[1:]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.environment import Grudge
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import Remote, RemoteError, on_all
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.environment import Grudge
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import Remote, RemoteError, on_all
 
 pytestmark = pytest.mark.cluster
 
@@ -192,7 +192,7 @@ def test_a_grudge_against_nobody_known_is_refused(faults: RemoteEnvironment) -> 
 
 
 def test_rules_that_did_not_take_are_an_error(remotes: dict[str, Remote]) -> None:
-    from harness.remote.agent import Agent
+    from kraftwreck.harness.remote.agent import Agent
 
     agent = Agent(remotes["n1"])
     with pytest.raises(RemoteError, match=r"^n1: drop: nft: "):

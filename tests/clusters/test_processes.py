@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.service import DATA, LOGS, SERVICE
-from harness.remote.session import Remote, RemoteError
-from harness.remote.settings import Settings, properties
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.service import DATA, LOGS, SERVICE
+from kraftwreck.harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.remote.settings import Settings, properties
 
 pytestmark = pytest.mark.cluster
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.remote.agent import Agent
-from harness.remote.session import Remote
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.agent import Agent
+from kraftwreck.harness.remote.session import Remote
 
 pytestmark = pytest.mark.cluster
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.clusters.keys import new_key_pair
-from harness.remote.agent import Agent, clock_offset
-from harness.remote.session import Remote, RemoteError, on_all, parse_host_key, unpack
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.keys import new_key_pair
+from kraftwreck.harness.remote.agent import Agent, clock_offset
+from kraftwreck.harness.remote.session import Remote, RemoteError, on_all, parse_host_key, unpack
 
 
 def refused(host: Host) -> str:

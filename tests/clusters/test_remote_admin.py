@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.remote.admin import RemoteAdmin
-from harness.remote.session import RemoteError
-from harness.voter_changes import Members, VoterChange
-from harness.workload import Answer, Call
-from nodes.consensus.endpoint import Endpoint
+from kraftwreck.harness.remote.admin import RemoteAdmin
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.harness.voter_changes import Members, VoterChange
+from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 
 IDS = {"n1": 1, "n2": 2, "n3": 3, "n4": 4}
 DISK = {name: bytes([number]) * 16 for name, number in IDS.items()}

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.clusters.netns import NetnsCluster
-from harness.kafka_client import KafkaClient
-from harness.options import RunOptions
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.service import CODE
-from histories.reading import read_faults
-from nemesis.inject import Injector
-from systems.kraft import SYSTEM, KraftDeployment
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.kafka_client import KafkaClient
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.service import CODE
+from kraftwreck.histories.reading import read_faults
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.kraft import SYSTEM, KraftDeployment
 from tests.clusters.whole_run import assert_valid_and_replayed, carry_out, fault
 
 pytestmark = pytest.mark.cluster

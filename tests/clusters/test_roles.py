@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.options import RunOptions, repeat_command
-from harness.remote.deployment import Deployment
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import RemoteError
-from harness.remote.settings import Settings, first_voters, properties, roles
-from harness.voter_changes import VoterChange
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.uuids import from_text
-from nodes.server.properties import server_config
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.options import RunOptions, repeat_command
+from kraftwreck.harness.remote.deployment import Deployment
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import RemoteError
+from kraftwreck.harness.remote.settings import Settings, first_voters, properties, roles
+from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.uuids import from_text
+from kraftwreck.nodes.server.properties import server_config
 
 
 def hosts(count: int) -> list[Host]:

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.options import RunOptions
-from histories.fault import Fault
-from kraftwreck.campaign import plan_faults
+from kraftwreck.cli.campaign import plan_faults
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.histories.fault import Fault
 
 pytestmark = [pytest.mark.cluster]
 
@@ -211,8 +211,9 @@ def test_a_plain_user_gets_no_right_over_the_machine(plain: PlainUser) -> None:
         inventory = json.loads(out)["inventory"]
         script = (
             "import json, sys; sys.path.insert(0, sys.argv[1]);"
-            "from pathlib import Path; from harness.clusters.hosts import load_inventory;"
-            "from harness.remote.session import Remote;"
+            "from pathlib import Path;"
+            "from kraftwreck.harness.clusters.hosts import load_inventory;"
+            "from kraftwreck.harness.remote.session import Remote;"
             "r = Remote(load_inventory(Path(sys.argv[2]))[0]);"
             "print(json.dumps([r.run(['sh', '-c', c], check=False).status for c in sys.argv[3:]]))"
         )

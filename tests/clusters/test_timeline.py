@@ -16,11 +16,11 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.remote.environment import RemoteEnvironment
-from harness.remote.session import Remote
-from histories.fault import Fault, FaultEvent
-from nemesis.inject import Injector
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.environment import RemoteEnvironment
+from kraftwreck.harness.remote.session import Remote
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.nemesis.inject import Injector
 
 pytestmark = pytest.mark.cluster
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.clusters.netns import NetnsCluster
-from harness.options import RunOptions
-from harness.run import TestRun
-from histories.fault import Fault
-from kraftwreck.judge import judge
-from kraftwreck.replay import replay_nodes
-from nemesis.inject import Injector
-from systems.kraft import SYSTEM
-from workloads import registry as workloads
+from kraftwreck.cli.judge import judge
+from kraftwreck.cli.replay import replay_nodes
+from kraftwreck.harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.run import TestRun
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.systems.kraft import SYSTEM
+from kraftwreck.workloads import registry as workloads
 
 SECOND = 1_000_000_000
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.compiled_tree import PACKAGES, ROOT, CompileError, environment, make
+from kraftwreck.cli.compiled_tree import BUILD, PACKAGES, CompileError, environment, make
 
 pytestmark = pytest.mark.compiled
 SEEDS = "0..79"
@@ -20,6 +20,8 @@ SUITES = (
     "workloads",
 )  # fmt: skip
 """Tests of what is compiled; those marked ``interpreted`` cannot be."""
+
+PROJECT = BUILD.parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +35,7 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
         env=environment(copy),
-        cwd=ROOT,
+        cwd=PROJECT,
         capture_output=True,
         text=True,
         check=False,
@@ -43,7 +45,7 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def campaign(*more: str) -> dict[str, Any]:
     """Return what ``kraftwreck sim`` says of some runs."""
     command = [sys.executable, "-m", "kraftwreck", "sim", "--seeds", SEEDS, "--json", *more]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     told.pop("cpu_s")
@@ -56,7 +58,10 @@ def test_runs_are_the_same(copy: Path) -> None:
 
 
 def test_it_is_compiled_modules_that_run(copy: Path) -> None:
-    show = "import nodes.node, simulation.world as w; print(nodes.node.__file__, w.__file__)"
+    show = (
+        "import kraftwreck.nodes.node as n, kraftwreck.simulation.world as w;"
+        "print(n.__file__, w.__file__)"
+    )
     for file in python(copy, "-c", show).stdout.split():
         assert file.startswith(str(copy))
         assert file.endswith(".so")
@@ -79,7 +84,7 @@ def small(tmp_path: Path) -> Path:
     for name in PACKAGES:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").touch()
-    shutil.copy(ROOT / "simulation" / "fence.py", tmp_path / "simulation")
+    shutil.copy(PROJECT / "simulation" / "fence.py", tmp_path / "simulation")
     return tmp_path
 
 
@@ -90,7 +95,9 @@ def test_a_failed_compilation_is_one_line_and_leaves_no_copy(small: Path) -> Non
         make(print, small, small / "build")
     module.write_text("def number() -> int:\n    return 7\n")
     copy = make(print, small, small / "build")
-    assert python(copy, "-c", "import nodes.node as n; print(n.number())").stdout == "7\n"
+    assert (
+        python(copy, "-c", "import kraftwreck.nodes.node as n; print(n.number())").stdout == "7\n"
+    )
     folders = [path.name for path in (small / "build").iterdir() if path.is_dir()]
     assert folders == [copy.name], "what was left of the failure is gone"
 
@@ -100,8 +107,8 @@ def test_compiled_modules_see_no_real_time_in_a_simulation(small: Path) -> None:
     (small / "nodes" / "node.py").write_text(text)
     copy = make(print, small, small / "build")
     show = (
-        "from nodes.node import now\n"
-        "from simulation.fence import FenceError, fence\n"
+        "from kraftwreck.nodes.node import now\n"
+        "from kraftwreck.simulation.fence import FenceError, fence\n"
         "assert now() > 0\n"
         "with fence():\n"
         "    try: now()\n"

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from kraftwreck import compiled_tree
-from kraftwreck.compiled_constructors import spelled_out
-from kraftwreck.compiled_modules import COMPILED, INTERPRETED, chosen
-from kraftwreck.compiled_tree import PACKAGES, ROOT, made, make, sources
-from kraftwreck.main import status
+from kraftwreck.cli import compiled_tree
+from kraftwreck.cli.compiled_constructors import spelled_out
+from kraftwreck.cli.compiled_modules import COMPILED, INTERPRETED, chosen
+from kraftwreck.cli.compiled_tree import PACKAGES, made, make, sources
+from kraftwreck.cli.main import status
+from kraftwreck.harness.archive import PACKAGE
+from kraftwreck.harness.options import OptionError
 
-MODULES = list(chosen(ROOT))
+MODULES = list(chosen(PACKAGE))
 
 
 def test_listed_modules_exist() -> None:
-    assert all((ROOT / name).exists() for name in (*COMPILED, *INTERPRETED))
+    assert all((PACKAGE / name).exists() for name in (*COMPILED, *INTERPRETED))
     assert all(name.split("/")[0] in PACKAGES for name in COMPILED)
 
 
@@ -32,16 +33,17 @@ def test_nodes_and_simulator_are_compiled_except_unsupported_modules() -> None:
     assert "simulation/knobs.py" not in MODULES, "it has a msgspec.Struct"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_name_is_bound_to_errors_of_two_kinds(module: str) -> None:
+def test_no_name_is_bound_to_errors_of_two_kinds() -> None:
     """mypyc gives a name the first kind, and raises TypeError for the second."""
-    for function in ast.walk(ast.parse((ROOT / module).read_text())):
-        if isinstance(function, ast.FunctionDef):
-            kinds: dict[str, str] = {}
-            for each in ast.walk(function):
-                if isinstance(each, ast.ExceptHandler) and each.name and each.type:
-                    kind = ast.unparse(each.type)
-                    assert kinds.setdefault(each.name, kind) == kind, f"line {each.lineno}"
+    for module in MODULES:
+        for function in ast.walk(ast.parse((PACKAGE / module).read_text())):
+            if isinstance(function, ast.FunctionDef):
+                kinds: dict[str, str] = {}
+                for each in ast.walk(function):
+                    if isinstance(each, ast.ExceptHandler) and each.name and each.type:
+                        kind = ast.unparse(each.type)
+                        known = kinds.setdefault(each.name, kind)
+                        assert known == kind, f"{module}:{each.lineno}"
 
 
 PLAIN = """
@@ -155,7 +157,7 @@ def test_mistakes_are_reported_before_compilation(capsys: pytest.CaptureFixture[
 
 def test_the_project_itself_is_never_compiled() -> None:
     """Its sources would be changed."""
-    command = [sys.executable, "-m", "kraftwreck.compiled_modules"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "kraftwreck.cli.compiled_modules"]
+    done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "works in a copy only" in done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -23,10 +23,10 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import poll, snapshots
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import poll, snapshots
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -35,13 +35,13 @@ from nodes.consensus.kraft.messages import (
     Response,
     VoterChangeResponse,
 )
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.responses import handle_response
-from nodes.consensus.kraft.voters import LISTENER, Voter, VoterSet
-from nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
-from nodes.log.batch import decode_batch, parse_header, split_batches
-from nodes.log.snapshots import data_batch, footer_batch, header_batch, read_header
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.requests import handle_request
+from kraftwreck.nodes.consensus.kraft.responses import handle_response
+from kraftwreck.nodes.consensus.kraft.voters import LISTENER, Voter, VoterSet
+from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
+from kraftwreck.nodes.log.batch import decode_batch, parse_header, split_batches
+from kraftwreck.nodes.log.snapshots import data_batch, footer_batch, header_batch, read_header
 
 MS = 1000
 OUTSIDE = 0

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import Abandon, Reply
-from nodes.consensus.kraft import requests
-from nodes.consensus.kraft.epochs import MAX_EPOCH, PERIOD_US, START_LEAP
-from nodes.consensus.kraft.fetches import MAX_PARKED
-from nodes.consensus.kraft.leader import MAX_OBSERVERS
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import Abandon, Reply
+from kraftwreck.nodes.consensus.kraft import requests
+from kraftwreck.nodes.consensus.kraft.epochs import MAX_EPOCH, PERIOD_US, START_LEAP
+from kraftwreck.nodes.consensus.kraft.fetches import MAX_PARKED
+from kraftwreck.nodes.consensus.kraft.leader import MAX_OBSERVERS
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -22,12 +22,12 @@ from nodes.consensus.kraft.messages import (
     Response,
     VoteRequest,
 )
-from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.responses import handle_response
-from nodes.log.batch import encode_batch
-from nodes.log.crc import crc32c
-from nodes.protocol import errors
-from nodes.protocol.records import KRAFT_VOTERS, encode_control
+from kraftwreck.nodes.consensus.kraft.requests import handle_request
+from kraftwreck.nodes.consensus.kraft.responses import handle_response
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.crc import crc32c
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.records import KRAFT_VOTERS, encode_control
 
 Make = Callable[..., Any]
 LIES: dict[str, Callable[[int, int], Request]] = {

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.election import grants, is_lost, is_up_to_date, is_won
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.member import State
-from nodes.consensus.kraft.messages import NO_DIRECTORY, VoteRequest
-from nodes.consensus.kraft.requests import successor_delay_ms
-from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from nodes.consensus.kraft.voters import VoterSet
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.election import grants, is_lost, is_up_to_date, is_won
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.member import State
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY, VoteRequest
+from kraftwreck.nodes.consensus.kraft.requests import successor_delay_ms
+from kraftwreck.nodes.consensus.kraft.states import (
+    Candidate,
+    Follower,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from kraftwreck.nodes.consensus.kraft.voters import VoterSet
 
 OWN = (3, 10)
 GOOD = OWN

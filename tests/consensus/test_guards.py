@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import FatalError
-from nodes.consensus.kraft.log import ReplicatedLog
-from nodes.log.batch import encode_batch, parse_header
-from nodes.protocol import errors
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.protocol import errors
 
 Make = Callable[..., Any]
 Damage = Callable[[bytes], bytes]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.links import Links
-from nodes.consensus.kraft.states import NEVER
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.links import Links
+from kraftwreck.nodes.consensus.kraft.states import NEVER
 
 PEERS = st.integers(1, 3)
 ACTIONS = st.lists(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.consensus.effects import FatalError
-from nodes.consensus.kraft.log import ReplicatedLog
-from nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
 
 
 def batch(base: int, epoch: int, count: int) -> bytes:

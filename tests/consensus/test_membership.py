@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import membership
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import membership
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
 )
-from nodes.consensus.kraft.states import Follower, Resigned, Unattached
-from nodes.consensus.kraft.voters import LISTENER, STATIC, Voter, VoterHistory, VoterSet
-from nodes.protocol import errors
+from kraftwreck.nodes.consensus.kraft.states import Follower, Resigned, Unattached
+from kraftwreck.nodes.consensus.kraft.voters import LISTENER, STATIC, Voter, VoterHistory, VoterSet
+from kraftwreck.nodes.protocol import errors
 
 Make = Callable[..., Any]
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodes.consensus.effects import Reply, WriteQuorumState
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import poll
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import Reply, WriteQuorumState
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import poll
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     BeginQuorumEpochRequest,
     VoteRequest,
     VoteResponse,
 )
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.requests import handle_request
-from nodes.consensus.kraft.states import Follower, Resigned, Unattached
-from nodes.consensus.kraft.voters import VoterSet
-from nodes.consensus.recovered import Recovered
-from nodes.log.batch import encode_batch
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.requests import handle_request
+from kraftwreck.nodes.consensus.kraft.states import Follower, Resigned, Unattached
+from kraftwreck.nodes.consensus.kraft.voters import VoterSet
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log.batch import encode_batch
 
 if TYPE_CHECKING:
     from tests.consensus.conftest import Cluster
@@ -205,7 +205,7 @@ def test_a_candidate_that_lost_restarts_as_follower_of_the_winner(cluster_of: Ma
 
 @pytest.mark.parametrize("seed", range(12))
 def test_kills_and_restarts_never_lose_committed_records(cluster_of: Make, seed: int) -> None:
-    from nodes.draw import draw_below
+    from kraftwreck.nodes.draw import draw_below
 
     cluster = cluster_of(5, seed=seed, fetch_max_bytes=1)
     committed: dict[int, bytes] = {}

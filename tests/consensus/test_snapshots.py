@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import FatalError
-from nodes.consensus.kraft import snapshots
-from nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
-from nodes.consensus.kraft.responses import handle_response
-from nodes.consensus.kraft.states import Follower
-from nodes.protocol import errors
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.consensus.kraft import snapshots
+from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from kraftwreck.nodes.consensus.kraft.responses import handle_response
+from kraftwreck.nodes.consensus.kraft.states import Follower
+from kraftwreck.nodes.protocol import errors
 
 Make = Callable[..., Any]
 

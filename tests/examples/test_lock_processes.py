@@ -33,7 +33,7 @@ class Trio:
         arguments = ["--id", str(i), "--members", self.members]
         arguments += ["--clients", f"127.0.0.1:{self.clients[i]}"]
         arguments += ["--data", str(self.folder / str(i))]
-        command = [sys.executable, "-m", "examples.lock_service.serve", *arguments]
+        command = [sys.executable, "-m", "kraftwreck.examples.lock_service.serve", *arguments]
         self.processes[i] = subprocess.Popen(command, cwd=ROOT)
 
     def kill(self, i: int) -> None:

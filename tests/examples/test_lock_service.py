@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from examples.lock_service.locks import Locks, encode
-from examples.lock_service.service import LockService
-from nodes.consensus.effects import (
+from kraftwreck.examples.lock_service.locks import Locks, encode
+from kraftwreck.examples.lock_service.service import LockService
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -22,10 +22,10 @@ from nodes.consensus.effects import (
     Tick,
     WriteQuorumState,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.recovered import Recovered, SnapshotFile
-from nodes.log.batch import parse_header
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.recovered import Recovered, SnapshotFile
+from kraftwreck.nodes.log.batch import parse_header
 
 MS = 1000
 Body = dict[str, Any]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     Abandon,
     ApiReply,
     ApiResponseReceived,
@@ -28,21 +28,26 @@ from nodes.consensus.effects import (
     Tick,
     Trace,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.format import format_directory
-from nodes.log.media import File, Media
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.protocol.apis import SUPPORTED, decode_response, encode_request, encode_response
-from nodes.protocol.codec import ProtocolError
-from nodes.server.addresses import BROKER, CONTROLLER
-from nodes.server.admission import Admission
-from nodes.server.connection import Connection, Requests
-from nodes.server.listeners import Listener
-from nodes.server.quorum_requests import api_of, request_to_body
-from nodes.server.quorum_responses import response_from_body
-from nodes.server.shapes import ShapeError
-from nodes.server.storage import Storage
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.format import format_directory
+from kraftwreck.nodes.log.media import File, Media
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.apis import (
+    SUPPORTED,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.server.addresses import BROKER, CONTROLLER
+from kraftwreck.nodes.server.admission import Admission
+from kraftwreck.nodes.server.connection import Connection, Requests
+from kraftwreck.nodes.server.listeners import Listener
+from kraftwreck.nodes.server.quorum_requests import api_of, request_to_body
+from kraftwreck.nodes.server.quorum_responses import response_from_body
+from kraftwreck.nodes.server.shapes import ShapeError
+from kraftwreck.nodes.server.storage import Storage
 
 CLUSTER_ID: Final = "frames"
 IDS: Final = (1, 2, 3)

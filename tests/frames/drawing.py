@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from nodes.metadata.envelope import FORWARDABLE
-from nodes.protocol.apis import API_KEYS, SUPPORTED, encode_request
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.schema import Field
-from nodes.protocol.schemas import MESSAGES
-from nodes.protocol.versioned import encode_versioned
+from kraftwreck.nodes.metadata.envelope import FORWARDABLE
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED, encode_request
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.schema import Field
+from kraftwreck.nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.protocol.versioned import encode_versioned
 
 Body = dict[str, Any]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodes.server.listeners import SERVED
+from kraftwreck.nodes.server.listeners import SERVED
 from tests.frames.cluster import CLUSTER_ID, IDS, Body, Cluster, DeathError
 from tests.frames.drawing import Drawing, Known
 
@@ -132,6 +132,6 @@ def test_a_death_is_reported_with_its_frame(
         raise KeyError("a defect")
 
     fail: Callable[..., None] = die
-    monkeypatch.setattr("nodes.metadata.answers.Answers.local", fail)
+    monkeypatch.setattr("kraftwreck.nodes.metadata.answers.Answers.local", fail)
     with pytest.raises(DeathError, match=r"(?s)defect.*frame \d+ of seed 1.*--frames-seed 1"):
         attack(tmp_path, 1, 1000)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.environment import Grudge
-from harness.options import RunOptions
-from harness.run_errors import Trouble
-from harness.workload import Answer
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.environment import Grudge
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.workload import Answer
 
 NODES = ("n1", "n2", "n3")
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness.remote.agent import AGENT, BOOT, PYTHON, modules
+from kraftwreck.harness.remote.agent import AGENT, BOOT, PYTHON, modules
 
 
 def answer_of(sent: bytes, magic: bytes) -> dict[str, object]:

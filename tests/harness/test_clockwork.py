@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.on_host import clock as host_clock
-from harness.remote import preloads
-from harness.remote.preloads import ClockworkError, library
+from kraftwreck.harness.on_host import clock as host_clock
+from kraftwreck.harness.remote import preloads
+from kraftwreck.harness.remote.preloads import ClockworkError, library
 
 PYTHON = "/usr/bin/python3"
 MILLION = 1_000_000

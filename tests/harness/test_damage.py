@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.on_host.disk import damage_disk, damaged, mend_disk
-from harness.on_host.files import BATCH
+from kraftwreck.harness.on_host.disk import damage_disk, damaged, mend_disk
+from kraftwreck.harness.on_host.files import BATCH
 
 LOG = "00000000000000000000.log"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.faults import FaultThread
-from harness.run_errors import Trouble
-from harness.triggers import DELAYS_US, delay_us
-from histories.fault import Fault, FaultEvent
-from histories.reading import read_faults
-from histories.store import JsonLines
-from histories.trace import TraceEvent
+from kraftwreck.harness.faults import FaultThread
+from kraftwreck.harness.run_errors import Trouble
+from kraftwreck.harness.triggers import DELAYS_US, delay_us
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.histories.reading import read_faults
+from kraftwreck.histories.store import JsonLines
+from kraftwreck.histories.trace import TraceEvent
 
 MS = 1_000_000
 

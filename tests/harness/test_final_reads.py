@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from harness.final_reads import LIMIT_S, POLL_S, final_operations
-from harness.interpreter import Client
-from harness.recorder import Recorder
-from harness.workload import Answer, ClientState, Planned
-from histories.operation import Op
-from histories.reading import read_lines
-from histories.store import JsonLines
-from workloads.metadata import WORKLOAD
+from kraftwreck.harness.final_reads import LIMIT_S, POLL_S, final_operations
+from kraftwreck.harness.interpreter import Client
+from kraftwreck.harness.recorder import Recorder
+from kraftwreck.harness.workload import Answer, ClientState, Planned
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_lines
+from kraftwreck.histories.store import JsonLines
+from kraftwreck.workloads.metadata import WORKLOAD
 
 NODES = ("n1", "n2", "n3")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.governor import (
+from kraftwreck.harness.governor import (
     ARM,
     FALL_BACK,
     INTERVAL,
@@ -16,8 +16,8 @@ from harness.governor import (
     Leadership,
     aim_by_time,
 )
-from histories.fault import Fault, Storm
-from histories.trace import TraceEvent
+from kraftwreck.histories.fault import Fault, Storm
+from kraftwreck.histories.trace import TraceEvent
 
 SECOND = 1_000_000_000
 NODES = ("n1", "n2", "n3")

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from harness.clusters import healing
-from harness.clusters.cluster import Host
-from harness.remote.session import Remote, RemoteError
+from kraftwreck.harness.clusters import healing
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.remote.session import Remote, RemoteError
 
 ANSWERS: dict[str, dict[str, Any]] = {
     "settled": {"alone": True},

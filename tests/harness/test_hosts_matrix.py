@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from bench.hosts_matrix import ALL, DYNAMIC, NONE, SLICE, Cell, cell, possible
 from bench.hosts_matrix_page import page
-from nemesis.registry import families
-from workloads.registry import workloads
+from kraftwreck.nemesis.registry import families
+from kraftwreck.workloads.registry import workloads
 
 CELLS = [cell(number) for number in range(300)]
 
@@ -35,7 +35,7 @@ def test_equal_numbers_are_equal_cells_of_their_own_seed() -> None:
 
 @pytest.mark.parametrize("each", [*SLICE, *CELLS[:40]])
 def test_every_cell_can_be_asked_for(each: Cell) -> None:
-    from kraftwreck.run import cli
+    from kraftwreck.cli.run import cli
 
     assert each.faults in (NONE, ALL) or possible(each.faults, each.quorum, each.nodes)
     assert each.faults != "membership" or each.quorum == DYNAMIC

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness.interpreter import Interpreter
-from harness.recorder import Recorder
-from harness.workload import Answer, Completion, Planned
-from histories.operation import Op
-from histories.reading import read_lines
-from histories.store import JsonLines, StoreError
-from workloads.metadata import WORKLOAD
+from kraftwreck.harness.interpreter import Interpreter
+from kraftwreck.harness.recorder import Recorder
+from kraftwreck.harness.workload import Answer, Completion, Planned
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_lines
+from kraftwreck.histories.store import JsonLines, StoreError
+from kraftwreck.workloads.metadata import WORKLOAD
 
 NODES = ("n1", "n2", "n3")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.on_host import links
-from harness.on_host.echo import checksum
-from harness.on_host.forward import Forwarder, resets, with_bit_flipped
-from harness.on_host.netem import commands, effects
-from harness.on_host.netem import resets as reset_rules
+from kraftwreck.harness.on_host import links
+from kraftwreck.harness.on_host.echo import checksum
+from kraftwreck.harness.on_host.forward import Forwarder, resets, with_bit_flipped
+from kraftwreck.harness.on_host.netem import commands, effects
+from kraftwreck.harness.on_host.netem import resets as reset_rules
 
 NOTHING: dict[str, Any] = {"port": 0, "delay": 0, "jitter": 0, "window": 0, "rate": 0}
 CHANCES: dict[str, Any] = {"loss": 0.0, "reset": 0.0, "corrupt": 0.0, "twice": 0.0}

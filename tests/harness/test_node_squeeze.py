@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.on_host import squeeze
+from kraftwreck.harness.on_host import squeeze
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.on_host import agent
-from harness.on_host.process import RefusedError
+from kraftwreck.harness.on_host import agent
+from kraftwreck.harness.on_host.process import RefusedError
 
 
 class Process:

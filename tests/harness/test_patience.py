@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOW = (
-    "from harness.remote.session import CONNECT_TIMEOUT_S, COMMAND_TIMEOUT_S as each; "
+    "from kraftwreck.harness.remote.session import CONNECT_TIMEOUT_S, COMMAND_TIMEOUT_S as each; "
     "print(CONNECT_TIMEOUT_S, each)"
 )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.on_host.process import RefusedError
-from harness.on_host.program import run_program
+from kraftwreck.harness.on_host.process import RefusedError
+from kraftwreck.harness.on_host.program import run_program
 
 
 def program(tmp_path: Path, text: str) -> list[str]:

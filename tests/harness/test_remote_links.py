@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.remote.links import links, names, rules
-from histories.disturbance import Disturbance
+from kraftwreck.harness.remote.links import links, names, rules
+from kraftwreck.histories.disturbance import Disturbance
 
 IPS = {"n1": "10.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3"}
 PORTS = {"controller": 9093}

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.options import RunOptions
-from harness.run import TestRun
-from histories.fault import Fault
-from histories.operation import Op
-from histories.reading import read_faults, read_history, read_lines
-from nemesis.inject import Injector
-from workloads.metadata import WORKLOAD
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.run import TestRun
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_faults, read_history, read_lines
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.workloads.metadata import WORKLOAD
 
 SECOND = 1_000_000_000
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.remote.session import RemoteError, UnreachableError, on_all
-from harness.run_errors import Trouble, merge
+from kraftwreck.harness.remote.session import RemoteError, UnreachableError, on_all
+from kraftwreck.harness.run_errors import Trouble, merge
 
 N1 = UnreachableError("n1", "SSH to root@10.77.0.1:22: Connection refused")
 N3 = UnreachableError("n3", "SSH to root@10.77.0.3:22: no answer")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from histories.columns import read_table
-from histories.events import read_events
-from histories.source import Events, HistoryFile
-from histories.tables import HISTORY_SCHEMA, HistoryError
+from kraftwreck.histories.columns import read_table
+from kraftwreck.histories.events import read_events
+from kraftwreck.histories.source import Events, HistoryFile
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError
 
 ROWS: list[dict[str, Any]] = [
     {"index": 0, "process": 0, "type": "invoke", "f": "write", "value": 3},

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from histories.convert import load, to_edn, to_json, to_json_lines
-from histories.operation import Op
-from histories.tables import HistoryError
+from kraftwreck.histories.convert import load, to_edn, to_json, to_json_lines
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HistoryError
 
 OPS = [
     Op(index=0, process=1, type="invoke", f="write", key="k", value=3, time=10),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from histories.edn import EdnError, EdnSet, Keyword, Symbol, Tagged, read_all, write
+from kraftwreck.histories.edn import EdnError, EdnSet, Keyword, Symbol, Tagged, read_all, write
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from histories import json_lines
-from histories.columns import read_table
-from histories.convert import load
-from histories.json_lines import lines, torn_line
-from histories.source import HistoryFile
-from histories.tables import HistoryError
+from kraftwreck.histories import json_lines
+from kraftwreck.histories.columns import read_table
+from kraftwreck.histories.convert import load
+from kraftwreck.histories.json_lines import lines, torn_line
+from kraftwreck.histories.source import HistoryFile
+from kraftwreck.histories.tables import HistoryError
 
 LINE = '{"process":0,"type":"ok","f":"read","value":1}\n'
 

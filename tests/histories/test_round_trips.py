@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from histories.convert import FORMATS, load, write
-from histories.operation import Op
-from kraftwreck.main import status
+from kraftwreck.cli.main import status
+from kraftwreck.histories.convert import FORMATS, load, write
+from kraftwreck.histories.operation import Op
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.reading import read_faults, read_history, read_lines
-from histories.store import JsonLines, RunFolder, StoreError, link_latest
-from histories.tables import HistoryError
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_faults, read_history, read_lines
+from kraftwreck.histories.store import JsonLines, RunFolder, StoreError, link_latest
+from kraftwreck.histories.tables import HistoryError
 
 
 def op(index: int, **fields: object) -> Op:

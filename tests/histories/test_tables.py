@@ -8,16 +8,22 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from histories.operation import Op
-from histories.parquet import (
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import (
     read_history_parquet,
     shard_of,
     write_history,
 )
-from histories.reading import convert_run, read_history, read_trace
-from histories.store import JsonLines
-from histories.tables import HISTORY_SCHEMA, TRACE_SCHEMA, HistoryError, from_table, to_table
-from histories.trace import TraceEvent
+from kraftwreck.histories.reading import convert_run, read_history, read_trace
+from kraftwreck.histories.store import JsonLines
+from kraftwreck.histories.tables import (
+    HISTORY_SCHEMA,
+    TRACE_SCHEMA,
+    HistoryError,
+    from_table,
+    to_table,
+)
+from kraftwreck.histories.trace import TraceEvent
 
 
 def history(keys: list[Any]) -> list[Op]:

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import sys
-from histories.without_pandas import leave_pandas_out
+from kraftwreck.histories.without_pandas import leave_pandas_out
 leave_pandas_out()
 import pyarrow as pa
 assert pa.array(["a", None]).to_pylist() == ["a", None]

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0
 CONTROL = """
 import os, subprocess, sys, time
-worker = [sys.executable, "-m", "pipeline.worker", "local[2]", "small", str(os.getpid())]
+worker = [sys.executable, "-m", "kraftwreck.pipeline.worker", "local[2]", "small", str(os.getpid())]
 subprocess.Popen(worker, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 time.sleep(600)
 """
@@ -63,7 +63,7 @@ def test_a_worker_whose_parent_is_gone_before_it_begins_does_not_begin(tmp_path:
     gone = subprocess.Popen(["true"])
     gone.wait()
     worker = subprocess.run(
-        [sys.executable, "-m", "pipeline.worker", "local[2]", "small", str(gone.pid)],
+        [sys.executable, "-m", "kraftwreck.pipeline.worker", "local[2]", "small", str(gone.pid)],
         cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, start_new_session=True,
         stdin=subprocess.PIPE, capture_output=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip

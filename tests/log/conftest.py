@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodes.draw import draw_below
-from nodes.log.batch import encode_batch
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.batch import encode_batch
 
 LEADER = b"\0\0\0\2"
 """The key of a LeaderChange control record."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.log.batch import (
+from kraftwreck.nodes.log.batch import (
     BatchError,
     Record,
     decode_batch,

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from nodes.draw import draw_below
-from nodes.log.batch import parse_header
-from nodes.log.files import MetadataLogFiles
-from nodes.log.layout import METADATA_DIRECTORY
-from nodes.log.snapshots import footer_batch, header_batch
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
 
 MakeBatch = Callable[[int, int], bytes]
 SEGMENT = 320
@@ -255,8 +255,8 @@ def test_kill_at_every_system_call_leaves_the_log_as_before_or_after_the_operati
 WRITER = """
 import sys
 from pathlib import Path
-from nodes.log.batch import encode_batch
-from nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.files import MetadataLogFiles
 log = MetadataLogFiles(Path(sys.argv[1]), 4096)
 log.recover()
 epoch = log.last_epoch + 1

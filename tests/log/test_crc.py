@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.log.crc import crc32c, crc32c_by_table
+from kraftwreck.nodes.log.crc import crc32c, crc32c_by_table
 
 
 def test_the_check_value_of_the_standard() -> None:

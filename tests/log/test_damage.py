@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log.batch import encode_batch, parse_header
-from nodes.log.files import LogCorruptError, MetadataLogFiles
-from nodes.log.layout import METADATA_DIRECTORY, segment_name
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.files import LogCorruptError, MetadataLogFiles
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY, segment_name
 
 Records = list[tuple[bytes | None, bytes | None]]
 

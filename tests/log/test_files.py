@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log.batch import parse_header
-from nodes.log.files import LogCorruptError, MetadataLogFiles
-from nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY
-from nodes.log.lock import DirectoryLockedError
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.files import LogCorruptError, MetadataLogFiles
+from kraftwreck.nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY
+from kraftwreck.nodes.log.lock import DirectoryLockedError
 
 MakeBatch = Callable[[int, int], bytes]
 SEGMENT = 300
@@ -226,7 +226,7 @@ def test_two_logs_cannot_open_one_directory(log: MetadataLogFiles, tmp_path: Pat
     with pytest.raises(DirectoryLockedError, match="in use"):
         MetadataLogFiles(tmp_path)
     code = (
-        "from pathlib import Path; from nodes.log.files import MetadataLogFiles;"
+        "from pathlib import Path; from kraftwreck.nodes.log.files import MetadataLogFiles;"
         f"MetadataLogFiles(Path({str(tmp_path)!r}))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

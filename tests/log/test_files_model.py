@@ -11,9 +11,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from nodes.log.batch import encode_batch, parse_header
-from nodes.log.files import MetadataLogFiles
-from nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY, segment_name, segment_offsets
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.layout import (
+    EPOCH_CHECKPOINT,
+    METADATA_DIRECTORY,
+    segment_name,
+    segment_offsets,
+)
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.crc import crc32c
-from nodes.log.format import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.crc import crc32c
+from kraftwreck.nodes.log.format import (
     DEFAULT_METADATA_VERSION,
     FormatError,
     InitialVoter,
@@ -18,10 +18,10 @@ from nodes.log.format import (
     load_meta,
     parse_initial_controllers,
 )
-from nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY
-from nodes.log.snapshots import data_records, verify
-from nodes.log.uuids import from_halves, is_usable, to_text
-from nodes.protocol.records import decode_record
+from kraftwreck.nodes.log.layout import META_PROPERTIES, METADATA_DIRECTORY
+from kraftwreck.nodes.log.snapshots import data_records, verify
+from kraftwreck.nodes.log.uuids import from_halves, is_usable, to_text
+from kraftwreck.nodes.protocol.records import decode_record
 
 CLUSTER = "kVZ8mbkSQPqA1sGPRxwYkg"
 DIRECTORY_ID = from_halves(1 << 40, 8)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodes.log.batch import decode_batch, encode_batch, parse_header, verify_crc
-from nodes.log.uuids import from_halves
-from nodes.protocol import records
+from kraftwreck.nodes.log.batch import decode_batch, encode_batch, parse_header, verify_crc
+from kraftwreck.nodes.log.uuids import from_halves
+from kraftwreck.nodes.protocol import records
 
 TIME = 1_700_000_000_000
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log import quorum_state
-from nodes.log.crc import crc32c
-from nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
-from nodes.log.quorum_state import QuorumState, QuorumStateError
-from nodes.log.uuids import ZERO, from_halves
+from kraftwreck.nodes.log import quorum_state
+from kraftwreck.nodes.log.crc import crc32c
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY, QUORUM_STATE
+from kraftwreck.nodes.log.quorum_state import QuorumState, QuorumStateError
+from kraftwreck.nodes.log.uuids import ZERO, from_halves
 
 GOLDEN_0 = (
     '{"clusterId":"","leaderId":1,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log.batch import encode_batch, parse_header
-from nodes.log.files import LogCorruptError, MetadataLogFiles
-from nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY
-from nodes.log.recovery import Found
-from nodes.log.snapshots import footer_batch, header_batch, snapshot_name
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.files import LogCorruptError, MetadataLogFiles
+from kraftwreck.nodes.log.layout import EPOCH_CHECKPOINT, METADATA_DIRECTORY
+from kraftwreck.nodes.log.recovery import Found
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch, snapshot_name
 
 MakeBatch = Callable[[int, int], bytes]
 SEGMENT = 300

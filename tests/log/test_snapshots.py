@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodes.log.batch import encode_batch, split_batches
-from nodes.log.snapshots import (
+from kraftwreck.nodes.log.batch import encode_batch, split_batches
+from kraftwreck.nodes.log.snapshots import (
     BOOTSTRAP,
     SnapshotCorruptError,
     SnapshotHeader,
@@ -22,7 +22,7 @@ from nodes.log.snapshots import (
     snapshot_name,
     verify,
 )
-from nodes.log.uuids import from_halves
+from kraftwreck.nodes.log.uuids import from_halves
 
 TIME = 1_700_000_000_000
 NAME = "00000000000000000100-0000000007.checkpoint"

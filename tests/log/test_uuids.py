@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodes.log import uuids
+from kraftwreck.nodes.log import uuids
 
 
 @given(st.binary(min_size=16, max_size=16))

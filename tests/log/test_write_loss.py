@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from nodes.draw import draw_below
-from nodes.log import quorum_state
-from nodes.log.batch import parse_header
-from nodes.log.files import MetadataLogFiles
-from nodes.log.layout import METADATA_DIRECTORY
-from nodes.log.media import PLAIN, File, Media
-from nodes.log.snapshots import footer_batch, header_batch, snapshot_name
-from nodes.log.write_loss import WriteLossMedia
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log import quorum_state
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY
+from kraftwreck.nodes.log.media import PLAIN, File, Media
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch, snapshot_name
+from kraftwreck.nodes.log.write_loss import WriteLossMedia
 
 MakeBatch = Callable[[int, int], bytes]
 
@@ -295,13 +295,13 @@ def make_snapshot(log: MetadataLogFiles, end_offset: int, epoch: int) -> None:
 NODE = """
 import os, signal, sys
 from pathlib import Path
-from nodes.consensus.effects import *
-from nodes.log.batch import encode_batch
-from nodes.log.files import MetadataLogFiles
-from nodes.log.media import PLAIN
-from nodes.log.snapshots import footer_batch, header_batch
-from nodes.log.write_loss import WriteLossMedia
-from nodes.server.storage import Storage
+from kraftwreck.nodes.consensus.effects import *
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.files import MetadataLogFiles
+from kraftwreck.nodes.log.media import PLAIN
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
+from kraftwreck.nodes.log.write_loss import WriteLossMedia
+from kraftwreck.nodes.server.storage import Storage
 
 mode, defect, end = sys.argv[2:]
 if defect == "no-fsync":

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import ApiRequest
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.batch import decode_batch, encode_batch
-from nodes.metadata.controller import Controller
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.loader import Loader
-from nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
-from nodes.protocol.codec import decode, encode
-from nodes.protocol.records import decode_record
+from kraftwreck.nodes.consensus.effects import ApiRequest
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.batch import decode_batch, encode_batch
+from kraftwreck.nodes.metadata.controller import Controller
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.loader import Loader
+from kraftwreck.nodes.metadata.quorum import NotLeaderError, QuorumDescription, ReplicaProgress
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.protocol.records import decode_record
 
 Body = dict[str, Any]
 

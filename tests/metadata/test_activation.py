@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import FatalError
-from nodes.log.batch import encode_batch
-from nodes.metadata import controller as controller_module
-from nodes.metadata import periodic
-from nodes.metadata.operation import Outcome, Record
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.metadata import controller as controller_module
+from kraftwreck.nodes.metadata import periodic
+from kraftwreck.nodes.metadata.operation import Outcome, Record
+from kraftwreck.nodes.protocol.records import encode_record
 
 BEGIN, END, ABORT = "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"
 LEVEL, CONFIG, TOPIC = "FeatureLevelRecord", "ConfigRecord", "TopicRecord"

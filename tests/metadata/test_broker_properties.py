@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodes.log.batch import decode_batch, encode_batch
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.log.batch import decode_batch, encode_batch
+from kraftwreck.nodes.protocol.records import encode_record
 
 SESSION, PERIOD, STEP = 9_000_000, 1_125_000, 250_000
 BROKERS = (1, 2, 3)

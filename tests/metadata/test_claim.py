@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodes.consensus.effects import Effect, Tick, Trace
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.recovered import Recovered
-from nodes.log.batch import encode_batch
-from nodes.metadata.loader import WORK_RECORDS
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.consensus.effects import Effect, Tick, Trace
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.metadata.loader import WORK_RECORDS
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.protocol.records import encode_record
 
 BACKLOG = 5 * WORK_RECORDS
 

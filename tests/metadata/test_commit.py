@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import FatalError
-from nodes.log.batch import encode_batch
-from nodes.metadata import controller as controller_module
-from nodes.metadata.operation import Outcome
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.metadata import controller as controller_module
+from kraftwreck.nodes.metadata.operation import Outcome
+from kraftwreck.nodes.protocol.records import encode_record
 
 NOT_CONTROLLER, TIMED_OUT, EXISTS, UNKNOWN = 41, 7, 36, -1
 ALL = {"topics": None}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS
-from nodes.metadata.configs import APPEND, DELETE, SET, SUBTRACT, altered, check_value
-from nodes.metadata.failure import INVALID_CONFIG, ApiError
-from nodes.metadata.image import BROKER, TOPIC
-from nodes.protocol.errors import INVALID_REQUEST
+from kraftwreck.nodes.metadata.config_keys import BROKER_KEYS, TOPIC_KEYS
+from kraftwreck.nodes.metadata.configs import APPEND, DELETE, SET, SUBTRACT, altered, check_value
+from kraftwreck.nodes.metadata.failure import INVALID_CONFIG, ApiError
+from kraftwreck.nodes.metadata.image import BROKER, TOPIC
+from kraftwreck.nodes.protocol.errors import INVALID_REQUEST
 
 LIST = "follower.replication.throttled.replicas"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import ApiRequest
-from nodes.metadata.envelope import FORWARDABLE, VOTER_CHANGES, unwrap
-from nodes.protocol.apis import SUPPORTED, decode_response, encode_request
-from nodes.protocol.codec import decode, encode
-from nodes.protocol.versioned import encode_versioned
+from kraftwreck.nodes.consensus.effects import ApiRequest
+from kraftwreck.nodes.metadata.envelope import FORWARDABLE, VOTER_CHANGES, unwrap
+from kraftwreck.nodes.protocol.apis import SUPPORTED, decode_response, encode_request
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.protocol.versioned import encode_versioned
 
 NONE, UNSUPPORTED, NOT_CONTROLLER, BAD_REQUEST, BAD_PRINCIPAL = 0, 35, 41, 42, 97
 PRINCIPAL = encode_versioned("DefaultPrincipalData", 0, {"type": "User", "name": "ANONYMOUS"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodes.metadata.heartbeat import Facts, State, next_state
+from kraftwreck.nodes.metadata.heartbeat import Facts, State, next_state
 
 FENCED, UNFENCED = State.FENCED, State.UNFENCED
 STOPPING, NOW = State.CONTROLLED_SHUTDOWN, State.SHUTDOWN_NOW

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import FatalError
-from nodes.metadata.image import MetadataImage, Partition
-from nodes.metadata.image_records import METADATA_VERSIONS
-from nodes.protocol.records import decode_record, encode_record
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.metadata.image import MetadataImage, Partition
+from kraftwreck.nodes.metadata.image_records import METADATA_VERSIONS
+from kraftwreck.nodes.protocol.records import decode_record, encode_record
 
 A, B = bytes(15) + b"\xaa", bytes(15) + b"\xbb"
 Record = tuple[str, int, dict[str, Any]]
@@ -392,6 +392,6 @@ def test_a_gap_in_the_partitions_is_fatal_when_it_matters() -> None:
 
 
 def test_the_metadata_versions_known_are_those_supported() -> None:
-    from nodes.metadata.features import SUPPORTED_FEATURES
+    from kraftwreck.nodes.metadata.features import SUPPORTED_FEATURES
 
     assert SUPPORTED_FEATURES["metadata.version"] == METADATA_VERSIONS

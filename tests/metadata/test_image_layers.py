@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image import MetadataImage
 
 Records = list[tuple[str, dict[str, Any]]]
 BEGIN, END, ABORT = "BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.metadata.image import ImageView, MetadataImage
-from nodes.metadata.image_records import _HANDLERS
-from nodes.metadata.image_records_writing import write_image
-from nodes.protocol.records import RECORD_TYPES, decode_record, encode_record
+from kraftwreck.nodes.metadata.image import ImageView, MetadataImage
+from kraftwreck.nodes.metadata.image_records import _HANDLERS
+from kraftwreck.nodes.metadata.image_records_writing import write_image
+from kraftwreck.nodes.protocol.records import RECORD_TYPES, decode_record, encode_record
 
 TRANSACTIONS = {"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"}
 

@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.consensus.effects import FatalError
-from nodes.log.batch import encode_batch, parse_header, split_batches
-from nodes.log.snapshots import data_batch, footer_batch, header_batch, snapshot_name, verify
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.loader import Applied, Loader
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.batch import encode_batch, parse_header, split_batches
+from kraftwreck.nodes.log.snapshots import (
+    data_batch,
+    footer_batch,
+    header_batch,
+    snapshot_name,
+    verify,
+)
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.loader import Applied, Loader
+from kraftwreck.nodes.protocol.records import encode_record
 
 Record = tuple[str, int, dict[str, Any]]
 NOTHING: Record = ("NoOpRecord", 0, {})

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from nodes.draw import draw_below
-from nodes.metadata.failure import ApiError
-from nodes.metadata.placement import Candidate, StripedPlacer
-from nodes.protocol.errors import INVALID_REPLICATION_FACTOR
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.placement import Candidate, StripedPlacer
+from kraftwreck.nodes.protocol.errors import INVALID_REPLICATION_FACTOR
 
 
 def placed(

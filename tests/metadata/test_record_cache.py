@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.metadata import record_cache
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.image_records_writing import write_image
-from nodes.metadata.record_cache import RecordCache
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.metadata import record_cache
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image_records_writing import write_image
+from kraftwreck.nodes.metadata.record_cache import RecordCache
+from kraftwreck.nodes.protocol.records import encode_record
 
 Record = tuple[str, dict[str, Any]]
 ID = bytes(range(16))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nodes.log.batch import decode_batch
-from nodes.metadata import registration as registration_module
-from nodes.metadata.controllers import ControllerIdentity
-from nodes.metadata.image_values import Listener
-from nodes.metadata.operation import Record
+from kraftwreck.nodes.log.batch import decode_batch
+from kraftwreck.nodes.metadata import registration as registration_module
+from kraftwreck.nodes.metadata.controllers import ControllerIdentity
+from kraftwreck.nodes.metadata.image_values import Listener
+from kraftwreck.nodes.metadata.operation import Record
 
 NONE, UNSUPPORTED, BAD_REQUEST = 0, 35, 42
 STALE, DUPLICATE, NOT_REGISTERED, OTHER_CLUSTER, UNKNOWN_CONTROLLER, INVALID = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodes.metadata.sessions import Sessions
+from kraftwreck.nodes.metadata.sessions import Sessions
 
 SECOND = 1_000_000
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodes.metadata.served import LOCAL, READS, SERVED, WRITES
-from nodes.protocol.apis import API_KEYS, SUPPORTED
-from nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.metadata.served import LOCAL, READS, SERVED, WRITES
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED
+from kraftwreck.nodes.protocol.codec import decode, encode
 
 NOT_CONTROLLER = 41
 SOMETHING: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.metadata.timeline import ABSENT, FrozenMap, Timeline, TimelineMap
+from kraftwreck.nodes.metadata.timeline import ABSENT, FrozenMap, Timeline, TimelineMap
 
 KEYS = st.integers(0, 5)
 VALUES = st.one_of(st.none(), st.integers(0, 3))

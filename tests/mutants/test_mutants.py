@@ -13,17 +13,17 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.options import OptionError
-from harness.patched_nodes import patched_tree
-from kraftwreck.campaign import Campaign
-from kraftwreck.campaign import Tested as Outcome
-from kraftwreck.hunt import Hunted, environment, hunt
-from kraftwreck.hunting import hunt_patch
-from kraftwreck.main import status
-from kraftwreck.mutants import Row, table
-from mutants import FOLDER, Mutant, catalogue
-from nodes.node import Node
+from kraftwreck.cli.campaign import Campaign
+from kraftwreck.cli.campaign import Tested as Outcome
+from kraftwreck.cli.hunt import Hunted, hunt
+from kraftwreck.cli.hunting import hunt_patch
+from kraftwreck.cli.main import status
+from kraftwreck.cli.mutants import Row, table
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.patched_nodes import environment, patched_tree
+from kraftwreck.mutants import FOLDER, Mutant, catalogue
+from kraftwreck.nodes.node import Node
 
 MUTANTS = list(catalogue().values())
 CORE = {"R01", "R02", "R03", "R06", "R08", "R16", "R18", "R19", "R21", "R25", "R26", "R33", "R38"}
@@ -188,7 +188,7 @@ def test_failures_without_the_bug_do_not_count(monkeypatch: pytest.MonkeyPatch) 
             seed=failing,
         )
 
-    monkeypatch.setattr("kraftwreck.hunting._hunt", fake)
+    monkeypatch.setattr("kraftwreck.cli.hunting._hunt", fake)
     hunted = hunt_patch(MUTANTS[0].patch, 100)
     assert (hunted.found, hunted.seed, hunted.not_its) == (True, 7, (3,))
     assert (hunted.runs, hunted.sim_s, hunted.cpu_s) == (8, 40.0, 4.0)
@@ -260,15 +260,15 @@ def test_nodes_that_fail_where_no_node_is_are_found(
     def broken(*_: object, **__: object) -> NoReturn:
         raise ValueError("no disk can be formatted")
 
-    monkeypatch.setattr("kraftwreck.hunt.in_the_nodes", lambda error: "nodes/log/format.py:1")
-    monkeypatch.setattr("kraftwreck.hunt.run_seed", broken)
+    monkeypatch.setattr("kraftwreck.cli.hunt.in_the_nodes", lambda error: "nodes/log/format.py:1")
+    monkeypatch.setattr("kraftwreck.cli.hunt.run_seed", broken)
     hunted = hunt(Campaign(), 5, budget_s=30, runs=1)
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "crash", "ValueError")
     assert (hunted.seed, hunted.explanation) == (
         5,
         "no disk can be formatted (in nodes/log/format.py:1)",
     )
-    monkeypatch.setattr("kraftwreck.hunt.in_the_nodes", lambda error: None)
+    monkeypatch.setattr("kraftwreck.cli.hunt.in_the_nodes", lambda error: None)
     with pytest.raises(ValueError, match="formatted"):
         hunt(Campaign(), 5, budget_s=30, runs=1)
 
@@ -277,7 +277,7 @@ def test_a_checker_that_becomes_unknown_is_a_find(monkeypatch: pytest.MonkeyPatc
     def puzzled(campaign: Campaign, seed: int, **_: object) -> Outcome:
         return Outcome(seed, "leader", "", 1.0, 0.1, unknown=[("epochs", "ValueError: what?")])
 
-    monkeypatch.setattr("kraftwreck.hunt.run_seed", puzzled)
+    monkeypatch.setattr("kraftwreck.cli.hunt.run_seed", puzzled)
     hunted = hunt(Campaign(), 0, budget_s=30, runs=1)
     assert (hunted.found, hunted.checker, hunted.anomaly) == (True, "epochs", "unknown")
 
@@ -323,7 +323,7 @@ def test_several_hunts_for_one_bug_report_median_and_worst(
         return Hunted(found=True, cpu_s=next(times), runs=1, sim_s=9.0, checker="epochs",
                       anomaly="I1", seed=first_seed)  # fmt: skip
 
-    monkeypatch.setattr("kraftwreck.mutants.hunt_patch", fake)
+    monkeypatch.setattr("kraftwreck.cli.mutants.hunt_patch", fake)
     assert status(["mutants", "R01", "--repeats", "3", "--json"]) == 0
     output = capsys.readouterr()
     [row] = json.loads(output.out)["mutants"]
@@ -339,7 +339,7 @@ def test_a_node_that_never_ends_a_step_is_found(
         while True:
             pass
 
-    monkeypatch.setattr("kraftwreck.hunt.RUN_LIMIT_S", 0.5)
+    monkeypatch.setattr("kraftwreck.cli.hunt.RUN_LIMIT_S", 0.5)
     monkeypatch.setattr(Node, "step", forever)
     hunted = hunt(Campaign(time_limit_s=2), 0, budget_s=30, runs=1)
     assert (hunted.found, hunted.anomaly) == (True, "I29")

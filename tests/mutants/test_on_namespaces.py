@@ -24,7 +24,7 @@ def test_a_planted_bug_is_found_on_namespace_hosts(
     mutant: str, type_: str, tmp_path: Path, netns_possible: None
 ) -> None:
     command = [sys.executable, "-m", "kraftwreck", "run", "--mutant", mutant, "-n", "kill"]
-    command += ["-t", "10", "--seed", "5", "--store", str(tmp_path), "--json"]
+    command += ["-t", "10", "--seed", "5", "--store", str(tmp_path), "--no-tables", "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=150)
     assert ended.returncode == 1, ended.stderr
     said = json.loads(ended.stdout)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.environment import ClockSetting, Grudge
-from harness.voter_changes import VoterChange
-from histories.disturbance import Disturbance
+from kraftwreck.harness.environment import ClockSetting, Grudge
+from kraftwreck.harness.voter_changes import VoterChange
+from kraftwreck.histories.disturbance import Disturbance
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 

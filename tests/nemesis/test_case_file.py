@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault, FaultEvent, Storm
-from histories.operation import Op
-from nemesis.case import Case, explicit, operations_of
-from nemesis.case_file import Expected, SavedCase, read_case, write_case
-from nemesis.case_text import describe
-from simulation.knobs import Knobs
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault, FaultEvent, Storm
+from kraftwreck.histories.operation import Op
+from kraftwreck.nemesis.case import Case, explicit, operations_of
+from kraftwreck.nemesis.case_file import Expected, SavedCase, read_case, write_case
+from kraftwreck.nemesis.case_text import describe
+from kraftwreck.simulation.knobs import Knobs
 
 SECOND = 1_000_000_000
 CASE = Case(

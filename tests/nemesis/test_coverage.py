@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.recorded import stored_events
-from checkers.recorded.stored_events import StoredEvents
-from harness.options import OptionError
-from histories.fault import FaultEvent
-from histories.tables import TRACE_SCHEMA, to_table
-from histories.trace import TraceEvent
-from nemesis.coverage import Coverage, coverage, fault_classes, load, store
+from kraftwreck.checkers.recorded import stored_events
+from kraftwreck.checkers.recorded.stored_events import StoredEvents
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.tables import TRACE_SCHEMA, to_table
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nemesis.coverage import Coverage, coverage, fault_classes, load, store
 
 NAMES = ("n1", "n2", "n3")
 TEST: dict[str, Any] = {

@@ -6,8 +6,13 @@ from itertools import permutations
 
 import pytest
 
-from nemesis.cuts import directed_pattern, pattern_of, undirected_pattern, undirected_patterns
-from nemesis.partitions import partition
+from kraftwreck.nemesis.cuts import (
+    directed_pattern,
+    pattern_of,
+    undirected_pattern,
+    undirected_patterns,
+)
+from kraftwreck.nemesis.partitions import partition
 
 
 @pytest.mark.parametrize(("nodes", "patterns"), [(3, 5), (4, 19), (5, 89)])

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from histories.fault import Fault
-from nemesis import schedule, triggers
-from nemesis.disks import DISKS
-from nemesis.inject import Injector
-from nemesis.registry import families
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import schedule, triggers
+from kraftwreck.nemesis.disks import DISKS
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.registry import families
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.options import RunOptions
-from harness.simulated.run import simulate
-from histories.fault import Fault
-from nemesis import generator, relays, triggers
-from nemesis.generator import STYLES, few, style_of
-from nemesis.inject import Injector
-from nemesis.registry import families
-from workloads.registry import find
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.simulated.run import simulate
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import generator, relays, triggers
+from kraftwreck.nemesis.generator import STYLES, few, style_of
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.registry import families
+from kraftwreck.workloads.registry import find
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 KINDS = ("partition", "kill", "pause", "power", "membership")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis.inject import Injector
-from nemesis.registry import parse
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.registry import parse
 
 
 def fault(kind: str, shape: str, *targets: str) -> Fault:

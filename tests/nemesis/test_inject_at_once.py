@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from histories.fault import Fault, FaultEvent
-from nemesis.inject import Injector
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.nemesis.inject import Injector
 
 
 def fault(kind: str, *targets: str) -> Fault:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis.inject import Injector
-from nemesis.membership import FEWEST, MEMBERSHIPS
-from nemesis.registry import check_static
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.membership import FEWEST, MEMBERSHIPS
+from kraftwreck.nemesis.registry import check_static
 
 Env = Any
 

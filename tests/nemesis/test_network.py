@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from harness.environment import ClockSetting
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis import triggers
-from nemesis.clocks import CLOCKS, JUMPS_US, together
-from nemesis.inject import Injector
-from nemesis.network import NETWORKS, RPCS
-from nemesis.registry import check_simulator, families
-from nemesis.schedule import plan
-from nemesis.wire import WIRES
+from kraftwreck.harness.environment import ClockSetting
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import triggers
+from kraftwreck.nemesis.clocks import CLOCKS, JUMPS_US, together
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.network import NETWORKS, RPCS
+from kraftwreck.nemesis.registry import check_simulator, families
+from kraftwreck.nemesis.schedule import plan
+from kraftwreck.nemesis.wire import WIRES
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 MS = 1000

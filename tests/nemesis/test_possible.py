@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis.possible import adapt, check, need
-from nemesis.registry import families
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.possible import adapt, check, need
+from kraftwreck.nemesis.registry import families
 
 LACKING = {"packets": "packets by tun: no device", "memory": "no control group"}
 

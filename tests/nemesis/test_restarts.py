@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault, FaultEvent
-from nemesis import schedule
-from nemesis.inject import Injector
-from nemesis.injection.restarts import GAPS_S
-from nemesis.registry import check_simulator, families
-from nemesis.restarts import RESTARTS
-from nemesis.roles import ROLES
-from nodes.draw import draw_below
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault, FaultEvent
+from kraftwreck.nemesis import schedule
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.injection.restarts import GAPS_S
+from kraftwreck.nemesis.registry import check_simulator, families
+from kraftwreck.nemesis.restarts import RESTARTS
+from kraftwreck.nemesis.roles import ROLES
+from kraftwreck.nodes.draw import draw_below
 
 PATIENCE_S = 30.0
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from histories.fault import Fault
-from nemesis import triggers
-from nemesis.schedule import CALM_S, PERIOD_S, SECOND, plan
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import triggers
+from kraftwreck.nemesis.schedule import CALM_S, PERIOD_S, SECOND, plan
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 KINDS = ("partition", "kill", "pause")

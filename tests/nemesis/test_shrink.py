@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis.case import FLAT, Case, replaced, settings, with_settings
-from nemesis.ddmin import ddmin
-from nemesis.shrink import shrink
-from simulation.knobs import Knobs
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.case import FLAT, Case, replaced, settings, with_settings
+from kraftwreck.nemesis.ddmin import ddmin
+from kraftwreck.nemesis.shrink import shrink
+from kraftwreck.simulation.knobs import Knobs
 
 SECOND = 1_000_000_000
 

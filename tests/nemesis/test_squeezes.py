@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from histories.fault import Fault
-from nemesis import schedule
-from nemesis.inject import Injector
-from nemesis.registry import check_simulator
-from nemesis.squeezes import SQUEEZES
+from kraftwreck.harness.options import OptionError
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import schedule
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.registry import check_simulator
+from kraftwreck.nemesis.squeezes import SQUEEZES
 
 
 @pytest.fixture

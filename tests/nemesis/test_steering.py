@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.options import OptionError, RunOptions
-from histories.fault import Fault
-from nemesis import aimed
-from nemesis.corpus import Corpus, Entry
-from nemesis.coverage import Coverage
-from nemesis.cuts import pattern_of, undirected_pattern, undirected_patterns
-from nemesis.mutation import mutate
-from nemesis.registry import families
-from nemesis.steering import ARMS, Proposal, Steering
-from simulation.knobs import Knobs, draw_knobs
+from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis import aimed
+from kraftwreck.nemesis.corpus import Corpus, Entry
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nemesis.cuts import pattern_of, undirected_pattern, undirected_patterns
+from kraftwreck.nemesis.mutation import mutate
+from kraftwreck.nemesis.registry import families
+from kraftwreck.nemesis.steering import ARMS, Proposal, Steering
+from kraftwreck.simulation.knobs import Knobs, draw_knobs
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 KINDS = ("partition", "kill", "pause", "power", "membership")

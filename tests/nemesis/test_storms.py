@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness.triggers import parse
-from histories.fault import Fault, Storm
-from nemesis import generator, storms
-from nemesis.registry import families
+from kraftwreck.harness.triggers import parse
+from kraftwreck.histories.fault import Fault, Storm
+from kraftwreck.nemesis import generator, storms
+from kraftwreck.nemesis.registry import families
 
 SECOND = 1_000_000_000
 NODES = ("n1", "n2", "n3", "n4", "n5")

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from nemesis.timed import INTERVAL_S, SECOND, SHAPES, plan
+from kraftwreck.nemesis.timed import INTERVAL_S, SECOND, SHAPES, plan
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 KINDS = ("partition", "kill", "pause", "power")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nightly.record import Record, read_records
-from nightly.totals import Night
+from kraftwreck.nightly.record import Record, read_records
+from kraftwreck.nightly.totals import Night
 
 from .fake_night import make_night
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from nightly.cells import load
-from nightly.night import Work, open_night
-from nightly.request import Tools
+from kraftwreck.nightly.cells import load
+from kraftwreck.nightly.night import Work, open_night
+from kraftwreck.nightly.request import Tools
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

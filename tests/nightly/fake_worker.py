@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from nightly.child import die_with_night
+from kraftwreck.nightly.child import die_with_night
 
 
 def main() -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nemesis.coverage import Coverage
-from nightly.by_test import FILE, ByTest
-from nightly.record import Record
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.by_test import FILE, ByTest
+from kraftwreck.nightly.record import Record
 
 from .conftest import FakeNight
 
@@ -43,7 +43,7 @@ def test_tests_are_distinguished_and_read_again(tmp_path: Path) -> None:
 def test_beyond_so_many_tests_others_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nightly.by_test.MOST_TESTS", 2)
+    monkeypatch.setattr("kraftwreck.nightly.by_test.MOST_TESTS", 2)
     found = ByTest.read(tmp_path)
     for number in range(4):
         found.add(record(f"w{number % 3}"), Coverage(runs=1))

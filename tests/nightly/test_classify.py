@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from nightly.child import Ended
-from nightly.classify import classify
-from nightly.record import Failure
-from nightly.request import Answer
+from kraftwreck.nightly.child import Ended
+from kraftwreck.nightly.classify import classify
+from kraftwreck.nightly.record import Failure
+from kraftwreck.nightly.request import Answer
 
 FINE = Ended(0, 1.0, 1.0)
 LOST = Failure(checker="committed", type="lost", explanation="gone")

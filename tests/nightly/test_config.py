@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nightly.cells import cells, load
-from nightly.config import Config, ConfigError, parse, seed_range, size
+from kraftwreck.nightly.cells import cells, load
+from kraftwreck.nightly.config import Config, ConfigError, parse, seed_range, size
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = """

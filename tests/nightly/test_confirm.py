@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightly.confidence import Seen, alike, runs_needed, seen
-from nightly.confirm import confirming, find
-from nightly.folder import NightError
-from nightly.plan import length, order
+from kraftwreck.nightly.confidence import Seen, alike, runs_needed, seen
+from kraftwreck.nightly.confirm import confirming, find
+from kraftwreck.nightly.folder import NightError
+from kraftwreck.nightly.plan import length, order
 
 from .conftest import FakeNight, refuted
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nightly.folder import NightError, NightFolder
+from kraftwreck.nightly.folder import NightError, NightFolder
 
 from .conftest import FakeNight, refuted
 
@@ -146,7 +146,7 @@ def test_an_unfinished_night_cannot_go_on_with_another_matrix(fake_night: Make) 
 
 
 def test_a_night_belongs_to_one_process(fake_night: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nightly.folder.LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr("kraftwreck.nightly.folder.LOCK_WAIT_S", 0.2)
     night = fake_night(seeds="0..0")
     night.run()
     held = NightFolder(night.path)

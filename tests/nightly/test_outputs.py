@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from nemesis.coverage import Coverage
-from nightly.junit import junit
-from nightly.metrics import metrics
-from nightly.record import Failure, Record
-from nightly.summary import headline, summary
-from nightly.totals import Night, exit_code, total
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.junit import junit
+from kraftwreck.nightly.metrics import metrics
+from kraftwreck.nightly.record import Failure, Record
+from kraftwreck.nightly.summary import headline, summary
+from kraftwreck.nightly.totals import Night, exit_code, total
 
 families_of = cast(Callable[[str], Iterable[Any]], text_string_to_metric_families)
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nemesis.coverage import Coverage
-from nightly.cells import Cell, cells
-from nightly.config import Config, parse
-from nightly.known import Known, fault_pairs, gather, uncovered
-from nightly.plan import Plan, Planned, deciding, length, order, weights
-from nightly.record import Failure, Record
+from kraftwreck.nemesis.coverage import Coverage
+from kraftwreck.nightly.cells import Cell, cells
+from kraftwreck.nightly.config import Config, parse
+from kraftwreck.nightly.known import Known, fault_pairs, gather, uncovered
+from kraftwreck.nightly.plan import Plan, Planned, deciding, length, order, weights
+from kraftwreck.nightly.record import Failure, Record
 
 BASE: dict[str, Any] = {
     "name": "one",
@@ -101,7 +101,7 @@ def test_new_seeds_differ_and_given_ones_come_once_in_order() -> None:
 
 
 def test_the_clusters_of_a_block_share_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nightly.cells.choose_cluster", lambda name: None)
+    monkeypatch.setattr("kraftwreck.nightly.cells.choose_cluster", lambda name: None)
     block = {"workloads": ["register"], "clusters": ["sim", "netns"], "faults": ["kill", "pause"]}
     config, found = configured(matrix=[block | {"seeds": "0..9", "runs": 13}])
     runs = planned(config, found)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nightly.config import Config, parse
-from nightly.retention import retain
+from kraftwreck.nightly.config import Config, parse
+from kraftwreck.nightly.retention import retain
 
 DAY = 86400.0
 NOW = time.time()

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nightly.cells import Cell, cells, load
-from nightly.config import Config, parse
-from nightly.known import Known, fault_pairs
-from nightly.plan import Order, Plan, Planned, Slot, deciding
-from nightly.record import Record
-from nightly.steering import ROUND
+from kraftwreck.nightly.cells import Cell, cells, load
+from kraftwreck.nightly.config import Config, parse
+from kraftwreck.nightly.known import Known, fault_pairs
+from kraftwreck.nightly.plan import Order, Plan, Planned, Slot, deciding
+from kraftwreck.nightly.record import Record
+from kraftwreck.nightly.steering import ROUND
 
 from .conftest import FakeNight
 
@@ -158,7 +158,7 @@ def test_a_night_stopped_anywhere_continues_unchanged() -> None:
 
 
 def test_on_hosts_every_run_decides_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nightly.cells.choose_cluster", lambda name: None)
+    monkeypatch.setattr("kraftwreck.nightly.cells.choose_cluster", lambda name: None)
     config, found = configured(BOTH | {"clusters": ["netns"]})
     night = Night(config, found, Known(), 16).go(kills_are_met, until=12, side_by_side=4)
     assert night.most_at_once == 1
@@ -166,7 +166,7 @@ def test_on_hosts_every_run_decides_the_next(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_simulated_runs_do_not_wait_for_those_on_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nightly.cells.choose_cluster", lambda name: None)
+    monkeypatch.setattr("kraftwreck.nightly.cells.choose_cluster", lambda name: None)
     config, found = configured(BOTH | {"clusters": ["sim", "netns"]})
     order = Order(Plan(seed=1, deciding={}, corpus=[], known=Known()), config, found)
     slots = [slot for slot, _ in zip(order.slots(), range(100), strict=False)]

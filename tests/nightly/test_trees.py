@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.archive import PROJECT_TREE
-from harness.options import OptionError
-from harness.patched_nodes import MUTANTS
-from nightly.trees import Trees, difference
+from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.patched_nodes import MUTANTS
+from kraftwreck.nightly.trees import Trees, difference
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kraftwreck.nightly import cli
+from kraftwreck.cli.nightly import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "nightly" / "units"

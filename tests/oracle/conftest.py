@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from oracle.java import Ran, run_tool
-from oracle.ports import free_ports
-from oracle.quorum import Quorum
-from oracle.release import OracleError, class_path
+from kraftwreck.oracle.java import Ran, run_tool
+from kraftwreck.oracle.ports import free_ports
+from kraftwreck.oracle.quorum import Quorum
+from kraftwreck.oracle.release import OracleError, class_path
 
 Tool = Callable[..., Ran]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log.uuids import to_text
-from oracle.dump import difference, kafka_dump, our_dump, re_encoded
-from oracle.images import snapshot_image
-from oracle.java import Ran
-from oracle.quorum import OURS, Quorum, wait_until
-from oracle.release import OracleError
+from kraftwreck.nodes.log.uuids import to_text
+from kraftwreck.oracle.dump import difference, kafka_dump, our_dump, re_encoded
+from kraftwreck.oracle.images import snapshot_image
+from kraftwreck.oracle.java import Ran
+from kraftwreck.oracle.quorum import OURS, Quorum, wait_until
+from kraftwreck.oracle.release import OracleError
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from oracle.images import snapshots
-from oracle.java import Ran, run_tool
-from oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
-from oracle.silent_broker import SilentBroker
+from kraftwreck.oracle.images import snapshots
+from kraftwreck.oracle.java import Ran, run_tool
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
+from kraftwreck.oracle.silent_broker import SilentBroker
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]

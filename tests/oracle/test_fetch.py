@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from oracle.fetch import fetch
-from oracle.release import (
+from kraftwreck.oracle.fetch import fetch
+from kraftwreck.oracle.release import (
     LOCK,
     Artefact,
     OracleError,
@@ -69,7 +69,7 @@ def test_present_files_must_match_the_lock(tmp_path: Path) -> None:
 
 def run_fetch(path: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "oracle.fetch"],
+        [sys.executable, "-m", "kraftwreck.oracle.fetch"],
         cwd=ROOT,
         env={**os.environ, "PATH": path},
         capture_output=True,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from oracle.broker import KafkaBroker
-from oracle.java import Ran, run_tool
-from oracle.ports import free_ports
-from oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
+from kraftwreck.oracle.broker import KafkaBroker
+from kraftwreck.oracle.java import Ran, run_tool
+from kraftwreck.oracle.ports import free_ports
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oracle.dump import our_dump
-from oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
-from oracle.silent_broker import SilentBroker
+from kraftwreck.oracle.dump import our_dump
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
+from kraftwreck.oracle.silent_broker import SilentBroker
 
 pytestmark = pytest.mark.oracle
 SLOWER = {"controller.quorum.fetch.timeout.ms": 3000}

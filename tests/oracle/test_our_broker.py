@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from oracle.broker import OurBroker
-from oracle.java import Ran
-from oracle.ports import free_ports
-from oracle.quorum import CLUSTER_ID, KAFKA, Quorum, wait_until
+from kraftwreck.oracle.broker import OurBroker
+from kraftwreck.oracle.java import Ran
+from kraftwreck.oracle.ports import free_ports
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, Quorum, wait_until
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from nodes.log.format import load_meta
-from nodes.log.quorum_state import read as read_quorum_state
-from nodes.log.uuids import random_uuid
-from oracle.controller import HOST
-from oracle.dump import Batch, difference, kafka_dump, our_dump, re_encoded
-from oracle.java import Ran
-from oracle.quorum import CLUSTER_ID, KAFKA, Quorum, wait_until
-from oracle.silent_broker import SilentBroker
+from kraftwreck.nodes.log.format import load_meta
+from kraftwreck.nodes.log.quorum_state import read as read_quorum_state
+from kraftwreck.nodes.log.uuids import random_uuid
+from kraftwreck.oracle.controller import HOST
+from kraftwreck.oracle.dump import Batch, difference, kafka_dump, our_dump, re_encoded
+from kraftwreck.oracle.java import Ran
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, Quorum, wait_until
+from kraftwreck.oracle.silent_broker import SilentBroker
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from nodes.log.batch import encode_batch
-from nodes.protocol.records import LEADER_CHANGE, encode_control, encode_record
-from oracle.dump import difference, our_dump, parse_dump, re_encoded
-from oracle.release import OracleError
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.protocol.records import LEADER_CHANGE, encode_control, encode_record
+from kraftwreck.oracle.dump import difference, our_dump, parse_dump, re_encoded
+from kraftwreck.oracle.release import OracleError
 
 CONTROL = encode_batch(
     0, 1, 7, [encode_control(LEADER_CHANGE, {"leader_id": 2, "voters": [{"voter_id": 2}]})], True

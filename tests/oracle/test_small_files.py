@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log import quorum_state
-from nodes.log.format import format_directory
-from nodes.log.quorum_state import QuorumState
-from nodes.log.uuids import ZERO, from_halves
-from oracle.java import find_java
-from oracle.release import class_path
+from kraftwreck.nodes.log import quorum_state
+from kraftwreck.nodes.log.format import format_directory
+from kraftwreck.nodes.log.quorum_state import QuorumState
+from kraftwreck.nodes.log.uuids import ZERO, from_halves
+from kraftwreck.oracle.java import find_java
+from kraftwreck.oracle.release import class_path
 
 pytestmark = pytest.mark.oracle
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from oracle.images import first_offset, log_image, snapshot_image, snapshots
-from oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
-from oracle.silent_broker import SilentBroker
+from kraftwreck.oracle.images import first_offset, log_image, snapshot_image, snapshots
+from kraftwreck.oracle.quorum import CLUSTER_ID, KAFKA, OURS, Quorum, wait_until
+from kraftwreck.oracle.silent_broker import SilentBroker
 
 pytestmark = pytest.mark.oracle
 BROKER = 100

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oracle.controller import HOST
-from oracle.java import Ran
-from oracle.quorum import CLUSTER_ID, OURS, Quorum
+from kraftwreck.oracle.controller import HOST
+from kraftwreck.oracle.java import Ran
+from kraftwreck.oracle.quorum import CLUSTER_ID, OURS, Quorum
 
 pytestmark = pytest.mark.oracle
 Tool = Callable[..., Ran]

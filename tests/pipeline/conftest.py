@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.options import RunOptions
-from harness.simulated.store import run as simulate_into_folder
-from histories.operation import Op
-from histories.reading import read_lines
-from histories.store import RUNNING
-from histories.trace import TraceEvent
-from nemesis.inject import Injector
-from nemesis.schedule import plan
-from pipeline.background import Handle, start
-from workloads.registry import find
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.simulated.store import run as simulate_into_folder
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.reading import read_lines
+from kraftwreck.histories.store import RUNNING
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nemesis.inject import Injector
+from kraftwreck.nemesis.schedule import plan
+from kraftwreck.pipeline.background import Handle, start
+from kraftwreck.workloads.registry import find
 
 
 @dataclass

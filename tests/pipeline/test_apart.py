@@ -12,14 +12,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from checkers import registry
-from checkers.recorded.run_data import RunData
-from histories.operation import Op
-from histories.tables import HistoryError
-from histories.verdict import CheckerResult
-from pipeline import judging, silver
-from pipeline.apart import Died, apart
-from pipeline.runs import run_id
+from kraftwreck.checkers import registry
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HistoryError
+from kraftwreck.histories.verdict import CheckerResult
+from kraftwreck.pipeline import judging, silver
+from kraftwreck.pipeline.apart import Died, apart
+from kraftwreck.pipeline.runs import run_id
 
 
 def test_results_and_errors_of_a_child_are_passed_on() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.main import status
-from pipeline.background import Handle, start
-from pipeline.java import PipelineError
+from kraftwreck.cli.main import status
+from kraftwreck.pipeline.background import Handle, start
+from kraftwreck.pipeline.java import PipelineError
 
 
 def test_without_java(

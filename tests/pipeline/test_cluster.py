@@ -18,11 +18,11 @@ import pyspark
 import pytest
 
 from bench.checkers.random_histories import registers
-from checkers.catalogue import Settings, find
-from histories.source import HistoryFile
-from pipeline.background import start
-from pipeline.gold import read
-from pipeline.schemas import GOLD, PER_RUN
+from kraftwreck.checkers.catalogue import Settings, find
+from kraftwreck.histories.source import HistoryFile
+from kraftwreck.pipeline.background import start
+from kraftwreck.pipeline.gold import read
+from kraftwreck.pipeline.schemas import GOLD, PER_RUN
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 CLASSES = "org.apache.spark.deploy"

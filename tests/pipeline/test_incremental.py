@@ -16,11 +16,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from histories.store import write_json
-from pipeline.changes import up_to_date
-from pipeline.gold import files, read
-from pipeline.manifest import load
-from pipeline.schemas import GOLD, PER_RUN, SILVER
+from kraftwreck.histories.store import write_json
+from kraftwreck.pipeline.changes import up_to_date
+from kraftwreck.pipeline.gold import files, read
+from kraftwreck.pipeline.manifest import load
+from kraftwreck.pipeline.schemas import GOLD, PER_RUN, SILVER
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,8 @@ NAMES = (*GOLD, *(f"silver/{name}" for name in SILVER))
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from pipeline.analysis import analyze_store
-from pipeline.session import session
+from kraftwreck.pipeline.analysis import analyze_store
+from kraftwreck.pipeline.session import session
 def watch(step):
     if step.startswith(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)

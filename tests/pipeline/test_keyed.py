@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from bench.checkers.random_histories import machine, registers
-from checkers.catalogue import Settings, find
-from histories.operation import Op
-from histories.parquet import write_history
-from histories.source import HistoryFile
-from histories.tables import HISTORY_SCHEMA, to_table
-from histories.verdict import CheckerResult
-from kraftwreck import check_spark
-from kraftwreck.main import status
-from pipeline.keyed import BY_KEY, merge
+from kraftwreck.checkers.catalogue import Settings, find
+from kraftwreck.cli import check_spark
+from kraftwreck.cli.main import status
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import write_history
+from kraftwreck.histories.source import HistoryFile
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
+from kraftwreck.histories.verdict import CheckerResult
+from kraftwreck.pipeline.keyed import BY_KEY, merge
 
 HISTORIES = 1000
 MACHINES = (

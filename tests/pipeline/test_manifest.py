@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.java import PipelineError
-from pipeline.manifest import (
+from kraftwreck.pipeline.java import PipelineError
+from kraftwreck.pipeline.manifest import (
     STAGING,
     Manifest,
     RunEntry,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.rewrite import MANY, without
-from pipeline.schemas import GOLD
+from kraftwreck.pipeline.rewrite import MANY, without
+from kraftwreck.pipeline.schemas import GOLD
 
 SCHEMA = GOLD["lost_commits"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pipeline.gold_frames import ddl
-from pipeline.schemas import GOLD, SILVER, columns
-from pipeline.tables_page import MARK, PAGE, listing
+from kraftwreck.pipeline.gold_frames import ddl
+from kraftwreck.pipeline.schemas import GOLD, SILVER, columns
+from kraftwreck.pipeline.tables_page import MARK, PAGE, listing
 
 
 def test_the_page_lists_every_column() -> None:
     _, _, written = PAGE.read_text().partition(MARK)
-    assert written.strip() == listing().strip(), "run python -m pipeline.tables_page"
+    assert written.strip() == listing().strip(), "run python -m kraftwreck.pipeline.tables_page"
 
 
 def test_every_table_opens_in_spark_with_descriptions() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.scratch import scratch, sweep
+from kraftwreck.pipeline.scratch import scratch, sweep
 
 NOBODY = 1 << 30
 """No process has this number."""

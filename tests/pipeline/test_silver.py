@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.calls import HistoryShapeError, pair
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.tables import HISTORY_SCHEMA, from_text, to_table
-from pipeline.silver import operations
-from pipeline.windows import FOREVER, earliest, fault_windows, first_served, name_windows
+from kraftwreck.checkers.calls import HistoryShapeError, pair
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, from_text, to_table
+from kraftwreck.pipeline.silver import operations
+from kraftwreck.pipeline.windows import FOREVER, earliest, fault_windows, first_served, name_windows
 
 
 @st.composite

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.calls import Call
-from checkers.linearizability.keyed import check_keys, model_of, operations_of
-from checkers.recorded.run_data import RunData
-from checkers.recorded.trace_pass import trace_pass
-from checkers.registry import check
-from histories.operation import OK
-from kraftwreck import analyze
-from kraftwreck.main import status
-from pipeline.gold import read
-from pipeline.schemas import GOLD, PER_RUN, SILVER
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.linearizability.keyed import check_keys, model_of, operations_of
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.recorded.trace_pass import trace_pass
+from kraftwreck.checkers.registry import check
+from kraftwreck.cli import analyze
+from kraftwreck.cli.main import status
+from kraftwreck.histories.operation import OK
+from kraftwreck.pipeline.gold import read
+from kraftwreck.pipeline.schemas import GOLD, PER_RUN, SILVER
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.xdist_group("spark")]
 

@@ -8,9 +8,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from histories.operation import Op
-from pipeline import judging, silver
-from pipeline.runs import run_id
+from kraftwreck.histories.operation import Op
+from kraftwreck.pipeline import judging, silver
+from kraftwreck.pipeline.runs import run_id
 
 
 def run(folder: Path, **files: str) -> Path:

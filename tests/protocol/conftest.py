@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodes.draw import draw
-from nodes.protocol.schema import Field, Message
-from nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.draw import draw
+from kraftwreck.nodes.protocol.schema import Field, Message
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 # Times must be ones that a datetime can hold, error codes ones that have a name.

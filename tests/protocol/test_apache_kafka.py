@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from nodes.protocol.codec import encode
-from nodes.protocol.schema import Message
-from nodes.protocol.schemas import MESSAGES
-from oracle.release import OracleError, class_path
+from kraftwreck.nodes.protocol.codec import encode
+from kraftwreck.nodes.protocol.schema import Message
+from kraftwreck.nodes.protocol.schemas import MESSAGES
+from kraftwreck.oracle.release import OracleError, class_path
 
 pytestmark = pytest.mark.oracle
 

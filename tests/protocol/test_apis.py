@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodes.protocol import errors
-from nodes.protocol.apis import (
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.apis import (
     API_KEYS,
     NAMES,
     SUPPORTED,
@@ -19,9 +19,9 @@ from nodes.protocol.apis import (
     request_header_version,
     response_header_version,
 )
-from nodes.protocol.codec import ProtocolError, decode
-from nodes.protocol.records import decode_control, encode_control
-from nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode
+from kraftwreck.nodes.protocol.records import decode_control, encode_control
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 
 
 def test_keys_and_names_belong_together() -> None:
@@ -143,17 +143,20 @@ def test_schemas_load_from_inside_a_zip(tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    import nodes
+    from kraftwreck import nodes
 
     root = Path(str(nodes.__file__)).parent
     archive = tmp_path / "nodes.zip"
     with zipfile.ZipFile(archive, "w") as zipped:
         for path in root.rglob("*.py"):
-            zipped.write(path, Path("nodes") / path.relative_to(root))
+            zipped.write(path, Path("kraftwreck/nodes") / path.relative_to(root))
+        zipped.writestr("kraftwreck/__init__.py", "")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import nodes.protocol.records as r;"
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "import kraftwreck.nodes.protocol.records as r;"
         "print(r.__file__.startswith(sys.argv[1]), r.encode_record('NoOpRecord', 0, {}).hex());"
-        "import nodes.log.files, nodes.log.format; from nodes.log.crc import crc32c;"
+        "import kraftwreck.nodes.log.files, kraftwreck.nodes.log.format;"
+        "from kraftwreck.nodes.log.crc import crc32c;"
         "print(crc32c.__module__, crc32c(b'123456789'))"
     )
     # -S -E: a bare interpreter, without any installed package.
@@ -167,6 +170,6 @@ def test_schemas_load_from_inside_a_zip(tmp_path: Path) -> None:
     assert result.stdout.split() == [
         "True",
         "01140000",
-        "nodes.log.crc",
+        "kraftwreck.nodes.log.crc",
         str(0xE3069283),
     ]

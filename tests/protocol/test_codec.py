@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nodes.draw import draw_below
-from nodes.protocol.codec import ProtocolError, decode, encode
-from nodes.protocol.schema import Field, Message
-from nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.schema import Field, Message
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 
 Drawn = Callable[[Message, int, int], dict[str, Any]]
 Completed = Callable[[dict[str, Any], tuple[Field, ...]], dict[str, Any]]

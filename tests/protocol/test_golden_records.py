@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nodes.log.uuids import from_halves
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import decode_record, encode_record
+from kraftwreck.nodes.log.uuids import from_halves
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import decode_record, encode_record
 
 TOPIC = from_halves(1, 2)
 

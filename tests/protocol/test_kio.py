@@ -26,7 +26,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static import primitive
 from kio.static.constants import EntityType
 
-from nodes.protocol.apis import (
+from kraftwreck.nodes.protocol.apis import (
     decode_request_header,
     decode_response,
     encode_request,
@@ -34,10 +34,10 @@ from nodes.protocol.apis import (
     request_header_version,
     response_header_version,
 )
-from nodes.protocol.codec import decode, encode
-from nodes.protocol.errors import ERROR_NAMES
-from nodes.protocol.schema import Field, Message
-from nodes.protocol.schemas import RECORDS
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.protocol.errors import ERROR_NAMES
+from kraftwreck.nodes.protocol.schema import Field, Message
+from kraftwreck.nodes.protocol.schemas import RECORDS
 
 Drawn = Callable[[Message, int, int], dict[str, Any]]
 Completed = Callable[[dict[str, Any], tuple[Field, ...]], dict[str, Any]]

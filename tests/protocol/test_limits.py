@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodes.protocol.apis import API_KEYS, SUPPORTED, decode_request_header
-from nodes.protocol.codec import ProtocolError, decode, encode
-from nodes.protocol.limits import LARGEST, PARTITIONS, limit_of
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED, decode_request_header
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.limits import LARGEST, PARTITIONS, limit_of
 
 CROWDS: list[tuple[str, int, dict[str, Any]]] = [
     ("Metadata", 9, {"topics": [{"name": ""}] * (1 << 19)}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodes.protocol.schema import NEWEST, SchemaError, Versions, parse, snake_case
+from kraftwreck.nodes.protocol.schema import NEWEST, SchemaError, Versions, parse, snake_case
 
 
 def test_a_message_is_read_with_all_its_attributes() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodes.protocol.apis import (
+from kraftwreck.nodes.protocol.apis import (
     API_KEYS,
     SUPPORTED,
     decode_request_header,
@@ -20,10 +20,10 @@ from nodes.protocol.apis import (
     encode_response,
     response_header_version,
 )
-from nodes.protocol.codec import ProtocolError, decode, encode
-from nodes.protocol.compiler import compile_message
-from nodes.protocol.schema import ALL, NONE, Field, Message
-from nodes.protocol.schemas import MESSAGES
+from kraftwreck.nodes.protocol.codec import ProtocolError, decode, encode
+from kraftwreck.nodes.protocol.compiler import compile_message
+from kraftwreck.nodes.protocol.schema import ALL, NONE, Field, Message
+from kraftwreck.nodes.protocol.schemas import MESSAGES
 
 Drawn = Callable[[Message, int, int], dict[str, Any]]
 Completed = Callable[[dict[str, Any], tuple[Field, ...]], dict[str, Any]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.versioned import decode_versioned, encode_versioned
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.versioned import decode_versioned, encode_versioned
 
 
 def test_a_principal_is_written_as_a_broker_forwards_it() -> None:

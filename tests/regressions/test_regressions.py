@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftwreck.case_run import run_case
-from kraftwreck.shrinking import patch_for, run_anywhere
-from nemesis.case_file import SavedCase, read_case
+from kraftwreck.cli.case_run import run_case
+from kraftwreck.cli.shrinking import patch_for, run_anywhere
+from kraftwreck.nemesis.case_file import SavedCase, read_case
 
 FOLDER = Path(__file__).resolve().parent
 CASES = sorted(FOLDER.glob("*.json"))

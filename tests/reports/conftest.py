@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.run_report import write_report
+from kraftwreck.reports.run_report import write_report
 from tests.reports.fake_run import write_fake_run
 
 CHROMIUM = "/usr/bin/chromium"

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.trace import TraceEvent
-from histories.verdict import Anomaly, CheckerResult, Verdict
-from nodes.draw import draw_below, draw_unit
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.nodes.draw import draw_below, draw_unit
 
 SECOND = 1_000_000_000
 START_MONO_US = 5_000_000_000

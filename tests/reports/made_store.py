@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nemesis.coverage import fault_classes
-from nodes.draw import draw_below, draw_unit
-from pipeline.schemas import GOLD
+from kraftwreck.nemesis.coverage import fault_classes
+from kraftwreck.nodes.draw import draw_below, draw_unit
+from kraftwreck.pipeline.schemas import GOLD
 from tests.reports.fake_run import HOSTILE
 
 FIRST_DAY = datetime(2026, 11, 1, 22, 0, tzinfo=UTC)
@@ -215,7 +215,7 @@ def _line(store: Path, seed: int, night: int, n: int, at: datetime) -> dict[str,
         checker, kind, text = BROKEN[workload]
         failures, why = [{"checker": checker, "type": kind, "explanation": text}], text
     elif red == "harness":
-        why = "the run ended with exit code 255: IndexError in harness.remote.deployment"
+        why = "the run ended with exit code 255: IndexError in kraftwreck.harness.remote.deployment"
     elif red == "environment":
         why = "no space left on device while copying /var/lib/kraftwreck"
     elif red == "flake":

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from histories.operation import Op
-from histories.verdict import Verdict
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.verdict import Verdict
 
 MS = 1_000_000
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from checkers.calls import pair
-from checkers.elle.check import check_transactions
-from checkers.linearizability.keyed import check_calls
-from checkers.linearizability.models import MODELS
-from histories.verdict import Verdict
-from reports.run_report import write_report
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.elle.check import check_transactions
+from kraftwreck.checkers.linearizability.keyed import check_calls
+from kraftwreck.checkers.linearizability.models import MODELS
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.reports.run_report import write_report
 from tests.reports.conftest import Opened
 from tests.reports.pictured_runs import cycle_ops, stale_read_ops, write_judged_run
 

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.calls import pair
-from checkers.elle.check import check_transactions
-from checkers.linearizability.keyed import check_calls
-from checkers.linearizability.models import MODELS
-from checkers.linearizability.witness import verify
-from histories.operation import Op
-from histories.verdict import Anomaly, CheckerResult, Verdict
-from reports.cycle_view import Boxes, cycles_of, draw_cycle
-from reports.drawing import Drawing
-from reports.linearization import Window, windows_of
-from reports.run_report import write_report
-from reports.window_view import draw_window
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.elle.check import check_transactions
+from kraftwreck.checkers.linearizability.keyed import check_calls
+from kraftwreck.checkers.linearizability.models import MODELS
+from kraftwreck.checkers.linearizability.witness import verify
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.reports.cycle_view import Boxes, cycles_of, draw_cycle
+from kraftwreck.reports.drawing import Drawing
+from kraftwreck.reports.linearization import Window, windows_of
+from kraftwreck.reports.run_report import write_report
+from kraftwreck.reports.window_view import draw_window
 from tests.reports.pictured_runs import cycle_ops, stale_read_ops, write_judged_run
 
 

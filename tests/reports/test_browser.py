@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from checkers.calls import pair
-from checkers.linearizability.keyed import check_calls
-from checkers.linearizability.models import MODELS
-from histories.verdict import Verdict
-from reports.run_folder import load_run
-from reports.run_report import write_report
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.linearizability.keyed import check_calls
+from kraftwreck.checkers.linearizability.models import MODELS
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.reports.run_folder import load_run
+from kraftwreck.reports.run_report import write_report
 from tests.reports.conftest import Opened
 from tests.reports.fake_run import HOSTILE, write_fake_run, write_lines
 from tests.reports.pictured_runs import stale_read_ops, write_judged_run

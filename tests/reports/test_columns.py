@@ -10,14 +10,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from histories.fault import FaultEvent
-from histories.operation import Op
-from histories.trace import TraceEvent
-from reports.bands import join_faults
-from reports.evidence import draw_evidence
-from reports.node_lanes import Clocks, killed_at, node_lane, paused_spans
-from reports.operations import NEVER, join_operations, seconds
-from reports.packing import pack_columns, script_json
+from kraftwreck.histories.fault import FaultEvent
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.reports.bands import join_faults
+from kraftwreck.reports.evidence import draw_evidence
+from kraftwreck.reports.node_lanes import Clocks, killed_at, node_lane, paused_spans
+from kraftwreck.reports.operations import NEVER, join_operations, seconds
+from kraftwreck.reports.packing import pack_columns, script_json
 
 MS = 1_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from histories.verdict import Anomaly, CheckerResult, Verdict
-from reports.facts import facts_of
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.reports.facts import facts_of
 
 ROWS = {index: index // 2 for index in range(40)}
 """Operation n has the invocation 2n and the completion 2n + 1."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from checkers.calls import pair
-from checkers.elle.check import check_transactions
-from checkers.linearizability.keyed import check_calls
-from checkers.linearizability.models import MODELS
-from histories.verdict import Anomaly, CheckerResult, Verdict
-from reports.run_report import LISTED, write_report
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.elle.check import check_transactions
+from kraftwreck.checkers.linearizability.keyed import check_calls
+from kraftwreck.checkers.linearizability.models import MODELS
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.reports.run_report import LISTED, write_report
 from tests.reports.conftest import Opened
 from tests.reports.pictured_runs import cycle_ops, stale_read_ops, write_judged_run
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from histories.convert import write
-from histories.operation import Op
-from kraftwreck.main import status
-from reports.linearization import Window, windows_of
+from kraftwreck.cli.main import status
+from kraftwreck.histories.convert import write
+from kraftwreck.histories.operation import Op
+from kraftwreck.reports.linearization import Window, windows_of
 from tests.checkers.machines.random_machines import judged
 from tests.checkers.rows import Row, did, done, history
 from tests.checkers.zones.test_registers import random_history

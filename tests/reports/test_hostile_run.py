@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reports.web import StoreServer
+from kraftwreck.reports.web import StoreServer
 from tests.reports.made_store import write_json
 
 pytestmark = pytest.mark.browser

@@ -8,9 +8,9 @@ from xml.etree import ElementTree as Tree
 import msgspec
 import pytest
 
-from histories.verdict import Anomaly, CheckerResult, Verdict
-from reports.junit import write_junit
-from reports.run_folder import RunFolderError
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.reports.junit import write_junit
+from kraftwreck.reports.run_folder import RunFolderError
 
 
 def read(path: Path) -> Tree.Element:

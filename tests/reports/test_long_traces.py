@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from histories.parquet import write_table
-from histories.tables import TRACE_SCHEMA, to_table
-from histories.trace import TraceEvent
-from reports import long_traces
-from reports.run_folder import RunFolderError, load_run
-from reports.run_report import write_report
+from kraftwreck.histories.parquet import write_table
+from kraftwreck.histories.tables import TRACE_SCHEMA, to_table
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.reports import long_traces
+from kraftwreck.reports.run_folder import RunFolderError, load_run
+from kraftwreck.reports.run_report import write_report
 from tests.reports.fake_run import write_fake_run
 
 

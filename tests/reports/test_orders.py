@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from histories.convert import write
-from kraftwreck.main import status
+from kraftwreck.cli.main import status
+from kraftwreck.histories.convert import write
 from tests.checkers.rows import did, history
 from tests.reports.conftest import Opened
 from tests.reports.pictured_runs import stale_read_ops

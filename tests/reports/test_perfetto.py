@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from histories.convert import load
-from reports.downloads import EDN, JSON, PERFETTO, write_downloads
-from reports.perfetto import CLIENTS, FAULTS, FIRST_NODE, NEMESIS, ROLE, write_perfetto
-from reports.run_folder import Run, load_run
-from reports.run_report import write_report
+from kraftwreck.histories.convert import load
+from kraftwreck.reports.downloads import EDN, JSON, PERFETTO, write_downloads
+from kraftwreck.reports.perfetto import CLIENTS, FAULTS, FIRST_NODE, NEMESIS, ROLE, write_perfetto
+from kraftwreck.reports.run_folder import Run, load_run
+from kraftwreck.reports.run_report import write_report
 from tests.reports.fake_run import write_fake_run
 
 REQUIRED = {
@@ -95,7 +95,7 @@ def test_edn_and_json_are_read_back_as_the_same_history(run: Run) -> None:
 def test_a_long_run_gets_them_only_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reports.downloads.MANY", 100)
+    monkeypatch.setattr("kraftwreck.reports.downloads.MANY", 100)
     folder = write_fake_run(tmp_path / "run", count=200)
     page = write_report(folder).read_text(encoding="utf-8")
     assert not (folder / EDN).exists()

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from histories.reading import convert_run
-from histories.verdict import Anomaly, CheckerResult, Verdict
-from reports.run_folder import RunFolderError, load_run
-from reports.run_report import write_report
+from kraftwreck.histories.reading import convert_run
+from kraftwreck.histories.verdict import Anomaly, CheckerResult, Verdict
+from kraftwreck.reports.run_folder import RunFolderError, load_run
+from kraftwreck.reports.run_report import write_report
 from tests.reports.fake_run import HOSTILE, write_fake_run
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from reports.store.export import export
-from reports.web import StoreServer
+from kraftwreck.reports.store.export import export
+from kraftwreck.reports.web import StoreServer
 from tests.reports.fake_run import HOSTILE, write_fake_run
 from tests.reports.made_store import make_store, write_gold, write_json
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from reports.run_folder import RunFolderError
-from reports.store.export import export
+from kraftwreck.reports.run_folder import RunFolderError
+from kraftwreck.reports.store.export import export
 from tests.reports.made_store import FIRST_DAY, make_run, make_store, write_json
 
 

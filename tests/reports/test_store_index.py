@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from reports.run_folder import RunFolderError
-from reports.store import index
-from reports.store.entries import StoreReader
-from reports.store.figures import flakes_of_runs, group, page_data, workloads
-from reports.store.index import StoreIndex
-from reports.store.overview import render_overview
+from kraftwreck.reports.run_folder import RunFolderError
+from kraftwreck.reports.store import index
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.figures import flakes_of_runs, group, page_data, workloads
+from kraftwreck.reports.store.index import StoreIndex
+from kraftwreck.reports.store.overview import render_overview
 from tests.reports.fake_run import HOSTILE
 from tests.reports.made_store import FIRST_DAY, make_night, make_run, make_store, write_json
 
@@ -160,7 +160,7 @@ def test_a_flake_is_the_same_test_with_differing_verdicts(tmp_path: Path) -> Non
 def test_runs_beyond_the_page_limit_are_left_out_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reports.store.figures.MAX_ROWS", 10)
+    monkeypatch.setattr("kraftwreck.reports.store.figures.MAX_ROWS", 10)
     make_store(tmp_path, 12)
     reader = StoreReader(tmp_path)
     contents = reader.contents()

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from reports.store.breaks import breaks
-from reports.store.entries import StoreReader
-from reports.store.night_page import render_night
-from reports.store.overview import headline
+from kraftwreck.reports.store.breaks import breaks
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.night_page import render_night
+from kraftwreck.reports.store.overview import headline
 from tests.reports.fake_run import HOSTILE
 from tests.reports.made_store import FIRST_DAY, make_night, make_run
 
@@ -71,7 +71,7 @@ def test_reds_that_are_alike_are_one_break_and_the_clean_build_comes_first(
 
 
 def test_the_matrix_counts_every_run_once(night: tuple[Path, str]) -> None:
-    from reports.store.night_page import matrix
+    from kraftwreck.reports.store.night_page import matrix
 
     found = StoreReader(night[0]).night(night[1])
     assert found is not None

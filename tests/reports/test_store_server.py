@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.run_report import write_report
-from reports.store.index import StoreIndex, stamp
-from reports.web import CONNECTIONS, StoreServer, content_type, open_below, resolve
+from kraftwreck.reports.run_report import write_report
+from kraftwreck.reports.store.index import StoreIndex, stamp
+from kraftwreck.reports.web import CONNECTIONS, StoreServer, content_type, open_below, resolve
 from tests.reports.fake_run import HOSTILE
 from tests.reports.made_store import FIRST_DAY, make_night, write_json
 

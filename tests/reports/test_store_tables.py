@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reports.store.compare import render_compare
-from reports.store.coverage import Asked, Reached, all_classes, pairs_map, struck_map
-from reports.store.coverage_data import coverage_data
-from reports.store.entries import StoreReader
-from reports.store.gold import Gold
-from reports.store.overview import render_overview
+from kraftwreck.reports.store.compare import render_compare
+from kraftwreck.reports.store.coverage import Asked, Reached, all_classes, pairs_map, struck_map
+from kraftwreck.reports.store.coverage_data import coverage_data
+from kraftwreck.reports.store.entries import StoreReader
+from kraftwreck.reports.store.gold import Gold
+from kraftwreck.reports.store.overview import render_overview
 from tests.reports.fake_run import HOSTILE, write_fake_run
 from tests.reports.made_store import make_store, reached, write_gold, write_json
 
@@ -252,7 +252,7 @@ def test_seconds_with_service_come_from_the_analysis(pair: Path) -> None:
 
 
 def test_the_figures_of_a_history_are_right(tmp_path: Path) -> None:
-    from reports.store.service import service
+    from kraftwreck.reports.store.service import service
 
     lines = [
         (0, "invoke", "read", 0), (1, "invoke", "write", 0), (0, "ok", "read", 2_000_000),

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.log.format import Mode, format_directory
-from nodes.protocol.apis import decode_response, encode_request
-from nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.log.format import Mode, format_directory
+from kraftwreck.nodes.protocol.apis import decode_response, encode_request
+from kraftwreck.nodes.protocol.codec import ProtocolError
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = {
@@ -197,7 +197,7 @@ class Cluster:
         return values
 
     def command(self, node: int) -> list[str]:
-        return [sys.executable, "-m", "nodes.server", "--config", str(self.config(node))]
+        return [sys.executable, "-m", "kraftwreck.nodes.server", "--config", str(self.config(node))]
 
     def start(self, *nodes: int) -> None:
         for node in nodes or tuple(self.nodes):

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodes.server.admission import MOST_BYTES, Admission, backlog, most_calls, most_connections
+from kraftwreck.nodes.server.admission import (
+    MOST_BYTES,
+    Admission,
+    backlog,
+    most_calls,
+    most_connections,
+)
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from nodes.server.reexecution import replay
+from kraftwreck.nodes.server.reexecution import replay
 
 CLEAN = "data/.kafka_cleanshutdown"
 QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}

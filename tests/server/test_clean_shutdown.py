@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodes.server import clean_shutdown
+from kraftwreck.nodes.server import clean_shutdown
 
 
 def test_a_clean_shutdown_file_is_used_once(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nodes.server.reexecution import replay
+from kraftwreck.nodes.server.reexecution import replay
 
 
 def test_acknowledged_changes_survive_the_leaders_death(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodes.protocol.apis import encode_request
+from kraftwreck.nodes.protocol.apis import encode_request
 
 VOTE: dict[str, Any] = {
     "cluster_id": "another cluster",

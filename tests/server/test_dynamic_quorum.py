@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nodes.log.meta import load_meta
-from nodes.server.reexecution import replay
+from kraftwreck.nodes.log.meta import load_meta
+from kraftwreck.nodes.server.reexecution import replay
 
 QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 SMALL = {

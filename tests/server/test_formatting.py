@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nodes.log.format import FormatError
-from nodes.log.snapshots import data_records, read_header
-from nodes.log.uuids import from_text, random_uuid, to_text
-from nodes.protocol.records import decode_record
-from nodes.server.addresses import ConfigError
-from nodes.server.formatting import add_format_options, format_node
-from nodes.server.properties import ServerConfig, server_config
+from kraftwreck.nodes.log.format import FormatError
+from kraftwreck.nodes.log.snapshots import data_records, read_header
+from kraftwreck.nodes.log.uuids import from_text, random_uuid, to_text
+from kraftwreck.nodes.protocol.records import decode_record
+from kraftwreck.nodes.server.addresses import ConfigError
+from kraftwreck.nodes.server.formatting import add_format_options, format_node
+from kraftwreck.nodes.server.properties import ServerConfig, server_config
 
 CHECKPOINT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 STATIC = {"controller.quorum.voters": "1@h:9093"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nodes.protocol.codec import encode
+from kraftwreck.nodes.protocol.codec import encode
 
 TOPIC = "__cluster_metadata"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     ApiRequest,
     AppendLog,
     Effect,
@@ -21,8 +21,8 @@ from nodes.consensus.effects import (
     Tick,
     WriteQuorumState,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -30,13 +30,13 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.server.input_log import InputLog, config_from_plain, config_to_plain
-from nodes.server.line_file import Seal, encode_line
-from nodes.server.plain import from_plain, to_plain
-from nodes.server.reexecution import Mismatch, replay
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server.input_log import InputLog, config_from_plain, config_to_plain
+from kraftwreck.nodes.server.line_file import Seal, encode_line
+from kraftwreck.nodes.server.plain import from_plain, to_plain
+from kraftwreck.nodes.server.reexecution import Mismatch, replay
 
 D = b"\x01" * 16
 CONFIG = NodeConfig(1, "c", D, {1: Endpoint("127.0.0.1", 9093)}, seed=5)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import ApiReply, ApiRequest, Event, RequestReceived
-from nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response, encode_request
-from nodes.server.admission import Admission
-from nodes.server.connection import Connection, Requests
-from nodes.server.listeners import SERVED, Listener
+from kraftwreck.nodes.consensus.effects import ApiReply, ApiRequest, Event, RequestReceived
+from kraftwreck.nodes.protocol.apis import API_KEYS, SUPPORTED, decode_response, encode_request
+from kraftwreck.nodes.server.admission import Admission
+from kraftwreck.nodes.server.connection import Connection, Requests
+from kraftwreck.nodes.server.listeners import SERVED, Listener
 
 METADATA: dict[str, Any] = {"topics": []}
 

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import ApiResponseReceived, Event, ResponseReceived, Send, SendApi
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import (
+    ApiResponseReceived,
+    Event,
+    ResponseReceived,
+    Send,
+    SendApi,
+)
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchSnapshotRequest,
@@ -18,10 +24,10 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.protocol.apis import NAMES, decode_request_header, encode_response
-from nodes.protocol.codec import decode
-from nodes.server.calls import Calls
-from nodes.server.peers import Peers
+from kraftwreck.nodes.protocol.apis import NAMES, decode_request_header, encode_response
+from kraftwreck.nodes.protocol.codec import decode
+from kraftwreck.nodes.server.calls import Calls
+from kraftwreck.nodes.server.peers import Peers
 
 ANYWHERE = Endpoint("", 0)
 VOTE = VoteRequest("c", 2, 7, 1, bytes(16), bytes(16), 6, 40, True)

@@ -21,7 +21,7 @@ BAD_CONFIG = 254
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "nodes.server", *arguments],
+        [sys.executable, "-m", "kraftwreck.nodes.server", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.server.properties import ConfigError, load_config, parse_properties, server_config
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.server.properties import (
+    ConfigError,
+    load_config,
+    parse_properties,
+    server_config,
+)
 
 GOOD = {
     "process.roles": "controller",

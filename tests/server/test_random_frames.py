@@ -7,7 +7,7 @@ import random
 import socket
 from typing import Any
 
-from nodes.server.listeners import SERVED
+from kraftwreck.nodes.server.listeners import SERVED
 from tests.frames.drawing import Drawing, Known
 from tests.server.conftest import CLUSTER_ID
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -21,14 +21,14 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.draw import draw_below
-from nodes.log.batch import encode_batch, parse_header
-from nodes.log.format import format_directory
-from nodes.log.snapshots import footer_batch, header_batch
-from nodes.log.write_loss import WriteLossMedia
-from nodes.server.recorded_disk import RecordedDisk, recovered_to_plain
-from nodes.server.storage import Storage
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.batch import encode_batch, parse_header
+from kraftwreck.nodes.log.format import format_directory
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
+from kraftwreck.nodes.log.write_loss import WriteLossMedia
+from kraftwreck.nodes.server.recorded_disk import RecordedDisk, recovered_to_plain
+from kraftwreck.nodes.server.storage import Storage
 
 SEGMENT = 400
 

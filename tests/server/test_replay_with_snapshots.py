@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from nodes.consensus.effects import ApiRequest, Event, Tick
-from nodes.consensus.endpoint import Endpoint
-from nodes.draw import draw_below
-from nodes.log.format import Mode, format_directory
-from nodes.log.write_loss import WriteLossMedia
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.server.input_log import InputLog
-from nodes.server.line_file import Seal, encode_line
-from nodes.server.reexecution import Mismatch, replay
-from nodes.server.storage import Storage
+from kraftwreck.nodes.consensus.effects import ApiRequest, Event, Tick
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.format import Mode, format_directory
+from kraftwreck.nodes.log.write_loss import WriteLossMedia
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.nodes.server.line_file import Seal, encode_line
+from kraftwreck.nodes.server.reexecution import Mismatch, replay
+from kraftwreck.nodes.server.storage import Storage
 
 HERE = Endpoint("127.0.0.1", 9093)
 

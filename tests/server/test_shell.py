@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     ApiReply,
     AppendLog,
     Effect,
@@ -27,16 +27,16 @@ from nodes.consensus.effects import (
     Trace,
     WriteQuorumState,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import FetchSnapshotResponse
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.loader import Loader
-from nodes.node import Node
-from nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
-from nodes.server.input_log import InputLog
-from nodes.server.shell import Shell, monotonic_us
-from nodes.server.storage import Storage, next_incarnation
-from nodes.server.trace_file import TraceFile
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotResponse
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.loader import Loader
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.server.exit_status import DISK_FAILED, FATAL, STOPPED
+from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.nodes.server.shell import Shell, monotonic_us
+from kraftwreck.nodes.server.storage import Storage, next_incarnation
+from kraftwreck.nodes.server.trace_file import TraceFile
 
 VOTE = WriteQuorumState(1, -1, 1, bytes(16), (1,))
 SPEECH: list[Effect] = [ApiReply(1, {}), AppendLog(b"b"), VOTE, FlushLog()]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -18,14 +18,14 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.recovered import Recovered, SnapshotFile
-from nodes.log.batch import encode_batch
-from nodes.log.files import LogCorruptError
-from nodes.log.format import Mode, format_directory
-from nodes.log.layout import METADATA_DIRECTORY
-from nodes.log.snapshots import footer_batch, header_batch, read_header
-from nodes.server.storage import Storage
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.recovered import Recovered, SnapshotFile
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.files import LogCorruptError
+from kraftwreck.nodes.log.format import Mode, format_directory
+from kraftwreck.nodes.log.layout import METADATA_DIRECTORY
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch, read_header
+from kraftwreck.nodes.server.storage import Storage
 
 CONTENT = header_batch(2, 0, 77) + footer_batch(1, 2, 0)
 VOTE = WriteQuorumState(2, -1, 3, bytes(15) + b"\7", (), 1)

@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from nodes.consensus.effects import ApiRequest, Effect, Event, Tick
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.recovered import Recovered
-from nodes.draw import draw_below
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.server.input_log import InputLog
-from nodes.server.line_file import DamagedError, LineFile, Seal, encode_line, sealed_lines
-from nodes.server.reexecution import Replayed, replay
-from nodes.server.trace_file import TraceFile
+from kraftwreck.nodes.consensus.effects import ApiRequest, Effect, Event, Tick
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.nodes.server.line_file import (
+    DamagedError,
+    LineFile,
+    Seal,
+    encode_line,
+    sealed_lines,
+)
+from kraftwreck.nodes.server.reexecution import Replayed, replay
+from kraftwreck.nodes.server.trace_file import TraceFile
 
 D = b"\x01" * 16
 INPUTS, TRACE = "inputs.log", "trace.jsonl"

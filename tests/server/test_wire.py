@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_WAKE,
     AddRaftVoterRequest,
     ApiVersionsRequest,
@@ -30,9 +30,9 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.protocol.apis import SUPPORTED
-from nodes.protocol.codec import decode, encode
-from nodes.server.wire import (
+from kraftwreck.nodes.protocol.apis import SUPPORTED
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.server.wire import (
     QUORUM_APIS,
     ShapeError,
     api_of,

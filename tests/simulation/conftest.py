@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
     AppendLog,
@@ -25,12 +25,12 @@ from nodes.consensus.effects import (
     Trace,
     WriteQuorumState,
 )
-from nodes.consensus.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
-from nodes.consensus.recovered import Recovered
-from nodes.log.batch import encode_batch
-from simulation.host import Host
-from simulation.knobs import Knobs
-from simulation.world import World
+from kraftwreck.nodes.consensus.kraft.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.world import World
 
 PERIOD = 100_000
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from checkers.recorded.clocks import node_clocks
-from harness.options import RunOptions
-from harness.simulated.run import SimResult, simulate
-from histories.fault import Fault
-from kraftwreck.campaign import judge, make_injector
-from nemesis.clocks import CLOCKS
-from simulation.clocks import WALL_START, Clock
-from simulation.knobs import Knobs
-from workloads.registry import find
+from kraftwreck.checkers.recorded.clocks import node_clocks
+from kraftwreck.cli.campaign import judge, make_injector
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.simulated.run import SimResult, simulate
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nemesis.clocks import CLOCKS
+from kraftwreck.simulation.clocks import WALL_START, Clock
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.workloads.registry import find
 
 SECOND = 1_000_000
 MS = 1_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     CleanLog,
@@ -17,18 +17,18 @@ from nodes.consensus.effects import (
     TruncateLog,
     WriteQuorumState,
 )
-from nodes.draw import draw, draw_below
-from nodes.log.batch import encode_batch
-from nodes.log.layout import segment_name
-from nodes.log.quorum_state import QuorumStateError
-from nodes.log.recovery import LogCorruptError
-from nodes.log.snapshots import footer_batch, header_batch
-from simulation.clocks import Clock
-from simulation.deaths import last_words
-from simulation.disk import LOG, RECOVERY_STEPS, Disk, DiskError
-from simulation.disk_index import Durable
-from simulation.filesystem import SECTOR
-from simulation.host import Host
+from kraftwreck.nodes.draw import draw, draw_below
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.nodes.log.layout import segment_name
+from kraftwreck.nodes.log.quorum_state import QuorumStateError
+from kraftwreck.nodes.log.recovery import LogCorruptError
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
+from kraftwreck.simulation.clocks import Clock
+from kraftwreck.simulation.deaths import last_words
+from kraftwreck.simulation.disk import LOG, RECOVERY_STEPS, Disk, DiskError
+from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.filesystem import SECTOR
+from kraftwreck.simulation.host import Host
 
 
 def batch(base: int, epoch: int = 1, size: int = 8) -> bytes:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from histories.disturbance import Disturbance
-from kraftwreck.campaign import Campaign, run_seed
-from nodes.consensus.kraft.messages import EndQuorumEpochRequest
-from simulation.disturbed import LATEST, RETRANSMISSION, Disturbances, Fate, api_of
-from simulation.knobs import Knobs
-from simulation.network import ApiMessage, Network, Rpc
+from kraftwreck.cli.campaign import Campaign, run_seed
+from kraftwreck.histories.disturbance import Disturbance
+from kraftwreck.nodes.consensus.kraft.messages import EndQuorumEpochRequest
+from kraftwreck.simulation.disturbed import LATEST, RETRANSMISSION, Disturbances, Fate, api_of
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.network import ApiMessage, Network, Rpc
 
 MS = 1_000
 SECOND = 1_000_000

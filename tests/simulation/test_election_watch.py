@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from nodes.consensus.effects import ResponseReceived
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import ResponseReceived
+from kraftwreck.nodes.consensus.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchResponse,
     Request,
 )
-from simulation.knobs import Knobs
+from kraftwreck.simulation.knobs import Knobs
 from tests.simulation.watched import Watched
 
 NO_DIRECTORY = bytes(16)

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.options import RunOptions
-from histories.fault import Fault
-from kraftwreck.campaign import Campaign, make_injector, plan_faults
-from nodes.consensus.effects import FatalError
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.cli.campaign import Campaign, make_injector, plan_faults
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.histories.fault import Fault
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -30,10 +30,16 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.log.batch import CRC_START, HEADER_SIZE, encode_batch, split_batches, verify_crc
-from simulation.damage import damaged
-from simulation.encoding import carried_answer, carried_request
-from simulation.knobs import Knobs, draw_knobs
+from kraftwreck.nodes.log.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    encode_batch,
+    split_batches,
+    verify_crc,
+)
+from kraftwreck.simulation.damage import damaged
+from kraftwreck.simulation.encoding import carried_answer, carried_request
+from kraftwreck.simulation.knobs import Knobs, draw_knobs
 
 HERE = Endpoint("n2", 9093)
 NAMED = (("CONTROLLER", HERE),)
@@ -132,8 +138,8 @@ def test_unprotected_bytes_are_left_alone() -> None:
 
 
 def run(**knobs: Any) -> Any:
-    from harness.simulated.run import simulate
-    from workloads.registry import find
+    from kraftwreck.harness.simulated.run import simulate
+    from kraftwreck.workloads.registry import find
 
     campaign = Campaign(workload="metadata", faults=("kill",), time_limit_s=15, rate=20)
     options = campaign.options(3)
@@ -156,8 +162,8 @@ def test_the_wire_changes_nothing() -> None:
 
 @pytest.mark.parametrize("wire", [False, True])
 def test_voter_changes_of_clients_pass_the_wire_too(wire: bool) -> None:
-    from harness.simulated.run import simulate
-    from workloads.registry import find
+    from kraftwreck.harness.simulated.run import simulate
+    from kraftwreck.workloads.registry import find
 
     fault = Fault(
         at=3 * 10**9, kind="membership", shape="one", duration=2 * 10**9, draw=1, targets=("n1",)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodes.log.lock import DirectoryLockedError
-from nodes.log.media import File
-from simulation.disk_trouble import DiskTrouble
-from simulation.filesystem import SECTOR, Crash, Filesystem
+from kraftwreck.nodes.log.lock import DirectoryLockedError
+from kraftwreck.nodes.log.media import File
+from kraftwreck.simulation.disk_trouble import DiskTrouble
+from kraftwreck.simulation.filesystem import SECTOR, Crash, Filesystem
 
 HERE = Path("/here")
 A, B = HERE / "a", HERE / "b"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftwreck.campaign import Campaign, run_schedule
-from workloads.registry import find
+from kraftwreck.cli.campaign import Campaign, run_schedule
+from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign()
 GROWING = [

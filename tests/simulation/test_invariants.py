@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     CleanLog,
     FlushLog,
     InstallSnapshot,
     TruncateLog,
 )
-from nodes.consensus.kraft.messages import FetchSnapshotRequest
-from simulation.disk import Disk
+from kraftwreck.nodes.consensus.kraft.messages import FetchSnapshotRequest
+from kraftwreck.simulation.disk import Disk
 from tests.simulation.watched import Watched, batch, snapshot
 
 

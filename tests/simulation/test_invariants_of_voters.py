@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     Reply,
     ResponseReceived,
     Send,
     WriteQuorumState,
 )
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -22,11 +22,11 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.protocol import errors
-from simulation.disk import Disk
-from simulation.host import ClientCall
-from simulation.network import ApiMessage, Rpc
-from simulation.storm_watch import MOST_AGAIN, MOST_IN_VAIN
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.simulation.disk import Disk
+from kraftwreck.simulation.host import ClientCall
+from kraftwreck.simulation.network import ApiMessage, Rpc
+from kraftwreck.simulation.storm_watch import MOST_AGAIN, MOST_IN_VAIN
 from tests.simulation.watched import Watched
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from checkers.recorded.capture import Capture
-from checkers.recorded.run_data import RunData
-from checkers.registry import check
-from harness.simulated.run import SimResult
-from harness.simulated.store import save
-from histories.message import Message
-from histories.verdict import Verdict
-from kraftwreck.campaign import ALWAYS, Campaign, run_schedule
-from workloads.registry import find
+from kraftwreck.checkers.recorded.capture import Capture
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.checkers.registry import check
+from kraftwreck.cli.campaign import ALWAYS, Campaign, run_schedule
+from kraftwreck.harness.simulated.run import SimResult
+from kraftwreck.harness.simulated.store import save
+from kraftwreck.histories.message import Message
+from kraftwreck.histories.verdict import Verdict
+from kraftwreck.workloads.registry import find
 
 CAMPAIGN = Campaign(time_limit_s=10.0)
 SLICE = 25

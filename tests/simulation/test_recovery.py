@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.simulated.run import SECOND, _recover
+from kraftwreck.harness.simulated.run import SECOND, _recover
 
 GOAL = 200
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import ResponseReceived, Send
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import ResponseReceived, Send
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     EndQuorumEpochRequest,
     FetchRequest,
@@ -21,8 +21,8 @@ from nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
     VoterChangeResponse,
 )
-from nodes.protocol.errors import SNAPSHOT_NOT_FOUND, UNKNOWN_LEADER_EPOCH
-from simulation.knobs import Knobs
+from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND, UNKNOWN_LEADER_EPOCH
+from kraftwreck.simulation.knobs import Knobs
 from tests.simulation.watched import Watched
 
 LEADER, OTHER, SELF = 1, 3, 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from harness.options import RunOptions
-from harness.simulated.run import SimResult, simulate
-from kraftwreck.campaign import make_injector, plan_faults
-from nemesis.case import Case, explicit
-from workloads.registry import find
+from kraftwreck.cli.campaign import make_injector, plan_faults
+from kraftwreck.harness.options import RunOptions
+from kraftwreck.harness.simulated.run import SimResult, simulate
+from kraftwreck.nemesis.case import Case, explicit
+from kraftwreck.workloads.registry import find
 
 SECOND = 1_000_000_000
 OPTIONS = RunOptions(cluster="sim", nodes=3, time_limit_s=20.0, seed=4)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.voter_changes import Members, Pause, VoterChange, carry_out
-from harness.workload import Answer, Call
-from nodes.consensus.endpoint import Endpoint
-from nodes.protocol import errors
+from kraftwreck.harness.voter_changes import Members, Pause, VoterChange, carry_out
+from kraftwreck.harness.workload import Answer, Call
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.protocol import errors
 
 IDS = {"n1": 1, "n2": 2, "n3": 3}
 OLD, NEW = b"o" * 16, b"n" * 16

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from checkers.recorded.run_data import RunData
-from harness.options import OptionError, RunOptions
-from harness.simulated.run import SimResult, simulate
-from harness.simulated.store import load, run, save
-from harness.triggers import TRIGGERS, TriggerError, parse
-from histories.fault import Fault
-from histories.operation import INVOKE
-from kraftwreck.campaign import FAULTS as ALL_FAULTS
-from kraftwreck.campaign import Campaign, combined_digest, judge, make_injector, run_seed
-from kraftwreck.main import status
-from kraftwreck.replay import replay_nodes, replay_simulated
-from nemesis import triggers
-from nodes.consensus.effects import Tick
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.recovered import Recovered
-from nodes.node import Node
-from nodes.node_config import NodeConfig
-from nodes.server.input_log import InputLog
-from simulation.knobs import Knobs
-from workloads.registry import find
+from kraftwreck.checkers.recorded.run_data import RunData
+from kraftwreck.cli.campaign import FAULTS as ALL_FAULTS
+from kraftwreck.cli.campaign import Campaign, combined_digest, judge, make_injector, run_seed
+from kraftwreck.cli.main import status
+from kraftwreck.cli.replay import replay_nodes, replay_simulated
+from kraftwreck.harness.options import OptionError, RunOptions
+from kraftwreck.harness.simulated.run import SimResult, simulate
+from kraftwreck.harness.simulated.store import load, run, save
+from kraftwreck.harness.triggers import TRIGGERS, TriggerError, parse
+from kraftwreck.histories.fault import Fault
+from kraftwreck.histories.operation import INVOKE
+from kraftwreck.nemesis import triggers
+from kraftwreck.nodes.consensus.effects import Tick
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.node import Node
+from kraftwreck.nodes.node_config import NodeConfig
+from kraftwreck.nodes.server.input_log import InputLog
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.workloads.registry import find
 
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
@@ -79,7 +79,7 @@ def test_a_seed_is_one_run() -> None:
 
 def test_a_seed_is_the_same_run_whatever_the_hash_seed() -> None:
     program = (
-        "from kraftwreck.campaign import *;"
+        "from kraftwreck.cli.campaign import *;"
         "print([run_seed(Campaign(time_limit_s=6), s, keep=False).digest for s in range(3)])"
     )
     outputs = [
@@ -328,7 +328,9 @@ def test_phantom_brokers_live_whole_lives(brokers: int) -> None:
 @pytest.mark.interpreted
 def test_a_cluster_that_does_not_recover_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody campaigns any more: what a lost timer would do.
-    monkeypatch.setattr("nodes.consensus.kraft.replica.Replica.become_prospective", lambda _: None)
+    monkeypatch.setattr(
+        "kraftwreck.nodes.consensus.kraft.replica.Replica.become_prospective", lambda _: None
+    )
     result = simulated(seconds=2)
     types = {failure.type for failure in result.failures}
     assert types & {"L1", "I29"}
@@ -337,7 +339,7 @@ def test_a_cluster_that_does_not_recover_is_a_failure(monkeypatch: pytest.Monkey
 
 @pytest.mark.interpreted
 def test_two_leaders_of_one_epoch_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodes.consensus.kraft.election.majority", lambda voters: 1)
+    monkeypatch.setattr("kraftwreck.nodes.consensus.kraft.election.majority", lambda voters: 1)
     result = simulated(fault("partition", "halves", 0, 3))
     assert {"I1", "I5"} <= {failure.type for failure in result.failures}
 
@@ -438,7 +440,7 @@ def test_replay_refuses_a_folder_without_a_run(
 def test_a_failing_run_is_kept_with_the_command_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodes.consensus.kraft.election.majority", lambda voters: 1)
+    monkeypatch.setattr("kraftwreck.nodes.consensus.kraft.election.majority", lambda voters: 1)
     tested = run_seed(Campaign(time_limit_s=4, store=tmp_path), 2)
     assert tested.found
     assert tested.run is not None

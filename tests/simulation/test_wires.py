@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     ApiReply,
     ApiRequest,
     ApiResponseReceived,
@@ -25,8 +25,8 @@ from nodes.consensus.effects import (
     Tick,
     Trace,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import (
     AddRaftVoterRequest,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -35,13 +35,13 @@ from nodes.consensus.kraft.messages import (
     RemoveRaftVoterRequest,
     VoterChangeResponse,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.protocol.errors import SNAPSHOT_NOT_FOUND
-from simulation.disk import Disk
-from simulation.host import Host
-from simulation.knobs import Knobs
-from simulation.timeline import WorldError
-from simulation.world import World
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.protocol.errors import SNAPSHOT_NOT_FOUND
+from kraftwreck.simulation.disk import Disk
+from kraftwreck.simulation.host import Host
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.timeline import WorldError
+from kraftwreck.simulation.world import World
 
 SECOND = 1_000_000
 FETCH = FetchSnapshotRequest(None, 1, bytes(16), 4, 1, 9, 1, 0)

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.effects import AppendLog, FlushLog, TruncateLog, WriteQuorumState
-from nodes.log.batch import encode_batch
-from simulation.disk import Disk, DiskError
-from simulation.fence import FenceError, fence
-from simulation.knobs import Knobs, draw_knobs
-from simulation.timeline import Timeline, WorldError
+from kraftwreck.nodes.consensus.effects import AppendLog, FlushLog, TruncateLog, WriteQuorumState
+from kraftwreck.nodes.log.batch import encode_batch
+from kraftwreck.simulation.disk import Disk, DiskError
+from kraftwreck.simulation.fence import FenceError, fence
+from kraftwreck.simulation.knobs import Knobs, draw_knobs
+from kraftwreck.simulation.timeline import Timeline, WorldError
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000

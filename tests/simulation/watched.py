@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from histories.trace import TraceEvent
-from nodes.consensus.effects import (
+from kraftwreck.histories.trace import TraceEvent
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     AppendSnapshot,
     FinishSnapshot,
     FlushLog,
 )
-from nodes.consensus.recovered import Recovered
-from nodes.log.snapshots import footer_batch, header_batch
-from simulation.disk import Disk
-from simulation.disk_index import Durable
-from simulation.host import Host, SimNode
-from simulation.invariants import Invariants
-from simulation.knobs import Knobs
-from simulation.world import World
+from kraftwreck.nodes.consensus.recovered import Recovered
+from kraftwreck.nodes.log.snapshots import footer_batch, header_batch
+from kraftwreck.simulation.disk import Disk
+from kraftwreck.simulation.disk_index import Durable
+from kraftwreck.simulation.host import Host, SimNode
+from kraftwreck.simulation.invariants import Invariants
+from kraftwreck.simulation.knobs import Knobs
+from kraftwreck.simulation.world import World
 
 
 def batch(base: int, epoch: int = 1, fill: int = 0) -> bytes:

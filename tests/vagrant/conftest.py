@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.cluster import Host
-from harness.clusters.netns import NetnsCluster
+from kraftwreck.harness.clusters.cluster import Host
+from kraftwreck.harness.clusters.netns import NetnsCluster
 
 
 @pytest.fixture(scope="session")

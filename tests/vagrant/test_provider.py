@@ -8,10 +8,10 @@ from typing import Protocol
 
 import pytest
 
-from harness.clusters.cluster import ClusterError, ClusterUnavailable, Host
-from harness.clusters.vagrant import VagrantCluster, parse_ssh_config
-from harness.remote.session import Remote
-from kraftwreck.main import status
+from kraftwreck.cli.main import status
+from kraftwreck.harness.clusters.cluster import ClusterError, ClusterUnavailable, Host
+from kraftwreck.harness.clusters.vagrant import VagrantCluster, parse_ssh_config
+from kraftwreck.harness.remote.session import Remote
 
 
 class Project(Protocol):
@@ -164,7 +164,7 @@ class TestCommand:
         machine = {"state": "poweroff", "address": "192.0.2.1", "user": "u", "port": 22, "key": "k"}
         project.describe({"n1": machine, "n2": machine})
         monkeypatch.setattr(
-            "kraftwreck.cluster.choose_cluster", lambda _: VagrantCluster(2, project.directory)
+            "kraftwreck.cli.cluster.choose_cluster", lambda _: VagrantCluster(2, project.directory)
         )
 
         def command(*words: str) -> tuple[object, str]:

@@ -150,8 +150,8 @@ def test_provisioning_makes_a_host_and_may_be_repeated(
 ) -> None:
     from typing import cast
 
-    from harness.clusters.cluster import Host
-    from harness.remote.session import Remote
+    from kraftwreck.harness.clusters.cluster import Host
+    from kraftwreck.harness.remote.session import Remote
 
     host = cast(Host, namespace_hosts[1])
     remote = Remote(host)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.workload import Answer, Call, ClientState, Completion, Workload
-from histories.operation import Op
-from nodes.protocol.apis import decode_response, encode_request, encode_response
+from kraftwreck.harness.workload import Answer, Call, ClientState, Completion, Workload
+from kraftwreck.histories.operation import Op
+from kraftwreck.nodes.protocol.apis import decode_response, encode_request, encode_response
 
 NODES = ("n1", "n2", "n3")
 

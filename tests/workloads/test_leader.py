@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.options import OptionError
-from harness.workload import Answer
-from workloads.leader import WORKLOAD
-from workloads.registry import find
+from kraftwreck.harness.options import OptionError
+from kraftwreck.harness.workload import Answer
+from kraftwreck.workloads.leader import WORKLOAD
+from kraftwreck.workloads.registry import find
 
 
 def quorum(code: int = 0, top: int = 0, leader: int = 1) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.workload import Answer, ClientState
-from workloads.metadata import OWN_NAMES, SHARED_NAMES, WORKLOAD
+from kraftwreck.harness.workload import Answer, ClientState
+from kraftwreck.workloads.metadata import OWN_NAMES, SHARED_NAMES, WORKLOAD
 
 LED_BY_2 = {"controller_id": 2, "topics": []}
 UNLED = {"controller_id": -1, "topics": []}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.workload import Answer, ClientState
-from nodes.draw import draw_below
-from workloads.partitions import MOOD_LENGTH, NAMES, WORKLOAD, is_loose, mood_of
-from workloads.phantoms import FIRST_ID, THREADS, phantoms_of
+from kraftwreck.harness.workload import Answer, ClientState
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.workloads.partitions import MOOD_LENGTH, NAMES, WORKLOAD, is_loose, mood_of
+from kraftwreck.workloads.phantoms import FIRST_ID, THREADS, phantoms_of
 
 LED_BY_2: dict[str, Any] = {"controller_id": 2, "topics": [], "cluster_id": "c", "brokers": []}
 ID = bytes(15) + b"\x07"

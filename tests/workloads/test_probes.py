@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from harness.workload import ClientState
-from nodes.draw import draw_below
-from nodes.protocol.codec import encode
-from workloads.phantoms import phantoms_of
-from workloads.probe_requests import PREFIX, PROBES
-from workloads.probes import probe_of
-from workloads.requests import WORKLOAD
+from kraftwreck.harness.workload import ClientState
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.protocol.codec import encode
+from kraftwreck.workloads.phantoms import phantoms_of
+from kraftwreck.workloads.probe_requests import PREFIX, PROBES
+from kraftwreck.workloads.probes import probe_of
+from kraftwreck.workloads.requests import WORKLOAD
 
 
 def chosen(number: int) -> Callable[..., int]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.workload import Answer
-from workloads.register import HASTY_MS, KEYS, OPS_PER_ROUND, WORKLOAD, is_loyal
+from kraftwreck.harness.workload import Answer
+from kraftwreck.workloads.register import HASTY_MS, KEYS, OPS_PER_ROUND, WORKLOAD, is_loyal
 
 LED_BY_1 = {"controller_id": 1, "topics": []}
 

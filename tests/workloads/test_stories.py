@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.workload import Answer, ClientState
-from nodes.protocol import errors
-from workloads.partitions import WORKLOAD
-from workloads.phantoms import phantoms_of
-from workloads.probe_requests import PREFIX
-from workloads.stories import STORIES, story_of
+from kraftwreck.harness.workload import Answer, ClientState
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.workloads.partitions import WORKLOAD
+from kraftwreck.workloads.phantoms import phantoms_of
+from kraftwreck.workloads.probe_requests import PREFIX
+from kraftwreck.workloads.stories import STORIES, story_of
 
 QUORUM = {"error_code": 0, "topics": [{"topic_name": "__cluster_metadata", "partitions": []}]}
 BEAT = {"error_code": 0, "is_caught_up": True, "is_fenced": False, "should_shut_down": False}

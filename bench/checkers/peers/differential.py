@@ -22,11 +22,11 @@ import msgspec
 
 from bench.checkers.peers.run import adya, porcupine
 from bench.checkers.random_histories import registers, transactions
-from checkers.elle import check_transactions
-from checkers.linearizability.models import Register
-from checkers.zones.registers import decide
-from histories.operation import Op
-from histories.tables import HISTORY_SCHEMA, to_table
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.linearizability.models import Register
+from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 
 MODELS = (
     "strict-serializable",

@@ -20,10 +20,10 @@ import click
 import msgspec
 
 from bench.checkers.random_histories import transactions
-from checkers.elle.binding import ElleError, ElleMissingError, check_all_with_elle
-from checkers.elle.check import Options, analyze
-from histories.operation import Op
-from histories.verdict import CheckerResult
+from kraftwreck.checkers.elle.binding import ElleError, ElleMissingError, check_all_with_elle
+from kraftwreck.checkers.elle.check import Options, analyze
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.verdict import CheckerResult
 
 History = Sequence[Op]
 MODELS = (

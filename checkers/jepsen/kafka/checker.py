@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from checkers.jepsen.judgement import Judgement, Options
-from checkers.jepsen.kafka.consumption import consume_counts
-from checkers.jepsen.kafka.cycles import find_cycles
-from checkers.jepsen.kafka.lag import worst_lag
-from checkers.jepsen.kafka.logs import read_logs
-from checkers.jepsen.kafka.losses import (
+from kraftwreck.checkers.jepsen.judgement import Judgement, Options
+from kraftwreck.checkers.jepsen.kafka.consumption import consume_counts
+from kraftwreck.checkers.jepsen.kafka.cycles import find_cycles
+from kraftwreck.checkers.jepsen.kafka.lag import worst_lag
+from kraftwreck.checkers.jepsen.kafka.logs import read_logs
+from kraftwreck.checkers.jepsen.kafka.losses import (
     aborted_reads,
     certainly_unseen,
     conflicts,
@@ -24,10 +24,10 @@ from checkers.jepsen.kafka.losses import (
     unseen,
     unwritten,
 )
-from checkers.jepsen.kafka.operations import CALLS, read_operations
-from checkers.jepsen.kafka.order import across, within
-from histories.events import Event
-from histories.verdict import Anomaly, Validity
+from kraftwreck.checkers.jepsen.kafka.operations import CALLS, read_operations
+from kraftwreck.checkers.jepsen.kafka.order import across, within
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.verdict import Anomaly, Validity
 
 ALLOWED = frozenset(
     {

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Any
 
-from checkers.jepsen.judgement import name
-from checkers.jepsen.kafka.operations import Operation
+from kraftwreck.checkers.jepsen.judgement import name
+from kraftwreck.checkers.jepsen.kafka.operations import Operation
 
 
 def consume_counts(operations: list[Operation]) -> dict[str, Any]:

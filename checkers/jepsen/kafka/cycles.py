@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.jepsen.judgement import pairs
-from checkers.jepsen.kafka.logs import Logs
-from checkers.jepsen.kafka.operations import CALLS, Operation
-from checkers.linearizability.models import thaw
+from kraftwreck.checkers.jepsen.judgement import pairs
+from kraftwreck.checkers.jepsen.kafka.logs import Logs
+from kraftwreck.checkers.jepsen.kafka.operations import CALLS, Operation
+from kraftwreck.checkers.linearizability.models import thaw
 
 Graph = Any  # networkx.DiGraph, which has no types of its own
 _SPECS = (

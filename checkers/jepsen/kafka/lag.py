@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.jepsen.judgement import pairs
-from checkers.jepsen.kafka.operations import Operation
+from kraftwreck.checkers.jepsen.judgement import pairs
+from kraftwreck.checkers.jepsen.kafka.operations import Operation
 
 
 def worst_lag(operations: list[Operation]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from checkers.jepsen.kafka.operations import CALLS, Operation
-from checkers.linearizability.models import thaw
+from kraftwreck.checkers.jepsen.kafka.operations import CALLS, Operation
+from kraftwreck.checkers.linearizability.models import thaw
 
 Values = dict[str, set[Hashable]]
 

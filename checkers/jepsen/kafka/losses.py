@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from checkers.jepsen.judgement import plain_list
-from checkers.jepsen.kafka.logs import KeyLog, Logs
-from checkers.jepsen.kafka.operations import CALLS, Operation
-from checkers.linearizability.models import thaw
+from kraftwreck.checkers.jepsen.judgement import plain_list
+from kraftwreck.checkers.jepsen.kafka.logs import KeyLog, Logs
+from kraftwreck.checkers.jepsen.kafka.operations import CALLS, Operation
+from kraftwreck.checkers.linearizability.models import thaw
 
 Errors = list[dict[str, Any]]
 

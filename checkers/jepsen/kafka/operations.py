@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from checkers.linearizability.models import freeze
-from histories.events import Event
+from kraftwreck.checkers.linearizability.models import freeze
+from kraftwreck.histories.events import Event
 
 Pair = tuple[int | None, Hashable]
 """An offset (None if unknown) and a value."""

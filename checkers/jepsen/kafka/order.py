@@ -12,9 +12,9 @@ from collections.abc import Hashable
 from itertools import pairwise
 from typing import Any
 
-from checkers.jepsen.kafka.logs import Logs
-from checkers.jepsen.kafka.operations import Operation, Pair
-from checkers.linearizability.models import thaw
+from kraftwreck.checkers.jepsen.kafka.logs import Logs
+from kraftwreck.checkers.jepsen.kafka.operations import Operation, Pair
+from kraftwreck.checkers.linearizability.models import thaw
 
 Errors = dict[str, list[dict[str, Any]]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 
 
 @dataclass(slots=True, frozen=True)

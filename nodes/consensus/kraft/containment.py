@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from nodes.consensus.effects import ContradictionError, FatalError
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.replication import Replication
+from kraftwreck.nodes.consensus.effects import ContradictionError, FatalError
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.replication import Replication
 
 CONTRADICTION: Final = "contradiction"
 DEFECT: Final = "defect"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from nodes.consensus.kraft.leader import Leader, majority
-from nodes.consensus.kraft.messages import NO_DIRECTORY, VoteRequest
-from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from kraftwreck.nodes.consensus.kraft.leader import Leader, majority
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY, VoteRequest
+from kraftwreck.nodes.consensus.kraft.states import (
+    Candidate,
+    Follower,
+    Prospective,
+    Resigned,
+    Unattached,
+)
 
 
 def is_won(voters: int, granted: int) -> bool:

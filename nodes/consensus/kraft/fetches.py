@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nodes.consensus.effects import Reply
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.messages import FetchRequest, FetchResponse
-from nodes.consensus.kraft.states import NEVER
-from nodes.protocol import errors
+from kraftwreck.nodes.consensus.effects import Reply
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.messages import FetchRequest, FetchResponse
+from kraftwreck.nodes.consensus.kraft.states import NEVER
+from kraftwreck.nodes.protocol import errors
 
 if TYPE_CHECKING:
-    from nodes.consensus.kraft.replication import Replication
+    from kraftwreck.nodes.consensus.kraft.replication import Replication
 
 
 MAX_PARKED: Final = 1000

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from nodes.consensus.kraft.messages import NO_DIRECTORY
-from nodes.consensus.kraft.states import NEVER
-from nodes.consensus.kraft.voters import Voter, VoterSet
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY
+from kraftwreck.nodes.consensus.kraft.states import NEVER
+from kraftwreck.nodes.consensus.kraft.voters import Voter, VoterSet
 
 MAX_OBSERVERS: Final = 1000
 """Observers that a leader remembers; a further one replaces the one silent for longest."""

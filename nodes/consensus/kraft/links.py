@@ -6,8 +6,8 @@ forgets all requests, so a late response is never taken for a new one.
 
 from __future__ import annotations
 
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.states import NEVER
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.states import NEVER
 
 _MS = 1000
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from nodes.consensus.effects import FatalError
-from nodes.log.batch import BatchHeader, parse_header
+from kraftwreck.nodes.consensus.effects import FatalError
+from kraftwreck.nodes.log.batch import BatchHeader, parse_header
 
 
 class ReplicatedLog:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nodes.consensus.effects import Effect, Send, Trace, WriteQuorumState
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.epochs import EpochLimit
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.links import Links
-from nodes.consensus.kraft.log import ReplicatedLog
-from nodes.consensus.kraft.messages import NO_HIGH_WATERMARK, Request
-from nodes.consensus.kraft.states import (
+from kraftwreck.nodes.consensus.effects import Effect, Send, Trace, WriteQuorumState
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.epochs import EpochLimit
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.links import Links
+from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
+from kraftwreck.nodes.consensus.kraft.messages import NO_HIGH_WATERMARK, Request
+from kraftwreck.nodes.consensus.kraft.states import (
     NEVER,
     Candidate,
     Follower,
@@ -20,10 +20,10 @@ from nodes.consensus.kraft.states import (
     Resigned,
     Unattached,
 )
-from nodes.consensus.kraft.voters import VoterHistory, VoterSet
-from nodes.draw import draw_below
-from nodes.log.batch import decode_batch
-from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, decode_control
+from kraftwreck.nodes.consensus.kraft.voters import VoterHistory, VoterSet
+from kraftwreck.nodes.draw import draw_below
+from kraftwreck.nodes.log.batch import decode_batch
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, decode_control
 
 State = Unattached | Prospective | Candidate | Follower | Leader | Resigned
 MS: Final = 1000

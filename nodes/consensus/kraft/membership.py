@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nodes.consensus.effects import Reply
-from nodes.consensus.kraft.leader import Leader, VoterChange
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import Reply
+from kraftwreck.nodes.consensus.kraft.leader import Leader, VoterChange
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     AddRaftVoterRequest,
     ApiVersionsRequest,
@@ -25,7 +25,7 @@ from nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
     VoterChangeResponse,
 )
-from nodes.consensus.kraft.voters import (
+from kraftwreck.nodes.consensus.kraft.voters import (
     LISTENER,
     MAX_KRAFT_VERSION,
     MIN_KRAFT_VERSION,
@@ -33,11 +33,11 @@ from nodes.consensus.kraft.voters import (
     Voter,
     VoterSet,
 )
-from nodes.protocol import errors
-from nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.records import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE
 
 if TYPE_CHECKING:
-    from nodes.consensus.kraft.replica import Replica
+    from kraftwreck.nodes.consensus.kraft.replica import Replica
 
 MS = 1000
 CAUGHT_UP_WINDOW_MS = 3_600_000

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.endpoint import Endpoint
 
 NO_DIRECTORY: Final = bytes(16)
 NO_HIGH_WATERMARK: Final = -1

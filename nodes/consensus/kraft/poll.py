@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodes.consensus.kraft import membership, snapshots
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.member import State
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.kraft import membership, snapshots
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.member import State
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
@@ -18,8 +18,8 @@ from nodes.consensus.kraft.messages import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.states import (
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.states import (
     NEVER,
     Candidate,
     Follower,
@@ -27,7 +27,7 @@ from nodes.consensus.kraft.states import (
     Resigned,
     Unattached,
 )
-from nodes.draw import draw
+from kraftwreck.nodes.draw import draw
 
 _MS = 1000
 OBSERVER_SESSION_US: Final = 300_000_000

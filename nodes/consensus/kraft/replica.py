@@ -13,21 +13,21 @@ Correctness rests on these rules, each at the one place named:
 
 from __future__ import annotations
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     ContradictionError,
     DropSnapshot,
     FatalError,
     Stopped,
     WriteQuorumState,
 )
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft import election, membership
-from nodes.consensus.kraft.epochs import MAX_EPOCH, EpochLimit
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.member import MS, State
-from nodes.consensus.kraft.messages import NO_DIRECTORY, NO_HIGH_WATERMARK
-from nodes.consensus.kraft.replication import Replication
-from nodes.consensus.kraft.states import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft import election, membership
+from kraftwreck.nodes.consensus.kraft.epochs import MAX_EPOCH, EpochLimit
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.member import MS, State
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY, NO_HIGH_WATERMARK
+from kraftwreck.nodes.consensus.kraft.replication import Replication
+from kraftwreck.nodes.consensus.kraft.states import (
     NEVER,
     Candidate,
     Follower,

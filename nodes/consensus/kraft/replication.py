@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendLog,
     FatalError,
     FinishSnapshot,
@@ -20,19 +20,19 @@ from nodes.consensus.effects import (
     InstallSnapshot,
     TruncateLog,
 )
-from nodes.consensus.kraft.config import QuorumConfig
-from nodes.consensus.kraft.fetches import ParkedFetches
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.log import ReplicatedLog
-from nodes.consensus.kraft.member import MS, Member
-from nodes.consensus.kraft.states import (
+from kraftwreck.nodes.consensus.kraft.config import QuorumConfig
+from kraftwreck.nodes.consensus.kraft.fetches import ParkedFetches
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.log import ReplicatedLog
+from kraftwreck.nodes.consensus.kraft.member import MS, Member
+from kraftwreck.nodes.consensus.kraft.states import (
     NEVER,
 )
-from nodes.consensus.kraft.voters import VoterSet
-from nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
-from nodes.log.batch import BatchHeader, encode_batch, parse_header
-from nodes.log.snapshots import read_header
-from nodes.protocol.records import (
+from kraftwreck.nodes.consensus.kraft.voters import VoterSet
+from kraftwreck.nodes.consensus.recovered import Recovered, Snapshot, SnapshotFile
+from kraftwreck.nodes.log.batch import BatchHeader, encode_batch, parse_header
+from kraftwreck.nodes.log.snapshots import read_header
+from kraftwreck.nodes.protocol.records import (
     encode_control,
 )
 

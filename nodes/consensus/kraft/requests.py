@@ -5,12 +5,12 @@ Each handler returns the answer, or None when a Fetch was parked.
 
 from __future__ import annotations
 
-from nodes.consensus.effects import Abandon, Reply
-from nodes.consensus.kraft import election, membership, snapshots
-from nodes.consensus.kraft.containment import CONTRADICTION, contained
-from nodes.consensus.kraft.fetches import Parked, answer, fetch_error, validate
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import Abandon, Reply
+from kraftwreck.nodes.consensus.kraft import election, membership, snapshots
+from kraftwreck.nodes.consensus.kraft.containment import CONTRADICTION, contained
+from kraftwreck.nodes.consensus.kraft.fetches import Parked, answer, fetch_error, validate
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.messages import (
     NO_DIRECTORY,
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
@@ -28,9 +28,9 @@ from nodes.consensus.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.states import Follower
-from nodes.protocol import errors
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.states import Follower
+from kraftwreck.nodes.protocol import errors
 
 _MS = 1000
 _ABOUT_EPOCHS = (VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nodes.consensus.effects import ContradictionError
-from nodes.consensus.kraft import membership, snapshots
-from nodes.consensus.kraft.containment import contained
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.effects import ContradictionError
+from kraftwreck.nodes.consensus.kraft import membership, snapshots
+from kraftwreck.nodes.consensus.kraft.containment import contained
+from kraftwreck.nodes.consensus.kraft.messages import (
     ApiVersionsResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
@@ -16,9 +16,9 @@ from nodes.consensus.kraft.messages import (
     VoterChangeResponse,
     VoteResponse,
 )
-from nodes.consensus.kraft.replica import Replica
-from nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned
-from nodes.log.batch import (
+from kraftwreck.nodes.consensus.kraft.replica import Replica
+from kraftwreck.nodes.consensus.kraft.states import Candidate, Follower, Prospective, Resigned
+from kraftwreck.nodes.log.batch import (
     BatchError,
     BatchHeader,
     decode_batch,
@@ -26,10 +26,10 @@ from nodes.log.batch import (
     split_batches,
     verify_crc,
 )
-from nodes.log.scan import epoch_defect
-from nodes.protocol import errors
-from nodes.protocol.codec import ProtocolError
-from nodes.protocol.records import KRAFT_VOTERS, decode_control
+from kraftwreck.nodes.log.scan import epoch_defect
+from kraftwreck.nodes.protocol import errors
+from kraftwreck.nodes.protocol.codec import ProtocolError
+from kraftwreck.nodes.protocol.records import KRAFT_VOTERS, decode_control
 
 _LEARN = {errors.FENCED_LEADER_EPOCH, errors.NOT_LEADER_OR_FOLLOWER}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodes.consensus.effects import (
+from kraftwreck.nodes.consensus.effects import (
     AppendSnapshot,
     CleanLog,
     ContradictionError,
@@ -22,21 +22,21 @@ from nodes.consensus.effects import (
     Reply,
     SnapshotReply,
 )
-from nodes.consensus.kraft.fetches import MAX_BYTES
-from nodes.consensus.kraft.leader import Leader
-from nodes.consensus.kraft.messages import (
+from kraftwreck.nodes.consensus.kraft.fetches import MAX_BYTES
+from kraftwreck.nodes.consensus.kraft.leader import Leader
+from kraftwreck.nodes.consensus.kraft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
-from nodes.consensus.kraft.states import Download, Follower
-from nodes.consensus.recovered import SnapshotFile
-from nodes.log.batch import parse_header
-from nodes.log.snapshots import SnapshotCorruptError, header_batch, snapshot_name, verify
-from nodes.protocol import errors
+from kraftwreck.nodes.consensus.kraft.states import Download, Follower
+from kraftwreck.nodes.consensus.recovered import SnapshotFile
+from kraftwreck.nodes.log.batch import parse_header
+from kraftwreck.nodes.log.snapshots import SnapshotCorruptError, header_batch, snapshot_name, verify
+from kraftwreck.nodes.protocol import errors
 
 if TYPE_CHECKING:
-    from nodes.consensus.kraft.replica import Replica
-    from nodes.consensus.kraft.replication import Replication
+    from kraftwreck.nodes.consensus.kraft.replica import Replica
+    from kraftwreck.nodes.consensus.kraft.replication import Replication
 
 MS = 1000
 BOOTSTRAP = (0, 0)

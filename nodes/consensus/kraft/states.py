@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import NO_DIRECTORY
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY
 
 NEVER: Final = 2**63 - 1
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.consensus.kraft.messages import NO_DIRECTORY
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.consensus.kraft.messages import NO_DIRECTORY
 
 MIN_KRAFT_VERSION: Final = 0
 MAX_KRAFT_VERSION: Final = 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodes.protocol.schema import Message, parse
-from nodes.protocol.schemas import (
+from kraftwreck.nodes.protocol.schema import Message, parse
+from kraftwreck.nodes.protocol.schemas import (
     admin,
     control,
     controller,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from histories.operation import Op, OpType
+from kraftwreck.histories.operation import Op, OpType
 
 Mop = tuple[str, Any, Any]
 Written = tuple[Any, ...]

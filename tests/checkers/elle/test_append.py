@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checkers.elle import check_transactions
-from checkers.elle.check import Options, analyze
-from checkers.elle.explain import network
-from checkers.elle.transactions import TransactionError
-from histories.operation import Op
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.check import Options, analyze
+from kraftwreck.checkers.elle.explain import network
+from kraftwreck.checkers.elle.transactions import TransactionError
+from kraftwreck.histories.operation import Op
 
 Lines = Sequence[tuple[Any, ...]]
 Build = Callable[[Lines], list[Op]]

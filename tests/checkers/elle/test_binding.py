@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.binding import (
+from kraftwreck.checkers.elle.binding import (
     ElleError,
     ElleMissingError,
     Limits,
@@ -22,9 +22,9 @@ from checkers.elle.binding import (
     find_elle,
     parse_results,
 )
-from checkers.elle.check import Options, analyze
-from checkers.elle.closed import Closed
-from histories.operation import Op
+from kraftwreck.checkers.elle.check import Options, analyze
+from kraftwreck.checkers.elle.closed import Closed
+from kraftwreck.histories.operation import Op
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
 Program = Callable[[str], str]

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkers.elle import check_transactions
-from checkers.elle.models import boundary
-from histories.operation import Op, OpType
-from nodes.draw import draw_below
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.models import boundary
+from kraftwreck.histories.operation import Op, OpType
+from kraftwreck.nodes.draw import draw_below
 
 STRICT, SERIALIZABLE = "strict-serializable", "serializable"
 

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.elle import check_transactions
-from checkers.elle.component import Budget, Component
-from checkers.elle.components import strong_components, tangled
-from checkers.elle.files import read_history_file
-from checkers.elle.graph import RW, WW, Graph
-from checkers.elle.reading import read_transactions
-from checkers.elle.transactions import TransactionError
-from histories.operation import Op
-from histories.parquet import write_table
-from histories.tables import HISTORY_SCHEMA, HistoryError, to_table
-from nodes.draw import draw_below
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.component import Budget, Component
+from kraftwreck.checkers.elle.components import strong_components, tangled
+from kraftwreck.checkers.elle.files import read_history_file
+from kraftwreck.checkers.elle.graph import RW, WW, Graph
+from kraftwreck.checkers.elle.reading import read_transactions
+from kraftwreck.checkers.elle.transactions import TransactionError
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.parquet import write_table
+from kraftwreck.histories.tables import HISTORY_SCHEMA, HistoryError, to_table
+from kraftwreck.nodes.draw import draw_below
 
 VALUES = [
     [["append", 3, 7], ["r", 3, None]],
@@ -179,7 +179,7 @@ def test_components_are_those_that_networkx_finds(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if compiled:
-        monkeypatch.setattr("checkers.elle.components.COMPILE_FROM", 0)
+        monkeypatch.setattr("kraftwreck.checkers.elle.components.COMPILE_FROM", 0)
     for seed in range(40):
         source, target = random_graph(seed, 12, 4 + seed // 2)
         graph = nx.DiGraph(list(zip(source.tolist(), target.tolist(), strict=True)))

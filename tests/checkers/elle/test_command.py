@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kraftwreck.check import cli
+from kraftwreck.cli.check import cli
 
 SKEW = [
     (0, "invoke", [["r", 1, None], ["append", 2, 1]]),

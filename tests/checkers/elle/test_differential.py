@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from bench.checkers.peers import elle_differential as differential
-from checkers.elle.binding import VARIABLE
-from checkers.elle.check import Options
-from histories.operation import Op
+from kraftwreck.checkers.elle.binding import VARIABLE
+from kraftwreck.checkers.elle.check import Options
+from kraftwreck.histories.operation import Op
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
 Program = Callable[[str], str]
@@ -66,8 +66,8 @@ def test_stand_in_with_the_same_engine_differs_for_no_unknown_cause(
 ) -> None:
     elle = program(
         f"""
-        from checkers.elle.check import Options, analyze
-        from histories.operation import Op
+        from kraftwreck.checkers.elle.check import Options, analyze
+        from kraftwreck.histories.operation import Op
         history = [Op(**op) for op in ops]
         asked = Options(consistency_models=["serializable"], indeterminate_reads=True)
         result = analyze(history, {model!r}, asked).result

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bench.checkers.transactions import PLANTED, history, write
-from checkers.elle import check_transactions
-from checkers.elle.files import read_history_file
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.files import read_history_file
 
 ASSUMED: dict[str, Any] = {
     "wfr_keys": True,

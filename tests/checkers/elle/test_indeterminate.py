@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkers.elle import check_transactions
-from histories.operation import Op
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.histories.operation import Op
 
 Build = Callable[[Sequence[tuple[Any, ...]]], list[Op]]
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.elle.check import Options, analyze
-from histories.convert import load
+from kraftwreck.checkers.elle.check import Options, analyze
+from kraftwreck.histories.convert import load
 
 # Fragments with reads of values that nothing wrote: garbage-read here, which Elle does not report.
 UNWRITTEN = {f"elle_unit/{number}-rw-register-checker-test" for number in ("052", "072", "076")}

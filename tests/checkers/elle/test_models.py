@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.elle import models
+from kraftwreck.checkers.elle import models
 
 
 @pytest.mark.parametrize(

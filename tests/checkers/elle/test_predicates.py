@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from checkers.elle import check_transactions
-from checkers.elle.predicates import DEAD, UNBORN, matches
-from checkers.elle.transactions import TransactionError
-from histories.operation import Op, OpType
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.predicates import DEAD, UNBORN, matches
+from kraftwreck.checkers.elle.transactions import TransactionError
+from kraftwreck.histories.operation import Op, OpType
 
 INIT: tuple[int, str, Any] = (0, "init", {"x": 0, "y": 0})
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.elle import check_transactions
-from checkers.elle.transactions import TransactionError
-from histories.operation import Op
+from kraftwreck.checkers.elle import check_transactions
+from kraftwreck.checkers.elle.transactions import TransactionError
+from kraftwreck.histories.operation import Op
 
 Lines = Sequence[tuple[Any, ...]]
 Build = Callable[[Lines], list[Op]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkers.elle import check_transactions, models, supported
-from checkers.elle.models import UnknownModelError
-from histories.operation import Op
+from kraftwreck.checkers.elle import check_transactions, models, supported
+from kraftwreck.checkers.elle.models import UnknownModelError
+from kraftwreck.histories.operation import Op
 
 Lines = Sequence[tuple[Any, ...]]
 Build = Callable[[Lines], list[Op]]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checkers.catalogue import Report, Settings, find, options_of
-from histories.events import Event
-from histories.source import Events
+from kraftwreck.checkers.catalogue import Report, Settings, find, options_of
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.source import Events
 
 Row = tuple[Any, str, str, Any]
 Judge = Callable[..., Report]

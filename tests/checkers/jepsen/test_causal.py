@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from checkers.catalogue import Settings, find
-from histories.events import Event
-from histories.source import Events
+from kraftwreck.checkers.catalogue import Settings, find
+from kraftwreck.histories.events import Event
+from kraftwreck.histories.source import Events
 
 GOOD: list[tuple[str, Any, Any, Any]] = [
     ("read-init", 0, 1, "init"),

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.catalogue import Report, Settings, find, options_of
-from histories.source import HistoryFile
+from kraftwreck.checkers.catalogue import Report, Settings, find, options_of
+from kraftwreck.histories.source import HistoryFile
 
 _COMPARED = frozenset({"op", "op-index"})
 _FOLDERS = ("jepsen_checker_unit", "jepsen_kafka_unit", "knossos_unit")

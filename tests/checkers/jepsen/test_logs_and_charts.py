@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.catalogue import Settings, find
-from histories.source import HistoryFile
-from histories.tables import HistoryError
+from kraftwreck.checkers.catalogue import Settings, find
+from kraftwreck.histories.source import HistoryFile
+from kraftwreck.histories.tables import HistoryError
 
 
 def judged(model: str, path: Path, **options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from histories.tables import HistoryError
+from kraftwreck.histories.tables import HistoryError
 
 E1 = (1, "invoke", "enqueue", 1)
 

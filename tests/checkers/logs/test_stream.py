@@ -11,15 +11,15 @@ import pytest
 
 from bench.checkers.brute_force import columns_of
 from bench.checkers.random_histories import machine
-from checkers.calls import pair
-from checkers.linearizability.witness import misplaced
-from checkers.logs import linearizable, stream
-from checkers.logs.decide import AmbiguousError, decide
-from checkers.logs.operations import from_columns
-from histories.column_files import with_schema
-from histories.operation import Op
-from histories.source import HistoryFile
-from histories.tables import HistoryError, from_table
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.linearizability.witness import misplaced
+from kraftwreck.checkers.logs import linearizable, stream
+from kraftwreck.checkers.logs.decide import AmbiguousError, decide
+from kraftwreck.checkers.logs.operations import from_columns
+from kraftwreck.histories.column_files import with_schema
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.source import HistoryFile
+from kraftwreck.histories.tables import HistoryError, from_table
 
 NAMES = ["index", "process", "type", "f", "value", "offset"]
 Row = tuple[int, str, str, int | None, int | None]

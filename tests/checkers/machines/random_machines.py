@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from checkers.calls import Call
-from checkers.catalogue import Settings, find
-from checkers.machines.log import Log
-from checkers.machines.models import MACHINES, Machine
-from histories.events import of_ops
-from histories.operation import Op, OpType
-from histories.source import Events
+from kraftwreck.checkers.calls import Call
+from kraftwreck.checkers.catalogue import Settings, find
+from kraftwreck.checkers.machines.log import Log
+from kraftwreck.checkers.machines.models import MACHINES, Machine
+from kraftwreck.histories.events import of_ops
+from kraftwreck.histories.operation import Op, OpType
+from kraftwreck.histories.source import Events
 from tests.checkers.rows import Row, history
 
 Step = tuple[str, Any]

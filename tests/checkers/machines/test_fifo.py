@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from bench.checkers.random_histories import machine
-from checkers.calls import Call, pair
-from checkers.machines import fifo
-from checkers.machines.linearizable import check_calls
-from checkers.machines.models import MACHINES
-from checkers.machines.search import check
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.machines import fifo
+from kraftwreck.checkers.machines.linearizable import check_calls
+from kraftwreck.checkers.machines.models import MACHINES
+from kraftwreck.checkers.machines.search import check
 from tests.checkers.rows import Row, done, history
 
 

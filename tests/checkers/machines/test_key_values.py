@@ -9,11 +9,11 @@ import pytest
 
 from bench.checkers import judges
 from bench.checkers.random_histories import machine
-from checkers.calls import known, pair
-from checkers.machines.models import MACHINES
-from checkers.machines.search import verify
-from checkers.zones.key_values import decide
-from histories.operation import Op
+from kraftwreck.checkers.calls import known, pair
+from kraftwreck.checkers.machines.models import MACHINES
+from kraftwreck.checkers.machines.search import verify
+from kraftwreck.checkers.zones.key_values import decide
+from kraftwreck.histories.operation import Op
 from tests.checkers.machines.random_machines import judged
 from tests.checkers.rows import Row, done, history
 

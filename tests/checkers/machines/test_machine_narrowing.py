@@ -7,12 +7,12 @@ from itertools import permutations
 
 import pytest
 
-from checkers.calls import Call, known, pair
-from checkers.linearizability.keyed import explain
-from checkers.machines.linearizable import check_calls
-from checkers.machines.models import MACHINES, Machine, Operation
-from checkers.machines.narrowing import narrowed
-from checkers.machines.search import check, constraints
+from kraftwreck.checkers.calls import Call, known, pair
+from kraftwreck.checkers.linearizability.keyed import explain
+from kraftwreck.checkers.machines.linearizable import check_calls
+from kraftwreck.checkers.machines.models import MACHINES, Machine, Operation
+from kraftwreck.checkers.machines.narrowing import narrowed
+from kraftwreck.checkers.machines.search import check, constraints
 from tests.checkers.machines.random_machines import (
     KINDS,
     Choose,

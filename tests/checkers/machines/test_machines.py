@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from checkers.calls import Call, pair
-from checkers.logs.decide import AmbiguousError, decide
-from checkers.logs.operations import from_calls
-from checkers.machines.linearizable import check_calls
-from checkers.machines.log import Log
-from checkers.machines.models import MACHINES, Machine
-from checkers.machines.search import check, verify
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.logs.decide import AmbiguousError, decide
+from kraftwreck.checkers.logs.operations import from_calls
+from kraftwreck.checkers.machines.linearizable import check_calls
+from kraftwreck.checkers.machines.log import Log
+from kraftwreck.checkers.machines.models import MACHINES, Machine
+from kraftwreck.checkers.machines.search import check, verify
 from tests.checkers.machines.random_machines import (
     KINDS,
     Choose,

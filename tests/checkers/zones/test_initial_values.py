@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from checkers.calls import pair
-from checkers.linearizability.decide import check as search
-from checkers.linearizability.models import Register, freeze
-from checkers.zones import searched
-from checkers.zones.registers import decide
-from histories.operation import Op
-from histories.tables import HISTORY_SCHEMA, to_table
-from kraftwreck.main import status
+from kraftwreck.checkers.calls import pair
+from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.models import Register, freeze
+from kraftwreck.checkers.zones import searched
+from kraftwreck.checkers.zones.registers import decide
+from kraftwreck.cli.main import status
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 from tests.checkers.rows import did, history
 
 

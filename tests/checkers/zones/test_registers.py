@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from checkers.calls import Call, pair
-from checkers.linearizability.decide import check as search
-from checkers.linearizability.models import Model, Register, after, allowed
-from checkers.linearizability.witness import verify
-from checkers.zones import decide as deciding
-from checkers.zones.registers import Decision, decide
-from histories.operation import Op
-from histories.tables import HISTORY_SCHEMA, to_table
+from kraftwreck.checkers.calls import Call, pair
+from kraftwreck.checkers.linearizability.decide import check as search
+from kraftwreck.checkers.linearizability.models import Model, Register, after, allowed
+from kraftwreck.checkers.linearizability.witness import verify
+from kraftwreck.checkers.zones import decide as deciding
+from kraftwreck.checkers.zones.registers import Decision, decide
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 from tests.checkers.rows import did, history
 
 CAS = Register("cas-register")

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from bench.checkers.random_histories import one_register, registers
-from checkers.calls import by_key, pair
-from checkers.linearizability.decide import check
-from checkers.linearizability.keyed import explain
-from checkers.linearizability.models import Register
-from checkers.linearizability.witness import verify
-from checkers.zones import searched
-from checkers.zones.decide import needed
-from checkers.zones.operations import pair_rows, read_operations
-from checkers.zones.registers import Decision, decide
-from checkers.zones.searched import unproven
-from histories.operation import Op
-from histories.tables import HISTORY_SCHEMA, to_table
+from kraftwreck.checkers.calls import by_key, pair
+from kraftwreck.checkers.linearizability.decide import check
+from kraftwreck.checkers.linearizability.keyed import explain
+from kraftwreck.checkers.linearizability.models import Register
+from kraftwreck.checkers.linearizability.witness import verify
+from kraftwreck.checkers.zones import searched
+from kraftwreck.checkers.zones.decide import needed
+from kraftwreck.checkers.zones.operations import pair_rows, read_operations
+from kraftwreck.checkers.zones.registers import Decision, decide
+from kraftwreck.checkers.zones.searched import unproven
+from kraftwreck.histories.operation import Op
+from kraftwreck.histories.tables import HISTORY_SCHEMA, to_table
 from tests.checkers.rows import history
 
 CAS = Register("cas-register")

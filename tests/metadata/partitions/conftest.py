@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from nodes.consensus.endpoint import Endpoint
-from nodes.metadata.alter_configs import incremental_alter_configs
-from nodes.metadata.alter_partition import alter_partition
-from nodes.metadata.create_partitions import create_partitions
-from nodes.metadata.elections import elect_leaders
-from nodes.metadata.failure import ApiError
-from nodes.metadata.image import MetadataImage
-from nodes.metadata.image_values import Partition
-from nodes.metadata.operation import Body, Context, Outcome, Record, Settings
-from nodes.metadata.partition_change import (
+from kraftwreck.nodes.consensus.endpoint import Endpoint
+from kraftwreck.nodes.metadata.alter_configs import incremental_alter_configs
+from kraftwreck.nodes.metadata.alter_partition import alter_partition
+from kraftwreck.nodes.metadata.create_partitions import create_partitions
+from kraftwreck.nodes.metadata.elections import elect_leaders
+from kraftwreck.nodes.metadata.failure import ApiError
+from kraftwreck.nodes.metadata.image import MetadataImage
+from kraftwreck.nodes.metadata.image_values import Partition
+from kraftwreck.nodes.metadata.operation import Body, Context, Outcome, Record, Settings
+from kraftwreck.nodes.metadata.partition_change import (
     changes_for_fenced,
     changes_for_shutdown,
     changes_for_unclean,
     changes_for_unfenced,
 )
-from nodes.metadata.reassign import alter_partition_reassignments
-from nodes.metadata.topics import create_topics, delete_topics
-from nodes.protocol.codec import decode, encode
-from nodes.protocol.records import decode_record, encode_record
+from kraftwreck.nodes.metadata.reassign import alter_partition_reassignments
+from kraftwreck.nodes.metadata.topics import create_topics, delete_topics
+from kraftwreck.nodes.protocol.codec import decode, encode
+from kraftwreck.nodes.protocol.records import decode_record, encode_record
 
 Operation = Callable[[Context, int, Body], Outcome]
 Batch = list[tuple[str, Body]]

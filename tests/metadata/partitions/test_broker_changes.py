@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodes.metadata.partition_change import (
+from kraftwreck.nodes.metadata.partition_change import (
     changes_for_removed_directories,
     changes_for_unclean,
     changes_for_unregistered,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nodes.metadata.change_builder import Election, PartitionChangeBuilder, Rules
-from nodes.metadata.image_values import Partition
-from nodes.protocol.records import encode_record
+from kraftwreck.nodes.metadata.change_builder import Election, PartitionChangeBuilder, Rules
+from kraftwreck.nodes.metadata.image_values import Partition
+from kraftwreck.nodes.protocol.records import encode_record
 
 TOPIC = bytes(15) + b"\x07"
 NONE = -1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodes.metadata.elections import elect_preferred, elect_unclean
+from kraftwreck.nodes.metadata.elections import elect_preferred, elect_unclean
 
 PREFERRED, UNCLEAN = 0, 1
 UNKNOWN_PARTITION, BAD_REQUEST = 3, 42

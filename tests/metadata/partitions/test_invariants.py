@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nodes.metadata.elections import elect_preferred, elect_unclean
-from nodes.metadata.partition_change import changes_for_fenced
+from kraftwreck.nodes.metadata.elections import elect_preferred, elect_unclean
+from kraftwreck.nodes.metadata.partition_change import changes_for_fenced
 
 Fields = dict[str, Any]
 P = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodes.metadata.reassign import list_partition_reassignments
+from kraftwreck.nodes.metadata.reassign import list_partition_reassignments
 
 UNKNOWN_PARTITION, BAD_FACTOR, BAD_ASSIGNMENT, NONE_IN_PROGRESS = 3, 38, 39, 85
 

@@ -1,0 +1,50 @@
+"""Types of numeric options: finite numbers in a sensible range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from kraftwreck.harness.options import LONGEST_S, MOST_RATE, MOST_SEED
+
+
+class Number(click.FloatRange):
+    """A finite number in a range; with ``or_zero`` also 0, below the range."""
+
+    def __init__(self, least: float, most: float, *, or_zero: bool = False) -> None:
+        super().__init__(least, most)
+        self._or_zero = or_zero
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; reject ``nan`` and ``inf``, which click's ranges accept."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        if self._or_zero and number == 0:
+            return 0.0
+        converted = super().convert(number, param, ctx)
+        assert isinstance(converted, float)
+        return converted
+
+
+SECONDS = Number(0.001, LONGEST_S)
+"""A duration, or a budget of CPU time."""
+
+INTERVAL = Number(0.5, LONGEST_S)
+"""Seconds between the starts of two storms of faults."""
+
+HOURS = Number(0.000_001, LONGEST_S / 3600)
+RATE = Number(0.001, MOST_RATE)
+"""Operations per second."""
+
+RATE_OR_SEED = Number(0.001, MOST_RATE, or_zero=True)
+"""Operations per second, or 0: the seed decides."""
+
+SEED = click.IntRange(0, MOST_SEED)

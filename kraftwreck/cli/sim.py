@@ -1,0 +1,265 @@
+"""``kraftwreck sim``: many tests in virtual time; the first failure of each kind is saved."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from kraftwreck.cli import compiled_tree
+from kraftwreck.cli.campaign import (
+    ALL,
+    BY_SEED,
+    FAULTS,
+    NO_FLOOR,
+    Campaign,
+    Tested,
+    as_json,
+    combined_digest,
+)
+from kraftwreck.cli.option_types import HOURS, INTERVAL, RATE_OR_SEED, Number
+from kraftwreck.cli.sim_runs import BySeed, Progress, Source, Steered, run_all
+from kraftwreck.harness.command_line import command_line
+from kraftwreck.harness.options import LONGEST_S, OptionError, Style
+from kraftwreck.harness.workload import floor as least
+from kraftwreck.histories.exit_codes import INVALID, UNKNOWN, VALID
+from kraftwreck.nemesis.registry import check_simulator
+from kraftwreck.nemesis.registry import parse as parse_faults
+from kraftwreck.simulation.knobs import MOST_BROKERS, Quorum
+from kraftwreck.systems.registry import find as find_system
+from kraftwreck.workloads.registry import find as find_workload
+
+_ARGUMENTS = "kraftwreck.cli.sim.arguments"
+_SEED = re.compile("[0-9]{1,18}")
+
+
+def parse_seeds(text: str) -> Iterable[int]:
+    """Return the seeds in ``A..B`` (inclusive), ``A..`` (endless) or ``A``.
+
+    Raises :class:`OptionError`.
+    """
+    first, dots, last = text.partition("..")
+    if not _SEED.fullmatch(first) or (last and not _SEED.fullmatch(last)):
+        raise OptionError(f"--seeds {_shown(text)}: give A..B, such as 0..999")
+    if not dots:
+        return range(int(first), int(first) + 1)
+    if not last:
+        return count(int(first))
+    if int(last) < int(first):
+        raise OptionError(f"--seeds {text!r}: {last} is before {first}")
+    return range(int(first), int(last) + 1)
+
+
+def parse_brokers(text: str) -> int | None:
+    """Return the number of brokers in ``text``, None for ``seed``. Raises OptionError."""
+    if text == BY_SEED:
+        return None
+    if not _SEED.fullmatch(text) or int(text) > MOST_BROKERS:
+        raise OptionError(f"--brokers {_shown(text)}: give 0 to {MOST_BROKERS}, or {BY_SEED}")
+    return int(text)
+
+
+def _shown(text: str) -> str:
+    """Return ``text`` in quotes, shortened to fit on a line."""
+    return repr(text if len(text) <= 60 else f"{text[:60]}...")
+
+
+class _Sim(click.Command):
+    """Keeps its arguments for the process with compiled modules that replaces this one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(name="sim", cls=_Sim)
+@click.argument("system", default="kraft")
+@click.option(
+    "-w",
+    "--workload",
+    default=ALL,
+    show_default=True,
+    help="Workload of the clients; all: by seed.",
+)
+@click.option(
+    "-n", "--nemesis", "faults", default=",".join(FAULTS), show_default=True,
+    help="Fault families to inject, comma-separated; none: no faults.",
+)  # fmt: skip
+@click.option("-t", "--time-limit", type=Number(1, LONGEST_S), default=30.0, show_default=True,
+              help="Virtual seconds of clients and faults in each run.")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(0, 99), default=0, show_default=True,
+              help="Number of controllers; 0: three to five, by seed.")  # fmt: skip
+@click.option("--rate", type=RATE_OR_SEED, default=0.0, show_default=True,
+              help="Operations per second, all clients together; 0: by seed.")  # fmt: skip
+@click.option("--concurrency", type=click.IntRange(0, 1000), default=0, show_default=True,
+              help="Number of clients; 0: by seed.")  # fmt: skip
+@click.option("--quorum", type=click.Choice(["static", "dynamic", "mixed"]), default="mixed",
+              show_default=True, help="Whether voters can be changed; mixed: by seed.")  # fmt: skip
+@click.option("--brokers", default=BY_SEED, show_default=True, metavar="N|seed",
+              help="Brokers beside the controllers; seed: none to three, by seed.")  # fmt: skip
+@click.option("--snapshots/--no-snapshots", default=True, show_default=True,
+              help="Write a snapshot every few records, and keep few of them.")  # fmt: skip
+@click.option("--style", type=click.Choice(get_args(Style)), default="swarm",
+              show_default=True, help="When faults come: by time and trigger; in storms, as in "
+              "kraftwreck run; or by the clock, in one configuration, as in Jepsen.")  # fmt: skip
+@click.option("--interval", type=INTERVAL, metavar="SECONDS",
+              help="Approximate time between storms (--style timed: faults).")  # fmt: skip
+@click.option(
+    "--governed", is_flag=True, help="With --style swarm: inject the faults in storms, too."
+)
+@click.option(
+    "--seeds", "seed_text", metavar="A..B", help="Seeds [default: 0..99, or 0.. with --hours]."
+)
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True,
+              help="Parallel processes.")  # fmt: skip
+@click.option("--hours", type=HOURS, help="Stop after this many hours.")
+@click.option("--floor", default=NO_FLOOR, show_default=True, metavar="none|default|NAME=NUMBER",
+              help="Least values for a valid run; default: the workload's.")  # fmt: skip
+@click.option("--store", type=click.Path(path_type=Path, file_okay=False), default=Path("store"),
+              show_default=True, help="Directory in which failing runs are saved.")  # fmt: skip
+@click.option("--coverage", "coverage_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="File of coverage counters to read and update.")  # fmt: skip
+@click.option("--steer", "corpus", type=click.Path(path_type=Path, file_okay=False),
+              help="Coverage-guided: keep runs that reach new states in this "
+              "corpus directory.")  # fmt: skip
+@click.option("--shrink/--no-shrink", "shrinks", default=True, show_default=True,
+              help="Shrink the first failure of each kind for 30 CPU seconds.")  # fmt: skip
+@click.option("--compiled", is_flag=True, help="Run mypyc-compiled modules, building them first "
+              "if sources changed (takes minutes).")  # fmt: skip
+@click.option("--json", "json_output", is_flag=True, help="Print the result as JSON on stdout.")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    system: str,
+    workload: str,
+    faults: str,
+    time_limit: float,
+    nodes: int,
+    rate: float,
+    concurrency: int,
+    quorum: Quorum,
+    brokers: str,
+    snapshots: bool,
+    style: Style,
+    interval: float | None,
+    governed: bool,
+    seed_text: str | None,
+    jobs: int,
+    hours: float | None,
+    floor: str,
+    store: Path,
+    coverage_file: Path | None,
+    corpus: Path | None,
+    shrinks: bool,
+    compiled: bool,
+    json_output: bool,
+) -> None:
+    """Run one test per seed in virtual time, check each, and save the failures."""
+    find_system(system)
+    if workload != ALL:
+        find_workload(workload)
+    seeds = parse_seeds(seed_text or ("0.." if hours else "0..99"))
+    if isinstance(seeds, count) and hours is None:
+        raise OptionError(f"--seeds {seed_text}: an endless range needs --hours")
+    check_simulator(parse_faults(faults))
+    campaign = Campaign(
+        system=system,
+        workload=workload,
+        faults=parse_faults(faults),
+        time_limit_s=time_limit,
+        nodes=nodes,
+        rate=rate,
+        concurrency=concurrency,
+        quorum=quorum,
+        brokers=parse_brokers(brokers),
+        snapshots=snapshots,
+        style=style,
+        interval_s=interval,
+        governed=governed,
+        floor=floor,
+        store=store,
+    )
+    first = campaign.options(0)
+    least(find_workload(first.workload), first.floor)
+    if corpus is not None and style != "swarm":
+        raise OptionError(f"--steer and --style {style} cannot be combined")
+    if compiled:
+        tell = partial(click.echo, err=True)
+        compiled_tree.go_on("kraftwreck", ["sim", *ctx.meta[_ARGUMENTS]], tell)
+    source: Source
+    if corpus is None:
+        source = BySeed(campaign, coverage_file)
+    else:
+        source = Steered(campaign, corpus, coverage_file)
+    progress = Progress(source, len(seeds) if isinstance(seeds, range) else None)
+    deadline = time.monotonic() + hours * 3600 if hours else None
+    run_all(seeds, jobs, deadline, progress)
+    source.save()
+    cases = _shrunk(progress) if shrinks else []
+    report(progress, campaign, json_output, cases)
+    failed = any(t.found for t in progress.tested)
+    unknown = any(t.unknown for t in progress.tested)
+    sys.exit(INVALID if failed else UNKNOWN if unknown else VALID)
+
+
+def _shrunk(progress: Progress) -> list[Path]:
+    """Return the case files of the first failure of each kind."""
+    from kraftwreck.cli.shrink_kept import shrink_kept
+
+    return shrink_kept(progress.kinds, lambda line: click.echo(line, err=True))
+
+
+def report(
+    progress: Progress, campaign: Campaign, json_output: bool, cases: Sequence[Path] = ()
+) -> None:
+    """Print the result of the campaign: text on stderr, JSON on stdout."""
+    failed = sorted((t for t in progress.tested if t.found), key=lambda t: t.seed)
+    unknown = sorted((t for t in progress.tested if t.unknown), key=lambda t: t.seed)
+    digest = combined_digest(progress.tested)
+    progress.show()
+    for tested in unknown[:3]:
+        name, reason = tested.unknown[0]
+        click.echo(f"seed {tested.seed}: {name} is unknown: {reason}", err=True)
+    for tested in {t.seed: t for t in progress.kinds.values()}.values():
+        click.echo(f"repeat: {_repeat(campaign, progress.source, tested)}", err=True)
+    for line in _reached(progress.source):
+        click.echo(line, err=True)
+    click.echo(f"digest of all runs: {digest}", err=True)
+    if json_output:
+        result = {
+            "runs": len(progress.tested),
+            "failures": len(failed),
+            "unknown": len(unknown),
+            "weak": sum(bool(t.weak) for t in progress.tested),
+            "digest": digest,
+            "sim_s": round(progress.sim_s, 3),
+            "cpu_s": round(progress.cpu_s, 3),
+            "failed": [as_json(t) for t in failed],
+            "shrunk": [str(path) for path in cases],
+            "coverage": progress.source.covered.summary(),
+        }
+        click.echo(json.dumps(result))
+
+
+def _repeat(campaign: Campaign, source: Source, tested: Tested) -> str:
+    if isinstance(source, Steered):
+        return command_line("replay", tested.run)
+    return campaign.repeat(tested.seed)
+
+
+def _reached(source: Source) -> Iterator[str]:
+    covered = source.covered
+    yield f"reached in {covered.runs} runs:"
+    yield from (f"  {line}" for line in covered.lines())
+    if isinstance(source, Steered):
+        chosen = ", ".join(f"{arm} {count}" for arm, count in source.steering.chosen.items())
+        yield f"  runs by generator: {chosen}"
+        yield f"  corpus: {len(source.corpus.entries)} runs, {source.kept} of them new"
