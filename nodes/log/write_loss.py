@@ -81,7 +81,8 @@ class _Inode:
             self._permit(self.path, 0o200 if self.read_only else 0)
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
-                if self.keep < self.length:
+                # An attempt that failed may have written some or all of the tail.
+                if os.fstat(fd).st_size > self.keep:
                     os.ftruncate(fd, self.keep)
                 write_fully(fd, bytes(self.tail))
                 if durably:

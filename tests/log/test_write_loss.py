@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -387,3 +388,27 @@ def test_the_plain_mode_makes_the_same_system_calls_as_ever(
         log.flush()
     log.close()
     assert calls == ["write", "fsync"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "write"])
+def test_contents_are_written_once_though_the_disk_failed_in_between(
+    media: WriteLossMedia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    file = media.open(tmp_path / "log")
+    file.append(b"one")
+    file.fsync()
+    media.fsync_directory(tmp_path)
+    file.append(b"two")
+    real = getattr(os, call)
+
+    def fail(fd: int, *data: bytes) -> None:
+        if call == "write":
+            real(fd, data[0][:1])  # A part of it is on the disk.
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"kraftwreck.nodes.log.write_loss.os.{call}", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            file.fsync()
+    media.close()
+    assert left(tmp_path) == {"log": b"onetwo"}
