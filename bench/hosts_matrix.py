@@ -1,13 +1,14 @@
 """Run the clean build on hosts, over all tests and options: it must never be INVALID.
 
     sudo .venv/bin/python -m bench.hosts_matrix STORE [--runs 300] [--first 0] [--jobs 2]
-        [--cluster netns] [--busy 0] [--slice]
+        [--cluster netns] [--busy 0] [--slice] [--retry]
 
 A cell of the matrix is a workload, the fault families, a time limit, the kind of quorum and the
 brokers; cell ``k`` is drawn from ``k``, so equal numbers are equal tests. All pairs of a workload
 and a family occur once before any occurs twice. Each cell is one ``kraftwreck run``; its outcome is
 a line of ``STORE/matrix.jsonl``, and cells with a line are not run again. ``--slice`` runs the ten
-cells of continuous integration; ``--busy N`` keeps N processes busy beside the runs.
+cells of continuous integration; ``--busy N`` keeps N processes busy beside the runs;
+``--retry`` runs those cells again that were not valid.
 
 Exits with 1 if a run was invalid, 2 if one was unknown, 255 if one failed otherwise.
 :mod:`bench.hosts_matrix_page` makes the page docs/hosts-matrix.md of such stores.
@@ -40,6 +41,8 @@ WITHOUT, BROKERS, COMBINED = "without", "brokers", "combined"
 STATIC, DYNAMIC = "static", "dynamic"
 _SECONDS = (*(20,) * 14, *(60,) * 5, 300)
 """Most runs are short."""
+_APART = ("--no-tables", "--json")
+"""Options that the matrix adds to the command a person would type, besides the store."""
 LIMIT_S = 900.0
 """Timeout of a run."""
 
@@ -63,7 +66,7 @@ class Cell:
         words = ["run", "-w", self.workload, "-n", chosen, "-t", str(self.seconds)]
         words += ["-c", cluster, "--quorum", self.quorum, "--seed", str(self.seed)]
         words += {WITHOUT: [], BROKERS: ["--brokers", "2"], COMBINED: ["--combined"]}[self.nodes]
-        return [*words, "--store", str(store), "--no-tables", "--json"]
+        return [*words, *_APART, "--store", str(store)]
 
 
 SLICE = (
@@ -128,7 +131,7 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
         "number": number,
         "cell": asdict(each),
         "cluster": cluster,
-        "command": shlex.join(["kraftwreck", *arguments]),
+        "command": shlex.join(["kraftwreck", *arguments[: -len(_APART) - 2]]),
         "exit": code,
         "valid": result.get("valid"),
         "strength": result.get("strength"),
@@ -138,7 +141,7 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
             for anomaly in checked.get("anomalies", ())
         ],
         "errors": [f"{name}: {c['error']}" for name, c in found.items() if c.get("error")],
-        "said": said.strip().splitlines()[-3:] if not result else [],
+        "said": result["errors"] if result else said.strip().splitlines()[-3:],
         "run": result.get("run"),
         "wall_s": round(time.monotonic() - begun, 1),
         "load": round(load, 1),
@@ -179,10 +182,14 @@ def records(store: Path) -> list[dict[str, Any]]:
     return found
 
 
-def run_all(cells: Iterable[tuple[int, Cell]], cluster: str, store: Path, jobs: int) -> int:
+def run_all(
+    cells: Iterable[tuple[int, Cell]], cluster: str, store: Path, jobs: int, retry: bool = False
+) -> int:
     """Run ``cells`` that are not in ``store`` yet; return the worst exit code."""
     store.mkdir(parents=True, exist_ok=True)
     known = {record["number"]: record["exit"] for record in records(store)}
+    if retry:
+        known = {number: code for number, code in known.items() if code == 0}
     codes = list(known.values())
     guard = threading.Lock()
 
@@ -217,6 +224,7 @@ def main() -> None:
     parser.add_argument("--cluster", default="netns")
     parser.add_argument("--busy", type=int, default=0)
     parser.add_argument("--slice", action="store_true")
+    parser.add_argument("--retry", action="store_true")
     asked = parser.parse_args()
     cells = (
         list(enumerate(SLICE))
@@ -224,7 +232,7 @@ def main() -> None:
         else [(n, cell(n)) for n in range(asked.first, asked.first + asked.runs)]
     )
     with busy(asked.busy):
-        code = run_all(cells, asked.cluster, asked.store, asked.jobs)
+        code = run_all(cells, asked.cluster, asked.store, asked.jobs, asked.retry)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{len(cells)} cells, {used.ru_utime + used.ru_stime:.0f} CPU s")
     sys.exit(code)

@@ -32,11 +32,12 @@ def page(stores: Sequence[tuple[str, Sequence[Record]]], causes: Sequence[Record
         " brokers.",
         "Made by `python -m bench.hosts_matrix_page` from the records of `make test-hosts`.",
     ]
-    for name, found in stores:
+    for name, every in stores:
+        found = list({record["number"]: record for record in every}.values())
         lines += ["", f"## {name}", "", *_overview(found)]
         lines += ["", *_table(found, "faults"), "", *_table(found, "workload")]
         lines += ["", *_by_length(found)]
-        lines += ["", *_alarms(found, causes)]
+        lines += ["", *_alarms(every, causes)]
     return "\n".join(lines) + "\n"
 
 
@@ -94,14 +95,20 @@ def _alarms(found: Sequence[Record], causes: Sequence[Record]) -> list[str]:
     alarms = [record for record in found if record["exit"] != 0]
     if not alarms:
         return ["No run was invalid, unknown or failed."]
-    lines = ["| command | verdict | first finding | cause |", "|---|---|---|---|"]
+    last = {record["number"]: record for record in found}
+    lines = ["| command | verdict | first finding | cause | repeated |", "|---|---|---|---|---|"]
     for record in alarms:
         first = [*record["anomalies"], *record["errors"], *record["said"], "none"][0]
         verdict = VERDICTS.get(record["exit"], "failed")
         lines.append(
-            f"| `{record['command']}` | {verdict} | {_cell(first)} | {_cause(first, causes)} |"
+            f"| `{record['command']}` | {verdict} | {_cell(first)} | {_cause(first, causes)}"
+            f" | {_repeated(record, last[record['number']])} |"
         )
     return lines
+
+
+def _repeated(record: Record, last: Record) -> str:
+    return "no" if record is last else VERDICTS.get(last["exit"], "failed")
 
 
 def _cause(finding: str, causes: Sequence[Record]) -> str:

@@ -77,9 +77,16 @@ def record(exit_code: int, **more: Any) -> dict[str, Any]:
 def test_the_page_counts_verdicts_and_names_the_cause_of_each_alarm() -> None:
     alarm = record(1, anomalies=["invariants: I31: n1 counts by | another set"])
     causes = [{"finding": "I31: n1", "cause": "a rule that was too strict"}]
-    text = page([("hosts", [record(0), alarm])], causes)
+    text = page([("hosts", [record(0, number=1), alarm])], causes)
     assert "2 runs on netns" in text
     assert "1 valid, 1 invalid, 0 unknown, 0 failed" in text
     assert "| kill | 2 | 1 | 1 | 0 | 75% | 90% |" in text
-    assert "n1 counts by \\| another set | a rule that was too strict |" in text
+    assert "n1 counts by \\| another set | a rule that was too strict | no |" in text
     assert "not known yet" in page([("hosts", [alarm])], [])
+
+
+def test_a_repeated_run_counts_once_and_its_alarm_stays_on_the_page() -> None:
+    text = page([("hosts", [record(1, anomalies=["x: y: z"]), record(0)])], [])
+    assert "1 runs on netns" in text
+    assert "1 valid, 0 invalid, 0 unknown, 0 failed" in text
+    assert "| x: y: z | not known yet | valid |" in text
