@@ -125,7 +125,7 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
     try:
         result = json.loads(printed)
     except json.JSONDecodeError:
-        result = {}
+        result, code = {}, code if code > 2 else 255  # A program that died is no verdict.
     found = _checkers(result.get("run"))
     return {
         "number": number,
