@@ -45,6 +45,8 @@ from kraftwreck.systems import registry as systems_registry
 from kraftwreck.workloads import registry as workloads_registry
 
 SIMULATOR = "sim"
+SIMULATED = "kraft"
+"""The only system that the simulator runs."""
 _NOTHING = {"run": CheckerResult(valid="unknown", error="the run is too incomplete to be judged")}
 
 
@@ -211,7 +213,7 @@ def _place(
         try:
             probe()
         except ClusterUnavailable as error:
-            if not by_default:
+            if not by_default or options.system != SIMULATED:
                 raise
             instead = str(error)
             options = replace(options, cluster=SIMULATOR)
@@ -219,6 +221,11 @@ def _place(
     possible.check(options.faults, lacks)
     options = replace(options, lacking=tuple(sorted(lacks)))
     if options.cluster == SIMULATOR:
+        if options.system != SIMULATED:
+            raise OptionError(
+                f"the simulator runs {SIMULATED} only; use -c netns, vagrant or hosts:FILE"
+                f" for {options.system}"
+            )
         if options.combined:
             raise OptionError("--combined needs real hosts; use --brokers in the simulator")
         if options.snapshots:

@@ -23,6 +23,7 @@ from kraftwreck.harness.patched_nodes import patched_tree
 from kraftwreck.harness.run import Outcome
 from kraftwreck.histories.reading import read_history
 from kraftwreck.histories.verdict import CheckerResult, Verdict
+from kraftwreck.systems import registry as systems_registry
 
 HARMLESS = "\n".join(
     [
@@ -135,6 +136,25 @@ def test_without_root_the_same_test_runs_in_the_simulator(
     said = json.loads(ended.out)
     assert " -c sim " in said["repeat"]
     assert said["simulated_because"] == reason
+
+
+@pytest.mark.parametrize("cluster", ["sim", None])
+def test_another_system_is_never_replaced_by_a_simulated_kraft(
+    kraftwreck: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str | None
+) -> None:
+    def refuse() -> None:
+        raise ClusterUnavailable("namespace hosts need root, this is an ordinary user")
+
+    monkeypatch.setattr(netns, "probe", refuse)
+    known = systems_registry.systems()
+    monkeypatch.setattr(systems_registry, "systems", lambda: {**known, "other": known["kraft"]})
+    chosen = [] if cluster is None else ["-c", cluster]
+    ended = kraftwreck("run", "other", *chosen, "-t", 8, "--store", tmp_path / "store")
+    assert ended.code == 254
+    assert not (tmp_path / "store").exists()
+    (line,) = ended.err.splitlines()
+    reason = "the simulator runs kraft only" if cluster else "namespace hosts need root"
+    assert reason in line
 
 
 def test_namespaces_that_were_asked_for_are_not_replaced_by_the_simulator(
