@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftwreck.harness.patched_nodes import overlay
+
 ROOT = Path(__file__).resolve().parents[2]
 NARROW = "tests/checkers/test_narrowing.py"
 LOGS = "tests/checkers/logs"
@@ -126,10 +128,9 @@ def test_every_fault_is_one_replacement() -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0]}: {fault[1][:40]}")
 def test_a_fault_is_caught(fault: Fault, tmp_path: Path) -> None:
     file, old, new, tests = fault
-    shutil.copytree(
-        ROOT / "checkers", tmp_path / "checkers", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    path = tmp_path / "checkers" / file
+    copy = overlay(tmp_path) / "checkers"
+    shutil.copytree(ROOT / "checkers", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = copy / file
     path.write_text(path.read_text().replace(old, new, 1))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [str(Path(sys.executable).parent / "pytest"), "-q", "-x", "-p", "no:cacheprovider"]

@@ -22,7 +22,9 @@ def tree(tmp_path: Path) -> Path:
     (tree / "below").mkdir(parents=True)
     (tree / "__init__.py").touch()
     (tree / "below/__init__.py").write_text("WORD = 'from below'\n")
-    (tree / "__main__.py").write_text("import sys, nodes.below as b; print(b.WORD, sys.argv[1:])\n")
+    (tree / "__main__.py").write_text(
+        "import sys, kraftwreck.nodes.below as b; print(b.WORD, sys.argv[1:])\n"
+    )
     return tree
 
 
@@ -103,5 +105,5 @@ def test_a_source_that_this_python_cannot_read_is_left_to_the_hosts(tree: Path) 
     (tree / "newer.py").write_text("a syntax to come\n")
     with zipfile.ZipFile(io.BytesIO(with_bytecode(build_archive(tree)))) as both:
         names = set(both.namelist())
-    assert "nodes/newer.py" in names
-    assert "nodes/newer.pyc" not in names
+    assert "kraftwreck/nodes/newer.py" in names
+    assert "kraftwreck/nodes/newer.pyc" not in names

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from kraftwreck.cli.campaign import plan_faults
-from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.archive import IMPORT_ROOT
 from kraftwreck.harness.options import RunOptions
 from kraftwreck.histories.fault import Fault
 
 pytestmark = [pytest.mark.cluster]
 
-PROJECT = PROJECT_TREE.parent
+PROJECT = IMPORT_ROOT
 PYTHON = PROJECT / ".venv/bin/python"
 NOBODY = 65534
 FAULTS = ("partition", "kill", "pause", "clock")

@@ -19,7 +19,7 @@ from kraftwreck.cli.hunt import Hunted, hunt
 from kraftwreck.cli.hunting import hunt_patch
 from kraftwreck.cli.main import status
 from kraftwreck.cli.mutants import Row, table
-from kraftwreck.harness.archive import PROJECT_TREE
+from kraftwreck.harness.archive import IMPORT_ROOT, PROJECT_TREE
 from kraftwreck.harness.options import OptionError
 from kraftwreck.harness.patched_nodes import environment, patched_tree
 from kraftwreck.mutants import FOLDER, Mutant, catalogue
@@ -155,7 +155,7 @@ def outcome_of(test: str, tree: Path) -> int:
     """How pytest ends with one test of the nodes in ``tree``: 0 it passes, 1 it fails."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
     return subprocess.run(
-        command, cwd=PROJECT_TREE.parent, env=environment(tree), capture_output=True, check=False
+        command, cwd=IMPORT_ROOT, env=environment(tree), capture_output=True, check=False
     ).returncode
 
 

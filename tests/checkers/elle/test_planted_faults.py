@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftwreck.harness.patched_nodes import overlay
+
 pytestmark = pytest.mark.campaign
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
@@ -80,10 +82,9 @@ FAULTS = [
 @pytest.mark.parametrize("number", range(len(FAULTS)))
 def test_a_planted_fault_is_caught(tmp_path: Path, number: int) -> None:
     name, old, new = FAULTS[number]
-    shutil.copytree(
-        ROOT / "checkers", tmp_path / "checkers", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    path = tmp_path / "checkers" / "elle" / name
+    copy = overlay(tmp_path) / "checkers"
+    shutil.copytree(ROOT / "checkers", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    path = copy / "elle" / name
     text = path.read_text()
     assert text.count(old) >= 1, f"{name} no longer has {old!r}"
     path.write_text(text.replace(old, new, 1))
