@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from bench.hosts_matrix import ALL, DYNAMIC, NONE, SLICE, Cell, cell, possible
-from bench.hosts_matrix_page import page
+from bench.hosts_matrix import ALL, DYNAMIC, NONE, SLICE, Cell, cell, possible, records
+from bench.hosts_matrix_page import CAUSES, page
 from kraftwreck.nemesis.registry import families
 from kraftwreck.workloads.registry import workloads
+from tests.test_tidy import ROOT
 
 CELLS = [cell(number) for number in range(300)]
 
@@ -90,3 +92,12 @@ def test_a_repeated_run_counts_once_and_its_alarm_stays_on_the_page() -> None:
     assert "1 runs on netns" in text
     assert "1 valid, 0 invalid, 0 unknown, 0 failed" in text
     assert "| x: y: z | not known yet | valid |" in text
+
+
+def test_the_page_in_docs_is_made_of_the_records() -> None:
+    stores = sorted((ROOT / "bench/results/hosts-matrix").iterdir())
+    causes = tomllib.loads(CAUSES.read_text())["alarm"]
+    made = page([(store.name, records(store)) for store in stores], causes)
+    assert (ROOT / "docs/hosts-matrix.md").read_text() == made, (
+        "run python -m bench.hosts_matrix_page bench/results/hosts-matrix/* > docs/hosts-matrix.md"
+    )
