@@ -29,11 +29,10 @@ HARMLESS = "\n".join(
     [
         "--- a/nodes/draw.py",
         "+++ b/nodes/draw.py",
-        "@@ -1,3 +1,4 @@",
+        "@@ -1,2 +1,3 @@",
         "+# patched",
         ' """Randomness by key, never by stream.',
         " ",
-        ' ``draw(seed, "n1", "election", 7)`` is the same number wherever and whenever it is asked',
         "",
     ]
 )
@@ -94,7 +93,7 @@ def test_a_floor_that_cannot_be_read_is_one_line(kraftwreck: Any, tmp_path: Path
     for command in ("run", "sim"):
         ended = kraftwreck(command, "--floor", "loud=1", "--store", tmp_path)
         assert ended.code == 254
-        assert "--floor 'loud=1': 'loud' is none of acknowledged, share" in ended.err
+        assert "--floor 'loud=1': unknown name 'loud'; use acknowledged, share" in ended.err
 
 
 def test_the_repeat_command_repeats_the_run(kraftwreck: Any, tmp_path: Path) -> None:

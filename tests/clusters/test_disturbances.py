@@ -112,6 +112,9 @@ def test_a_host_without_means_is_refused_before_anything_is_installed(
     with pytest.raises(RemoteError) as refusal:
         deployment.install()
     why = "no qdisc; packets by tun: no device"
-    assert str(refusal.value) == f"n1: packets cannot be disturbed there: packets by netem: {why}"
+    assert (
+        str(refusal.value)
+        == f"n1: packets cannot be disturbed on this host: packets by netem: {why}"
+    )
     assert "wipe" not in agent.asked
     deployment.close()

@@ -155,7 +155,7 @@ def test_an_answer_to_another_request_is_lost(start: Callable[..., Node]) -> Non
     status, error = versions(node)
     assert status == "lost"
     assert error is not None
-    assert "answer to request 2, not 1" in error
+    assert "response to request 2, not 1" in error
 
 
 @pytest.mark.parametrize(

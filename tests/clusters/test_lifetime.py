@@ -326,7 +326,7 @@ class TestByHand:
         ("words", "status", "line"),
         [
             (["down", "nosuch"], 254, "cluster 'nosuch' not found on this machine; clusters: none"),
-            (["up", "-c", "cloud"], 254, "cluster 'cloud' is unknown: use netns, vagrant, "),
+            (["up", "-c", "cloud"], 254, "cluster 'cloud' is unknown; use netns, vagrant, "),
             (["up", "-c", "hosts:/nosuch"], 254, "/nosuch: cannot be read: No such file"),
             (["down", "-c", "netns"], 254, "only netns and vagrant hosts can be taken down"),
         ],

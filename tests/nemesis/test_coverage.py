@@ -166,7 +166,7 @@ def test_a_file_keeps_it_and_another_file_is_refused(tmp_path: Path) -> None:
     store(path, one)
     assert load(path) == one
     path.write_text("[]")
-    with pytest.raises(OptionError, match=r"coverage\.json: no coverage file"):
+    with pytest.raises(OptionError, match=r"coverage\.json: not a coverage file"):
         load(path)
 
 

@@ -36,7 +36,7 @@ def test_a_family_of_which_nothing_can_be_done_is_refused_with_the_reason() -> N
     with pytest.raises(OptionError) as refused:
         check(["partition", "roles-slow"], LACKING)
     assert str(refused.value) == (
-        "the fault 'roles-slow' cannot be had on these hosts: packets by tun: no device"
+        "these hosts do not support the fault 'roles-slow': packets by tun: no device"
     )
 
 

@@ -60,7 +60,7 @@ def test_a_corpus_is_a_folder_of_runs_that_can_be_run_again(tmp_path: Path) -> N
 
 def test_malformed_entries_are_named(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"options": 3}')
-    with pytest.raises(OptionError, match=r"x\.json: no entry of a corpus"):
+    with pytest.raises(OptionError, match=r"x\.json: not an entry of a corpus"):
         Corpus(tmp_path)
 
 

@@ -119,7 +119,7 @@ def test_downloaded_files_must_match_the_lock(
         f' esac; done; printf wrong >"$d/{wanted.file_name}"',
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(ValueError, match="not what is locked"):
+    with pytest.raises(ValueError, match="do not match the lock"):
         fetch(tmp_path / "jars", [wanted])
     assert not (tmp_path / "jars").exists()
     fake_maven(

@@ -58,7 +58,7 @@ def test_a_killed_child_is_reported_with_its_position(number: signal.Signals, sa
 
 
 def test_a_child_that_just_ends_is_reported() -> None:
-    with pytest.raises(Died, match="ended with 7"):
+    with pytest.raises(Died, match="ended with exit code 7"):
         apart(lambda tell: os._exit(7))
 
 

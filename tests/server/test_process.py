@@ -7,13 +7,14 @@ import socket
 import stat
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kraftwreck.harness.archive import build_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 BAD_CONFIG = 254
@@ -147,10 +148,7 @@ def test_a_damaged_disk_is_one_clear_line(single: Any) -> None:
 
 def test_one_zip_runs_on_a_bare_python(single: Any, tmp_path: Path) -> None:
     archive = tmp_path / "kraftwreck-nodes.pyz"
-    with zipfile.ZipFile(archive, "w") as file:
-        for module in (ROOT / "nodes").rglob("*.py"):
-            file.write(module, module.relative_to(ROOT))
-        file.write(ROOT / "nodes" / "__main__.py", "__main__.py")
+    archive.write_bytes(build_archive())
     command = [sys.executable, "-I", "-S", str(archive), "--config", str(single.config(1))]
     single.processes[1] = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
     assert single.controller() == 1
