@@ -26,7 +26,7 @@ def test_every_command_is_there_and_has_help(kraftwreck: Any, name: str) -> None
 def test_help_and_version(kraftwreck: Any) -> None:
     shown = kraftwreck("--help").out
     assert all(name in shown for name in COMMANDS)
-    assert "0.1.0" in kraftwreck("--version").out
+    assert "0.2.0" in kraftwreck("--version").out
 
 
 def test_help_imports_nothing_heavy() -> None:
