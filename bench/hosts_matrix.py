@@ -41,8 +41,6 @@ WITHOUT, BROKERS, COMBINED = "without", "brokers", "combined"
 STATIC, DYNAMIC = "static", "dynamic"
 _SECONDS = (*(20,) * 14, *(60,) * 5, 300)
 """Most runs are short."""
-_APART = ("--no-tables", "--json")
-"""Options that the matrix adds to the command a person would type, besides the store."""
 LIMIT_S = 900.0
 """Timeout of a run."""
 
@@ -58,7 +56,7 @@ class Cell:
     nodes: str
     seed: int
 
-    def arguments(self, cluster: str, store: Path) -> list[str]:
+    def arguments(self, cluster: str) -> list[str]:
         """Return the words that follow ``kraftwreck``."""
         chosen = self.faults
         if chosen == ALL:
@@ -66,7 +64,7 @@ class Cell:
         words = ["run", "-w", self.workload, "-n", chosen, "-t", str(self.seconds)]
         words += ["-c", cluster, "--quorum", self.quorum, "--seed", str(self.seed)]
         words += {WITHOUT: [], BROKERS: ["--brokers", "2"], COMBINED: ["--combined"]}[self.nodes]
-        return [*words, *_APART, "--store", str(store)]
+        return words
 
 
 SLICE = (
@@ -114,8 +112,9 @@ def cell(number: int) -> Cell:
 
 def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
     """Run one cell; return its record."""
-    arguments = each.arguments(cluster, store)
+    arguments = each.arguments(cluster)
     command = [str(Path(sys.executable).with_name("kraftwreck")), *arguments]
+    command += ["--store", str(store), "--no-tables", "--json"]
     begun, load = time.monotonic(), os.getloadavg()[0]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -131,7 +130,7 @@ def run(number: int, each: Cell, cluster: str, store: Path) -> dict[str, Any]:
         "number": number,
         "cell": asdict(each),
         "cluster": cluster,
-        "command": shlex.join(["kraftwreck", *arguments[: -len(_APART) - 2]]),
+        "command": shlex.join(["kraftwreck", *arguments]),
         "exit": code,
         "valid": result.get("valid"),
         "strength": result.get("strength"),

@@ -30,7 +30,7 @@ def build_archive(tree: Path = PROJECT_TREE) -> bytes:
     Raises FileNotFoundError when ``tree`` has no ``__main__.py``.
     """
     if not (tree / "__main__.py").is_file():
-        raise FileNotFoundError(f"{tree} not a tree of node code: __main__.py is missing")
+        raise FileNotFoundError(f"{tree}: not a tree of node code; __main__.py is missing")
     files = sorted(
         path
         for path in tree.rglob("*")

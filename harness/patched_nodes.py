@@ -63,7 +63,13 @@ def overlay(folder: Path) -> Path:
 def environment(tree: Path) -> dict[str, str]:
     """Return the environment of a process that imports ``kraftwreck.nodes`` from ``tree``: the
     ``nodes`` folder of an :func:`overlay`, or the project's."""
-    path = os.pathsep.join([str(tree.parents[1]), str(IMPORT_ROOT)])
+    return importing_from(tree.parents[1])
+
+
+def importing_from(folder: Path) -> dict[str, str]:
+    """Return the environment of a process that imports from the :func:`overlay` in ``folder``
+    first, and from the project what is not there."""
+    path = os.pathsep.join([str(folder), str(IMPORT_ROOT)])
     return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def flippable(data: Path) -> list[tuple[str, Path]]:
     """
     folder = data / "__cluster_metadata-0"
     segments = sorted(folder.glob("*.log"))
-    if segments and whole(segments[-1]) != segments[-1].stat().st_size:
+    if segments and whole(segments[-1].read_bytes()) != segments[-1].stat().st_size:
         segments = []
     kinds = [
         *(("log", path) for path in segments * 2),
@@ -176,15 +177,20 @@ def flippable(data: Path) -> list[tuple[str, Path]]:
     ]
 
 
-def whole(segment: Path) -> int:
-    """Return where the last complete batch of a segment ends."""
-    content, end = segment.read_bytes(), 0
-    while end + BATCH.size <= len(content):
-        length = 12 + BATCH.unpack_from(content, end)[1]
-        if length <= 12 or end + length > len(content):
-            break
-        end += length
-    return end
+def batches(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where the whole batches of a segment begin and end, up to the first that is not."""
+    start = 0
+    while start + BATCH.size <= len(content):
+        end = start + 12 + BATCH.unpack_from(content, start)[1]
+        if end <= start + 12 or end > len(content):
+            return
+        yield start, end
+        start = end
+
+
+def whole(content: bytes) -> int:
+    """Return the end of the last whole batch of a segment."""
+    return max((end for _, end in batches(content)), default=0)
 
 
 def unit(kind: str, content: bytes, place: int) -> tuple[int, int]:
@@ -192,15 +198,10 @@ def unit(kind: str, content: bytes, place: int) -> tuple[int, int]:
     segment, or the whole file."""
     if kind != "log":
         return 0, len(content)
-    start = 0
-    while start + BATCH.size <= len(content):
-        end = start + 12 + BATCH.unpack_from(content, start)[1]
-        if start <= place < end <= len(content):
+    for start, end in batches(content):
+        if start <= place < end:
             return start, end
-        if end <= start:
-            break
-        start = end
-    return start, len(content)
+    return whole(content), len(content)
 
 
 def reads_as_another(before: bytes, after: bytes) -> bool:
@@ -223,10 +224,8 @@ def tear(service: Request, places: list[float]) -> Evidence:
     segments = sorted(Path(service["data"]).glob("__cluster_metadata-0/*.log"))
     path = segments[-1] if segments else None
     content = path.read_bytes() if path else b""
-    last, place, end = b"", 0, whole(path) if path else 0
-    while place + BATCH.size <= end:
-        length = 12 + BATCH.unpack_from(content, place)[1]
-        last, place = content[place : place + length], place + length
+    start, end = max(batches(content), default=(0, 0))
+    last = content[start:end]
     if path is None or not last or end != len(content):
         return {"torn": False}
     base, _, delta = BATCH.unpack_from(last)

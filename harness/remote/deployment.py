@@ -177,12 +177,12 @@ class Deployment:
     def _directory(self, name: str) -> str:
         return str(self.agents[name].ask("directory", service=self.service)["directory"])
 
-    def _format(self, name: str, *, anew: bool = False) -> list[str]:
-        """Return the command that formats the node's disk; ``anew`` if it is a replacement."""
+    def _format(self, name: str, *, replaced: bool = False) -> list[str]:
+        """Return the command that formats the node's disk; ``replaced``: it is a new disk."""
         command = [PYTHON, CODE, "format", "--config", CONFIG]
         if not self.settings.dynamic or self.roles[name] == BROKER:
             return command
-        if anew or name not in self.first_voters:
+        if replaced or name not in self.first_voters:
             return [*command, "--no-initial-controllers"]
         voters = ",".join(
             f"{self.hosts[voter].node_id}@{self.hosts[voter].ip}:{self.settings.port}:{directory}"
@@ -298,7 +298,7 @@ class Deployment:
             raise RemoteError(
                 name, "a new disk would lose votes in a static quorum; add --quorum dynamic"
             )
-        argv = self._format(name, anew=True)
+        argv = self._format(name, replaced=True)
         evidence = self.agents[name].ask("replace_disk", service=self.service, format=argv)
         self.directories[name] = evidence["directory"]
         return evidence

@@ -24,9 +24,9 @@ from typing import Final, TextIO
 
 from kraftwreck import nodes
 from kraftwreck.cli import compiled_constructors, compiled_modules
-from kraftwreck.harness.archive import IMPORT_ROOT, PACKAGE
+from kraftwreck.harness.archive import PACKAGE
 from kraftwreck.harness.options import OptionError
-from kraftwreck.harness.patched_nodes import overlay
+from kraftwreck.harness.patched_nodes import importing_from, overlay
 from kraftwreck.histories.exit_codes import CommandError
 
 BUILD: Final = Path(__file__).resolve().parents[2] / "build" / "compiled"
@@ -112,11 +112,6 @@ def _remove_unused(build: Path, fresh: Path) -> None:
             shutil.rmtree(old)
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """Return an environment in which Python imports modules from the copy ``folder``."""
-    return os.environ | {"PYTHONPATH": f"{folder}:{IMPORT_ROOT}", "PYTHONSAFEPATH": "1"}
-
-
 def go_on(module: str, arguments: Sequence[str], tell: Callable[[str], None]) -> None:
     """Make sure that this process runs compiled modules; replace it if it does not.
 
@@ -129,7 +124,7 @@ def go_on(module: str, arguments: Sequence[str], tell: Callable[[str], None]) ->
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(  # noqa: S606  (there is no shell to ask)
-        sys.executable, [sys.executable, "-m", module, *arguments], environment(folder)
+        sys.executable, [sys.executable, "-m", module, *arguments], importing_from(folder)
     )
 
 
@@ -171,7 +166,7 @@ def _compile(folder: Path, log: Path) -> None:
     command = [sys.executable, "-m", "kraftwreck.cli.compiled_modules"]
     with log.open("wb") as output:
         status = subprocess.run(
-            command, cwd=folder, env=environment(folder), stdin=subprocess.DEVNULL,
+            command, cwd=folder, env=importing_from(folder), stdin=subprocess.DEVNULL,
             stdout=output, stderr=subprocess.STDOUT, check=False,
         ).returncode  # fmt: skip
     if status != 0:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kraftwreck.cli.compiled_tree import BUILD, PACKAGES, CompileError, environment, make
+from kraftwreck.cli.compiled_tree import BUILD, PACKAGES, CompileError, make
+from kraftwreck.harness.patched_nodes import importing_from
 
 pytestmark = pytest.mark.compiled
 SEEDS = "0..79"
@@ -34,7 +35,7 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the interpreter with the modules of ``copy``."""
     return subprocess.run(
         [sys.executable, *arguments],
-        env=environment(copy),
+        env=importing_from(copy),
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ def test_every_cell_can_be_asked_for(each: Cell) -> None:
 
     assert each.faults in (NONE, ALL) or possible(each.faults, each.quorum, each.nodes)
     assert each.faults != "membership" or each.quorum == DYNAMIC
-    words = each.arguments("hosts:nosuch.toml", Path("store"))
+    words = each.arguments("hosts:nosuch.toml")
     result = CliRunner().invoke(cli, words[1:])
     assert "nosuch.toml" in result.output + str(result.exception), "only the hosts are refused"
 
